@@ -1,0 +1,81 @@
+# Every target sets itself up: it makes a virtual environment and installs what it needs, once.
+#
+#   make demo | test | lint | bench | clean | distclean
+#
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, DEMO_ARGS.
+
+PYTHON ?= python3
+VENV ?= .venv
+# For all passes of the tests; two workers suit two cores.
+PYTEST_ARGS ?= -n 2 --dist worksteal
+# What the second pass, with 64-bit types, and the third, with tracer-leak checks, select.
+X64_ARGS ?= tests -m "not slow"
+LEAKS_ARGS ?= tests -m leaks
+DEMO_ARGS ?=
+
+PY := $(VENV)/bin/python
+BENCHMARKS := $(basename $(notdir $(sort $(wildcard benchmarks/bench_*.py))))
+
+.PHONY: help demo test test-suite test-x64 test-leaks lint bench clean distclean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo        train one model under several partitionings (examples/digits.py)"
+	@echo "make test        all tests: test-suite, then test-x64, then test-leaks"
+	@echo "make test-suite  the tests and the doctests"
+	@echo "make test-x64    the tests that are not slow, with JAX_ENABLE_X64=1"
+	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
+	@echo "make lint        ruff and mypy"
+	@echo "make bench       every benchmarks/bench_*.py"
+	@echo "make clean       remove caches, build outputs and the examples' outputs"
+	@echo "make distclean   the same, and $(VENV)"
+
+demo: $(VENV)/.ready-examples
+	$(PY) examples/digits.py $(DEMO_ARGS)
+
+test: test-suite test-x64 test-leaks
+
+test-suite: $(VENV)/.ready-test
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-x64: $(VENV)/.ready-test
+	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)
+
+test-leaks: $(VENV)/.ready-test
+	JAX_CHECK_TRACER_LEAKS=1 $(PY) -m pytest $(PYTEST_ARGS) $(LEAKS_ARGS)
+
+lint: $(VENV)/.ready-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.ready
+	@test -n "$(BENCHMARKS)" || { echo "There is no benchmarks/bench_*.py." >&2; exit 1; }
+	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name; done
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis examples/out site
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)
+
+# --- the virtual environment ---------------------------------------------------------------------
+# The stamp is written last, so that an interrupted set-up starts again.
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "namedax needs Python 3.11 or later, but there is no '$(PYTHON)'. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "namedax needs Python 3.11 or later, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml $(VENV)/.created
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.ready-%: pyproject.toml $(VENV)/.created
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,345 @@
+"""The array: one `jax.Array` whose dimensions may have names.
+
+A `NamedArray` holds `data` and `dims`, one entry of `dims` per dimension of `data`: an axis name, or `None` for a positional
+axis. It is immutable, and a pytree with one leaf. The operators and methods come from `namedax.ops.methods`; this module
+knows only what an array *is*.
+
+As a pytree an array remembers its dims from the first named one on. Whatever stands before is positional, however many
+dimensions that are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`)
+works on an array without knowing of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping
+from types import EllipsisType, MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+from jax.sharding import NamedSharding
+
+from namedax.environment import ambient
+from namedax.errors import AxisNameError, NamedAxesLeftError, PositionalAxisError
+
+__all__ = ["Dims", "NamedArray", "check_dims", "dims_of", "is_name", "make", "make_in_region", "positions", "type_text"]
+
+Dims = tuple[Hashable | None, ...]
+
+
+def is_name(value: Any) -> bool:
+    """Whether `value` can be an axis name: any hashable but integers, `None` and `...`.
+
+    >>> is_name("batch"), is_name(("layer", 0)), is_name(0), is_name(None)
+    (True, True, False, False)
+    """
+    if isinstance(value, str):
+        return True
+    if value is None or isinstance(value, (int, np.integer, EllipsisType)):
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def check_dims(dims: Dims, op: str) -> Dims:
+    """Returns `dims` as a tuple; raises if an entry is no name, or if a name appears twice."""
+    dims = tuple(dims)
+    seen = set()
+    for dim in dims:
+        if dim is None:
+            continue
+        if not is_name(dim):
+            raise AxisNameError(
+                f"{op}: {dim!r} is no axis name; names are any hashable values but integers, None and '...'. "
+                "Write None for a positional axis."
+            )
+        if dim in seen:
+            raise AxisNameError(
+                f"{op}: axis {dim!r} appears twice in {dims}; one array has an axis at most once. Rename one of them."
+            )
+        seen.add(dim)
+    return dims
+
+
+@functools.lru_cache(maxsize=4096)
+def _tail(dims: Dims) -> Dims:
+    for i, dim in enumerate(dims):
+        if dim is not None:
+            return dims[i:]
+    return ()
+
+
+class NamedArray:
+    """An array some of whose axes have names. Immutable.
+
+    Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
+    form: inside a mapped body `data` is the block of this device.
+
+    Args:
+      data: a `jax.Array`, or anything that `jnp.asarray` takes.
+      dims: one entry per dimension of `data`: an axis name, or `None` for a positional axis.
+
+    Raises:
+      AxisNameError: an entry of `dims` is no name, or a name appears twice.
+      PositionalAxisError: `dims` and `data` have different lengths.
+
+    >>> x = NamedArray(jnp.arange(6.0).reshape(2, 3), ("batch", None))
+    >>> x.shape, x.ndim, x.size, dict(x.named_shape)
+    ((3,), 1, 3, {'batch': 2})
+    """
+
+    __slots__ = ("__weakref__", "_casts", "_data", "_dims")
+    __array_ufunc__ = None  # NumPy's operators leave the work to ours
+    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as it is for jax.Array
+
+    _data: Any
+    _dims: Dims
+    _casts: dict[Hashable, Any] | None
+
+    def __init__(self, data: Any, dims: Dims):
+        if isinstance(data, NamedArray):
+            raise NamedAxesLeftError(
+                f"NamedArray: data is a named array already, {type_text(data)}. Use nx.rename, or nx.named to name its "
+                "positional axes."
+            )
+        data = data if isinstance(data, jax.Array) else jnp.asarray(data)
+        dims = check_dims(dims, "NamedArray")
+        if len(dims) != data.ndim:
+            raise PositionalAxisError(
+                f"NamedArray: dims {dims} has {len(dims)} entries for data of shape {data.shape}; it needs one entry per "
+                "dimension, None for a positional one."
+            )
+        _set_data(self, data)
+        _set_dims(self, dims)
+        _set_casts(self, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"NamedArray is immutable: {name!r} can not be set. Make a new array with nx.named.")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"NamedArray is immutable: {name!r} can not be deleted.")
+
+    def __reduce__(self) -> Any:
+        return (NamedArray, (np.asarray(self._data), self._dims))
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> jax.Array:
+        """The underlying `jax.Array`, in the physical order of `dims`. In a mapped body: the block of this device."""
+        return self._data
+
+    @property
+    def dims(self) -> Dims:
+        """One entry per dimension of `data`: the axis name, or `None` for a positional axis."""
+        return self._dims
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the positional axes."""
+        return tuple(n for n, dim in zip(self._data.shape, self._dims, strict=True) if dim is None)
+
+    @property
+    def ndim(self) -> int:
+        """The number of positional axes."""
+        return self._dims.count(None)
+
+    @property
+    def size(self) -> int:
+        """The product of the sizes of the positional axes."""
+        return math.prod(self.shape)
+
+    @property
+    def named_shape(self) -> Mapping[Hashable, int]:
+        """Global size of every named axis, also inside of a mapped body."""
+        region = ambient()
+        pairs = zip(self._dims, self._data.shape, strict=True)
+        if region is None or not region.manual:
+            return MappingProxyType({dim: n for dim, n in pairs if dim is not None})
+        return MappingProxyType({dim: region.global_size(dim, n) for dim, n in pairs if dim is not None})
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+        return self._data.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the element type gives way to that of the other operand (as of a Python scalar)."""
+        return self._data.weak_type
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements over all axes, global sizes."""
+        return self.dtype.itemsize * self.size * math.prod(self.named_shape.values())
+
+    @property
+    def sharding(self) -> Any:
+        """The sharding of `data`."""
+        return self._data.sharding
+
+    # --- as Python and NumPy see it ---------------------------------------------------------------------------------
+
+    def _nameless(self, what: str) -> Any:
+        if _tail(self._dims):
+            raise NamedAxesLeftError(
+                f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. Reduce them, or "
+                f"give them positions with nx.positional(x, {[dim for dim in self._dims if dim is not None] + [...]})."
+            )
+        return self._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._nameless("np.asarray"), dtype=dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self._nameless("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._nameless("int()"))
+
+    def __float__(self) -> float:
+        return float(self._nameless("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._nameless("complex()"))
+
+    def __index__(self) -> int:
+        return self._nameless("index()").__index__()
+
+    def item(self) -> Any:
+        """The single element of an array without names, as a Python scalar."""
+        return self._nameless("item()").item()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise PositionalAxisError(f"len(): {type_text(self)} has no positional axis; see x.named_shape for the others.")
+        return self.shape[0]
+
+    def block_until_ready(self) -> NamedArray:
+        """Waits until the values are computed, and returns the array."""
+        self._data.block_until_ready()
+        return self
+
+    def __repr__(self) -> str:
+        data = self._data
+        if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
+            return f"NamedArray({type_text(self)})"
+        if not data.is_fully_addressable:
+            return f"NamedArray({type_text(self)}, values on other processes)"
+        values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
+        dims = ", ".join("_" if dim is None else str(dim) for dim in self._dims)
+        return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
+
+
+_set_data: Callable[[NamedArray, Any], None] = NamedArray._data.__set__  # type: ignore[attr-defined]
+_set_dims: Callable[[NamedArray, Dims], None] = NamedArray._dims.__set__  # type: ignore[attr-defined]
+_set_casts: Callable[[NamedArray, Any], None] = NamedArray._casts.__set__  # type: ignore[attr-defined]
+
+
+def make(data: Any, dims: Dims) -> NamedArray:
+    """A `NamedArray` without any check; `dims` must be a valid tuple."""
+    array = object.__new__(NamedArray)
+    _set_data(array, data)
+    _set_dims(array, dims)
+    _set_casts(array, None)
+    return array
+
+
+def make_in_region(data: Any, dims: Dims) -> NamedArray:
+    """Like `make`; inside of a mapped body the array can remember other forms of its data (`namedax.resources.variance`).
+
+    It remembers them for the trace that it was made in, and for no other: a form that was computed in an inner trace would
+    outlive it.
+    """
+    array = make(data, dims)
+    region = ambient()
+    if region is not None and region.manual:
+        _set_casts(array, {"trace": get_opaque_trace_state()})
+    return array
+
+
+def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
+    return ((jax.tree_util.GetAttrKey("data"), array._data),), _tail(array._dims)
+
+
+def _flatten(array: NamedArray) -> tuple[Any, Dims]:
+    return (array._data,), _tail(array._dims)
+
+
+def _unflatten(tail: Dims, children: tuple[Any, ...]) -> NamedArray:
+    (data,) = children
+    # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
+    # An array whose data does not fit its dims is refused where it is used (`positions`).
+    leading = getattr(data, "ndim", 0) - len(tail)
+    return make_in_region(data, (None,) * leading + tail)
+
+
+jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
+
+
+def dims_of(value: Any) -> Dims:
+    """The dims of anything that can be an operand; an array without names has positional axes only.
+
+    >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(NamedArray([1, 2], ("k",)))
+    ((), (None, None), ('k',))
+    """
+    if type(value) is NamedArray:
+        return value._dims
+    return (None,) * np.ndim(value)
+
+
+def positions(array: NamedArray, op: str) -> Dims:
+    """The dims of `array`, checked against its data: a raw JAX transform may have stripped a named axis."""
+    if len(array._dims) != array._data.ndim:
+        raise PositionalAxisError(
+            f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw JAX transform (jax.vmap, "
+            "lax.scan, jax.tree.map) has removed an axis that has a name, or one that stands behind a named one. Move the "
+            "positional axis to the front first, or use nx.nmap, which takes names."
+        )
+    return array._dims
+
+
+_SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+
+
+def _dtype_text(dtype: Any) -> str:
+    name = str(dtype)
+    stem = name.rstrip("0123456789")
+    return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
+
+
+def _mesh_axes_text(axes: Any) -> str:
+    if not axes:
+        return ""
+    return "@" + (axes if isinstance(axes, str) else ",".join(axes) if len(axes) == 1 else "(" + ",".join(axes) + ")")
+
+
+def type_text(value: Any) -> str:
+    """The type of an array as `repr` shows it: element type, positional shape, named shape with the placement.
+
+    >>> type_text(NamedArray(jnp.zeros((5, 20, 7)), (None, "batch", "k")))
+    'f32[5]{batch:20, k:7}'
+    """
+    if not isinstance(value, NamedArray):
+        return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]" if hasattr(value, "dtype") else repr(value)
+    data, dims = value._data, value._dims
+    if not hasattr(data, "shape") or len(data.shape) != len(dims):
+        return f"{data!r} with axes {dims}"
+    region = ambient()
+    specs: tuple[Any, ...] = (None,) * len(dims)
+    if region is not None and region.resources:
+        specs = tuple(region.resources.get(dim, ()) for dim in dims)
+    elif not isinstance(data, jax.core.Tracer) and isinstance(getattr(data, "sharding", None), NamedSharding):
+        spec = tuple(data.sharding.spec)
+        specs = spec + (None,) * (len(dims) - len(spec))
+    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
+    sizes = value.named_shape
+    named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
+    return f"{_dtype_text(value.dtype)}[{shape}]{{{named}}}"

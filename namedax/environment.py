@@ -1,0 +1,120 @@
+"""The ambient region: which names exist, how large they are, and which mesh axes they live on.
+
+While the body of an `xmap` is traced, one `Region` is ambient. It lives in a context made by `jax.make_user_context`,
+which is part of JAX's cache keys: a `jit`-ed helper that is called under two assignments is traced once for each, and can
+never reuse the wrong program. Outside of every body the region is `None`, and all names are vectorised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Literal
+
+import jax
+
+from namedax.errors import AxisSizeError, PlacementConflictError
+
+__all__ = ["MANUAL", "Region", "ambient", "enter"]
+
+Mode = Literal["manual", "auto"]
+MANUAL: Mode = "manual"
+
+
+class Region:
+    """The names of one mapped region. Immutable and hashable, apart from the record of names that were seen.
+
+    Args:
+      sizes: global size of every name that is known when the body begins.
+      resources: mesh axes of every mapped name, major first. A name without an entry is vectorised.
+      mesh: the mesh (concrete or abstract), or `None` when nothing is mapped.
+      mode: `"manual"`: the body runs under `jax.shard_map` and sees local blocks. `"auto"`: it sees global
+        arrays, and XLA's partitioner gets a sharding constraint on every named value.
+      program: a hashable token of the program that is mapped; regions of different programs are different.
+    """
+
+    __slots__ = ("_hash", "_key", "_mesh_sizes", "mesh", "mode", "resources", "seen", "sizes")
+
+    def __init__(
+        self,
+        sizes: Mapping[Hashable, int],
+        resources: Mapping[Hashable, tuple[str, ...]],
+        mesh: Any,
+        mode: Mode,
+        program: Hashable,
+    ):
+        self.sizes = dict(sizes)
+        self.resources = dict(resources)
+        self.mesh = mesh
+        self.mode = mode
+        self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
+        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program)
+        self._hash = hash(self._key)
+        # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
+        self.seen: set[Hashable] = set()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Region) and self._hash == other._hash and self._key == other._key)
+
+    @property
+    def manual(self) -> bool:
+        """Whether values are local blocks (`jax.shard_map`), at least of some names."""
+        return self.mode == MANUAL and bool(self.resources)
+
+    def placement(self, name: Hashable) -> tuple[str, ...]:
+        """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole."""
+        return self.resources.get(name, ()) if self.mode == MANUAL else ()
+
+    def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
+        """The number of devices along `mesh_axes` together."""
+        return math.prod(self._mesh_sizes[axis] for axis in mesh_axes)
+
+    def blocks(self, name: Hashable) -> int:
+        """The number of blocks that `name` is cut into."""
+        return self.mesh_axis_size(self.placement(name))
+
+    def global_size(self, name: Hashable, block: int) -> int:
+        """The global size of `name`, of which one device holds `block` entries."""
+        known = self.sizes.get(name)
+        return known if known is not None else block * self.blocks(name)
+
+    def block_size(self, name: Hashable, size: int, op: str) -> int:
+        """The number of entries of `name` on one device, when all devices hold `size` together."""
+        blocks = self.blocks(name)
+        if size % blocks:
+            raise AxisSizeError(
+                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {self.placement(name)} of together "
+                f"{blocks} devices. Use a size that is a multiple of {blocks}, or map {name!r} to fewer devices in "
+                "axis_resources."
+            )
+        return size // blocks
+
+    def check_placement(self, op: str, names: Iterable[Hashable]) -> None:
+        """Raises if two of `names` live on one mesh axis: they can not both be in one value."""
+        owner: dict[str, Hashable] = {}
+        for name in names:
+            for mesh_axis in self.resources.get(name, ()):
+                if mesh_axis in owner and owner[mesh_axis] != name:
+                    raise PlacementConflictError(
+                        f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
+                        f"{mesh_axis!r}, which can hold only one of them. Rename one of them to an axis that is not on "
+                        f"{mesh_axis!r} first (nx.rename, or {{new:old}} in einsum: this communicates), or change "
+                        "axis_resources."
+                    )
+                owner[mesh_axis] = name
+
+
+_context = jax.make_user_context(None)
+
+
+def ambient() -> Region | None:
+    """The region that is being traced, or `None` outside of every mapped body."""
+    return _context.value
+
+
+def enter(region: Region | None) -> Any:
+    """A context manager that makes `region` ambient."""
+    return _context(region)

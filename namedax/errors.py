@@ -1,0 +1,108 @@
+"""What can go wrong, as exception classes that name the axes.
+
+Every error of namedax derives from `NamedaxError` and from `ValueError` or `TypeError`, so code that
+catches the built-in classes keeps working. A message says four things, in this order: the operation, the axes with their
+sizes, the rule that was broken, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable
+from typing import NoReturn
+
+__all__ = [
+    "AxisMappingError",
+    "AxisNameError",
+    "AxisNotFoundError",
+    "AxisResourceError",
+    "AxisSizeError",
+    "EinsumError",
+    "MeshError",
+    "NamedaxError",
+    "NamedAxesLeftError",
+    "PlacementConflictError",
+    "PositionalAxisError",
+]
+
+
+class NamedaxError(Exception):
+    """The base of all errors of namedax."""
+
+
+class AxisNameError(NamedaxError, ValueError):
+    """Something is no valid axis name, or a name appears twice in one array."""
+
+
+class AxisNotFoundError(NamedaxError, ValueError):
+    """An operation speaks of a named axis that the array does not have."""
+
+
+class AxisSizeError(NamedaxError, ValueError):
+    """One name has two sizes, or a size does not divide over the mesh axes that it is mapped to."""
+
+
+class PositionalAxisError(NamedaxError, ValueError):
+    """Positional axes do not fit: out of range, wrong rank, or shapes that do not broadcast."""
+
+
+class AxisMappingError(NamedaxError, ValueError):
+    """An axis mapping (`in_axes`, `out_axes`, `nx.named`, `nx.positional`) is malformed or does not fit."""
+
+
+class NamedAxesLeftError(NamedaxError, TypeError):
+    """A value that still has named axes stands where an array without names is needed."""
+
+
+class AxisResourceError(NamedaxError, ValueError):
+    """`axis_resources` is malformed, or speaks of a name that never occurs in the program."""
+
+
+class MeshError(NamedaxError, ValueError):
+    """There is no mesh, or it lacks a mesh axis that `axis_resources` speaks of."""
+
+
+class PlacementConflictError(NamedaxError, ValueError):
+    """Two names on one mesh axis meet in one value."""
+
+
+class EinsumError(NamedaxError, ValueError):
+    """An einsum specification is malformed, or does not fit its operands."""
+
+
+def show_name(name: Hashable) -> str:
+    """A name as messages show it: quoted if it is a string."""
+    return repr(name)
+
+
+def show_names(names: Iterable[Hashable]) -> str:
+    """Names as messages show them, in the order given."""
+    return ", ".join(repr(name) for name in names) or "none"
+
+
+def did_you_mean(name: Hashable, candidates: Iterable[Hashable]) -> str:
+    """A sentence that suggests the closest candidate, or the empty string.
+
+    >>> did_you_mean("bacth", ["batch", "hidden"])
+    " Did you mean 'batch'?"
+    """
+    by_text = {str(candidate): candidate for candidate in candidates}
+    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6)
+    return f" Did you mean {by_text[close[0]]!r}?" if close else ""
+
+
+def raise_not_found(op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "") -> NoReturn:
+    """Raises the error for a name that an array lacks.
+
+    Args:
+      op: the operation, as the user calls it (`"sum"`).
+      name: the name that was not found.
+      type_text: the array's type, as `repr` shows it.
+      candidates: the names that the array has.
+      extra: one more sentence, about what to do instead.
+    """
+    candidates = list(candidates)
+    has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
+    raise AxisNotFoundError(
+        f"{op}: no axis {name!r} in {type_text}; {has}.{did_you_mean(name, candidates)}{' ' + extra if extra else ''}"
+    )

@@ -1,0 +1,403 @@
+"""What a compiled program communicates: the collectives in its HLO text, with their bytes.
+
+XLA decides last: it merges collectives, splits them, makes them asynchronous, removes them. So the
+compiled program is the one place where it can be seen what a mapped program sends, and this module
+reads it there:
+
+    collectives(jax.jit(f).lower(*args).compile())   # every collective, in the order of the text
+    summary(jax.jit(f).lower(*args).compile())       # how many of each kind, and their bytes
+
+**Bytes are a device's payload.** `Collective.bytes` is what one device brings in (its operands) to
+an all-reduce, reduce-scatter, all-to-all or permute, and what it gets out (the result) of an
+all-gather. That is the larger side each time, so that an all-gather and the reduce-scatter which is
+its transpose have the same bytes. `Collective.wire_bytes` is what one device must send at least, on
+a ring of n devices:
+
+    all-reduce           2 (n - 1) / n * bytes     a reduce-scatter, then an all-gather
+    all-gather             (n - 1) / n * bytes
+    reduce-scatter         (n - 1) / n * bytes
+    all-to-all             (n - 1) / n * bytes     a device keeps its own part
+    ragged-all-to-all      (n - 1) / n * bytes     a guess: only the run knows how much is sent
+    collective-permute                   bytes
+    collective-broadcast                 bytes
+
+A backend may widen what it sends: XLA's CPU backend reduces bfloat16 as float32, and exchanges it
+so in an all-to-all. The figures here are those of the compiled program, not of the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+import jax
+
+__all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
+
+#: The kinds of collective, by XLA's names, in the order in which a summary prints them.
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """One collective operation of a compiled program.
+
+    Attributes:
+      kind: one of `KINDS`.
+      bytes: the payload of one device: the size of its operands (of its result for an all-gather).
+      group_size: the number of devices that take part together.
+      count_of_operands: more than one where several arrays travel in one operation, as in a
+        combined all-reduce. An all-to-all may have one operand for each device of the group.
+      dtype: the element type by XLA's name, such as `"f32"` or `"pred"`; different ones are joined,
+        as in `"f32+s32"`.
+      in_loop: whether it stands in the body of a loop, and so runs once for each step. `bytes` are
+        those of one step.
+
+    >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
+    7168
+    """
+
+    kind: str
+    bytes: int
+    group_size: int
+    count_of_operands: int = 1
+    dtype: str = "f32"
+    in_loop: bool = False
+
+    @property
+    def wire_bytes(self) -> int:
+        """The bytes that one device must send at least, on a ring (rounded up)."""
+        if self.kind in ("collective-permute", "collective-broadcast"):
+            return self.bytes
+        rounds = 2 if self.kind == "all-reduce" else 1
+        return -(-rounds * (self.group_size - 1) * self.bytes // self.group_size)
+
+    def __str__(self) -> str:
+        loop = " in a loop" if self.in_loop else ""
+        size = _size_text(self.bytes)
+        return f"{self.kind} of {self.dtype} over {self.group_size} devices{loop} ({size})"
+
+
+class Summary(dict[str, tuple[int, int]]):
+    """How many collectives of each kind a program has, and their bytes: `{kind: (count, bytes)}`.
+
+    The bytes of a collective in a loop are sent again in every step. They are not added to those
+    that are sent once, but have a key of their own, such as `"all-reduce in a loop"`, with the
+    bytes of one step. Compare it with a plain dict, print it with `str`.
+
+    Args:
+      of: the collectives.
+
+    >>> print(Summary([Collective("all-reduce", 25600, 8), Collective("all-reduce", 100, 8)]))
+    2 all-reduce (25.1 KiB)
+    >>> print(Summary([]))
+    none
+    """
+
+    def __init__(self, of: Iterable[Collective] = ()):
+        super().__init__()
+        for c in sorted(of, key=lambda c: (KINDS.index(c.kind), c.in_loop)):
+            key = f"{c.kind} in a loop" if c.in_loop else c.kind
+            count, size = self.get(key, (0, 0))
+            self[key] = (count + 1, size + c.bytes)
+
+    def __str__(self) -> str:
+        texts = (f"{count} {key} ({_size_text(size)})" for key, (count, size) in self.items())
+        return ", ".join(texts) or "none"
+
+
+def summary(compiled: jax.stages.Compiled | str) -> Summary:
+    """Counts the collectives of a compiled program, and adds up their bytes, by kind.
+
+    Args:
+      compiled: what `jax.jit(f).lower(...).compile()` returns, or its text.
+
+    Returns:
+      A `Summary`: a dict `{kind: (count, bytes)}` that prints as one line.
+
+    >>> import jax
+    >>> from jax.sharding import PartitionSpec as P
+    >>> mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    >>> def body(x):
+    ...     return jax.lax.psum(x @ x.T, "x"), jax.lax.psum(x.max(), "x")
+    >>> f = jax.shard_map(body, mesh=mesh, in_specs=P(None, "x"), out_specs=P())
+    >>> compiled = jax.jit(f).lower(jax.ShapeDtypeStruct((16, 24), "float32")).compile()
+    >>> print(summary(compiled))
+    1 all-reduce (1.0 KiB)
+    >>> summary(compiled) == {"all-reduce": (1, 4 * (16 * 16 + 1))}
+    True
+    """
+    return Summary(collectives(compiled))
+
+
+def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
+    """Lists the collectives of a compiled program.
+
+    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`) counts once. Several
+    arrays that travel in one operation are one `Collective`. A collective within groups of one
+    device moves nothing and is left out.
+
+    Args:
+      compiled: what `jax.jit(f).lower(...).compile()` returns, or its text.
+
+    Returns:
+      The collectives in the order of the text, in which a loop's body stands before the loop.
+
+    Raises:
+      TypeError: `compiled` is no compiled program (a lowered one has not met XLA yet).
+      ValueError: the text is no HLO, or a collective in it cannot be read.
+
+    >>> import jax
+    >>> from jax.sharding import PartitionSpec as P
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    >>> def body(x):
+    ...     return jax.lax.all_gather(x, "x", tiled=True)
+    >>> f = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    >>> compiled = jax.jit(f).lower(jax.ShapeDtypeStruct((8, 10), "float32")).compile()
+    >>> for c in collectives(compiled):
+    ...     print(c, c.bytes, c.wire_bytes)
+    all-gather of f32 over 4 devices (320 B) 320 240
+    """
+    text = _text(compiled)
+    devices = _device_count(text)
+    instructions = list(_instructions(text))
+    types = {(i.computation, i.name): i.type for i in instructions}
+    looped = _looped_computations(instructions)
+    # Where an asynchronous collective is written short, its computation repeats what it does.
+    wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
+    return tuple(
+        _collective(i, types, i.computation in looped, devices)
+        for i in instructions
+        if i.kind and i.computation not in wrapped and _group_size(i, devices) > 1
+    )
+
+
+def _text(compiled: jax.stages.Compiled | str) -> str:
+    text = compiled.as_text() if isinstance(compiled, jax.stages.Compiled) else compiled
+    if not isinstance(text, str):
+        raise TypeError(
+            "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its "
+            f"text; got {type(compiled).__name__}. XLA places the collectives when it compiles."
+        )
+    if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
+        raise ValueError(
+            "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a "
+            "lowered one. Compile it first: jax.jit(f).lower(...).compile().as_text()."
+        )
+    return text
+
+
+# --- Reading the text -----------------------------------------------------------------------------
+# A module's text is a header line, then computations:
+#
+#     %name (parameters) -> type {
+#       [ROOT ]%name = type opcode(%operand, ...), attribute=value, ...
+#     }
+#
+# An operand may have its type before its name (older XLA). A name belongs to its computation.
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_COMMENT = re.compile(r"/\*.*?\*/")
+_COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
+_INSTRUCTION = re.compile(r"^(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.+)$")
+_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{[^}]*\})?")
+_OPCODE = re.compile(r"\s*([\w\-]+)(?=\()")
+_CALLS = re.compile(
+    r"\b(body|condition|calls|to_apply|true_computation|false_computation|branch_computations"
+    r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Instruction:
+    """One line. `kind` is empty for whatever is no collective, or only the end of one."""
+
+    computation: str
+    name: str
+    type: str
+    kind: str
+    operands: tuple[str, ...]
+    attributes: str
+    calls: tuple[tuple[str, str], ...]
+
+
+def _instructions(text: str) -> Iterator[_Instruction]:
+    computation = ""
+    for line in text.splitlines():
+        line = _COMMENT.sub("", _STRING.sub('""', line)).strip()
+        if match := _COMPUTATION.match(line):
+            computation = match[1]
+        elif match := _INSTRUCTION.match(line):
+            name, rest = match.groups()
+            end = _closing(rest) if rest.startswith("(") else _end_of(_ARRAY.match(rest))
+            opcode = _OPCODE.match(rest, end)
+            if opcode is None:
+                continue
+            closing = _closing(rest, opcode.end())
+            attributes = rest[closing:]
+            kind = opcode[1].removesuffix("-start")
+            if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
+                kind = "reduce-scatter"  # so TPUs write one: a fusion of an all-reduce and a slice
+            yield _Instruction(
+                computation,
+                name,
+                type=rest[:end],
+                kind=kind if kind in KINDS else "",
+                operands=_split(rest[opcode.end() + 1 : closing - 1]) if kind in KINDS else (),
+                attributes=attributes,
+                calls=tuple(
+                    (key, called)
+                    for key, value in _CALLS.findall(attributes)
+                    for called in re.findall(r"[\w.\-]+", value)
+                ),
+            )
+
+
+def _end_of(match: re.Match[str] | None) -> int:
+    return match.end() if match else 0
+
+
+def _closing(text: str, start: int = 0) -> int:
+    """The position after the bracket that closes the one at `start`."""
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0:
+            return i + 1
+    return len(text)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Splits at the commas that stand in no brackets."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    parts.append(text[start:].strip())
+    return tuple(part for part in parts if part)
+
+
+def _looped_computations(instructions: list[_Instruction]) -> set[str]:
+    """The computations that a loop's body or condition is, or calls."""
+    called: dict[str, set[str]] = {}
+    for i in instructions:
+        called.setdefault(i.computation, set()).update(name for _, name in i.calls)
+    pending = {name for i in instructions for key, name in i.calls if key in ("body", "condition")}
+    looped: set[str] = set()
+    while pending:
+        looped |= pending
+        pending = {name for caller in pending for name in called.get(caller, ())} - looped
+    return looped
+
+
+# --- From an instruction to a Collective ----------------------------------------------------------
+
+
+def _collective(
+    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int
+) -> Collective:
+    operands = i.operands
+    if i.kind == "ragged-all-to-all":
+        operands = operands[:1]  # the others are the output's buffer, offsets and sizes
+    operand_types = []
+    for operand in operands:
+        before, _, name = operand.rpartition(" ")
+        type_ = before or types.get((i.computation, name.lstrip("%")))
+        if type_ is None:
+            raise ValueError(
+                f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined "
+                "in its computation. Pass the whole text of the compiled module."
+            )
+        operand_types.append(type_)
+    arrays = [array for type_ in operand_types for array in _ARRAY.findall(type_)]
+    size = sum(_array_bytes(dtype, shape) for dtype, shape in arrays)
+    group_size = _group_size(i, devices)
+    return Collective(
+        kind=i.kind,
+        bytes=size * group_size if i.kind == "all-gather" else size,
+        group_size=group_size,
+        count_of_operands=len(operands),
+        dtype="+".join(dict.fromkeys(dtype for dtype, _ in arrays)),
+        in_loop=in_loop,
+    )
+
+
+def _array_bytes(dtype: str, shape: str) -> int:
+    """The size of an array, from `"bf16"` and `"4,128"` (`"<=4,128"` if a size is dynamic)."""
+    bits = 8 if dtype == "pred" else int((re.findall(r"\d+", dtype) or ["0"])[0])  # f8e4m3fn: 8
+    return -(-bits * math.prod(int(d) for d in re.findall(r"\d+", shape)) // 8)
+
+
+# `replica_groups` is written in one of three ways, all of which may stand for the same two groups:
+#
+#     {{0,2},{1,3}}    [2,2]<=[2,2]T(1,0)    mesh['x'=2,'y'=2] {'x'}
+#
+# The last may say `device_ids=(...)` after the mesh, and may take part of an axis: 'x':(1)2 is the
+# major two of x.
+
+_IOTA_GROUPS = re.compile(r"replica_groups=\[\d+,(\d+)\]<=")
+_LISTED_GROUPS = re.compile(r"replica_groups=\{((?:\s*\{[\d,\s]*\}\s*,?)+)\}")
+_MESH_GROUPS = re.compile(
+    r"replica_groups=mesh\[((?:'[^']*'=\d+,?\s*)*)\]"
+    r"(?:,\s*device_ids=\((?:[^()]|\([^()]*\))*\))?"
+    r"\s*\{((?:'[^']*'(?::\(\d+\)\d+)?,?\s*)*)\}"
+)
+_ALL_DEVICES = re.compile(r"replica_groups=\{\s*\}")
+_PAIRS = re.compile(r"source_target_pairs=\{((?:\s*\{\d+,\s*\d+\}\s*,?)*)\}")
+
+
+def _device_count(text: str) -> int:
+    header = re.search(r"^HloModule.*", text, re.MULTILINE)
+    counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", header[0] if header else "")
+    return math.prod(int(count) for count in counts)
+
+
+def _group_size(i: _Instruction, devices: int) -> int:
+    """The number of devices in a group; in the largest, where they differ."""
+    if match := _PAIRS.search(i.attributes):
+        pairs = re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", match[1])
+        return _largest_component([(int(source), int(target)) for source, target in pairs])
+    if match := _IOTA_GROUPS.search(i.attributes):
+        return int(match[1])
+    if match := _LISTED_GROUPS.search(i.attributes):
+        return max(len(re.findall(r"\d+", group)) for group in match[1].split("}"))
+    if match := _MESH_GROUPS.search(i.attributes):
+        sizes = dict(re.findall(r"'([^']*)'=(\d+)", match[1]))
+        axes = re.findall(r"'([^']*)'(?::\(\d+\)(\d+))?", match[2])
+        return math.prod(int(part or sizes[axis]) for axis, part in axes)
+    if _ALL_DEVICES.search(i.attributes) or "replica_groups=" not in i.attributes:
+        return devices
+    raise ValueError(
+        f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from "
+        f"{i.attributes.lstrip(', ')!r}."
+    )
+
+
+def _largest_component(pairs: list[tuple[int, int]]) -> int:
+    """The most devices that a permutation's (source, target) pairs link; 1 if nothing moves."""
+    component: dict[int, set[int]] = {}
+    for source, target in pairs:
+        merged = component.get(source, {source}) | component.get(target, {target})
+        for device in merged:
+            component[device] = merged
+    return max((len(devices) for devices in component.values()), default=1)
+
+
+def _size_text(size: int) -> str:
+    """A number of bytes as a person writes it: `4 B`, `25.1 KiB`."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 3)
+    return f"{size / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"

@@ -1,0 +1,172 @@
+"""Broadcasting by name: operands of any dims become arrays of the same dims.
+
+Positional axes meet from the right, as in NumPy; named axes meet by name. The result has the physical order of the first
+operand, and names of later operands take the place that they have there relative to those that are known, so that
+`bias{h} + x{batch, h}` is stored as `x` is. The plan depends on dims only and is cached.
+
+This is also where an operand enters a mapped body: a global array that the body closes over is cut to its block, and values of
+different device variance are cast to meet.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding
+
+from namedax.array import Dims, NamedArray, dims_of, make_in_region, positions, type_text
+from namedax.environment import Region, ambient
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.resources import communication as comm
+from namedax.resources.assignment import partition_spec
+from namedax.resources.variance import cast, varying
+
+__all__ = ["align", "local_block", "merge_dims", "wrap"]
+
+
+@functools.lru_cache(maxsize=8192)
+def _labels(dims: Dims) -> tuple[Hashable, ...]:
+    """Dims with every positional axis numbered from the right: -1, -2, ... (integers are no names)."""
+    numbers = iter(range(-dims.count(None), 0))
+    return tuple(next(numbers) if dim is None else dim for dim in dims)
+
+
+@functools.lru_cache(maxsize=8192)
+def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple[tuple[Any, tuple[int, ...]], ...]]:
+    """Labels and dims of the result, and for each operand its permutation (or `None`) and its positions in the result."""
+    result: list[Hashable] = []
+    for dims in all_dims:
+        at = len(result)
+        for label in reversed(_labels(dims)):
+            if label in result:
+                at = result.index(label)
+            else:
+                result.insert(at, label)
+    steps = []
+    for dims in all_dims:
+        places = [result.index(label) for label in _labels(dims)]
+        order = tuple(int(i) for i in np.argsort(places))
+        steps.append((None if order == tuple(range(len(order))) else order, tuple(sorted(places))))
+    dims_out = tuple(None if isinstance(label, int) else label for label in result)
+    return tuple(result), dims_out, tuple(steps)
+
+
+def merge_dims(*all_dims: Dims) -> Dims:
+    """The dims of the result of broadcasting operands with these dims.
+
+    >>> merge_dims(("h",), ("batch", "h")), merge_dims(("a", None), ("b",))
+    (('batch', 'h'), ('a', None, 'b'))
+    """
+    return _plan(all_dims)[1]
+
+
+def local_block(array: Any, op: str, region: Region | None) -> Any:
+    """`array` as the body of `region` sees it: a global array that it closes over is cut to its block.
+
+    Raises:
+      AxisSizeError: a name has another size than the region says.
+    """
+    if type(array) is not NamedArray:
+        return array
+    dims = positions(array, op)
+    if region is None:
+        return array
+    data = array._data
+    for i, dim in enumerate(dims):
+        if dim is None:
+            continue
+        size = region.sizes.get(dim)
+        if size is None:
+            continue
+        block = region.block_size(dim, size, op) if region.mode == "manual" else size
+        if data.shape[i] == block:
+            continue
+        if data.shape[i] != size:
+            raise AxisSizeError(
+                f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape} with dims {dims}, but {dim!r} has size "
+                f"{size} in this mapped function; a name has one size. Rename one of the two axes."
+            )
+        data = comm.cut(data, i, region.placement(dim))
+    return array if data is array._data else make_in_region(data, dims)
+
+
+def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:
+    """The size of every label in the result; raises where operands disagree."""
+    sizes: dict[Hashable, int] = {}
+    first: dict[Hashable, int] = {}
+    for i, (operand, labels) in enumerate(zip(operands, all_labels, strict=True)):
+        for label, n in zip(labels, np.shape(operand._data if type(operand) is NamedArray else operand), strict=True):
+            known = sizes.setdefault(label, n)
+            first.setdefault(label, i)
+            if known == n:
+                continue
+            if not isinstance(label, int):
+                raise AxisSizeError(
+                    f"{op}: axis {label!r} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size {n} "
+                    f"in operand {i}, {type_text(operand)}; a name has one size. Rename one of the two axes."
+                )
+            if known == 1 or n == 1:
+                sizes[label] = max(known, n) if n and known else 0
+                continue
+            raise PositionalAxisError(
+                f"{op}: positional axis {label} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size "
+                f"{n} in operand {i}, {type_text(operand)}; positional axes broadcast from the right, as in NumPy. Insert an axis "
+                "(x[..., None]), or give the axis a name."
+            )
+    return sizes
+
+
+def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
+    """Data of all operands, broadcast to common dims, and these dims. Operands without dimensions stay scalars.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+      PositionalAxisError: positional axes do not broadcast.
+      PlacementConflictError: two names on one mesh axis meet.
+    """
+    region = ambient()
+    blocks = [local_block(operand, op, region) for operand in operands]
+    all_dims = tuple(dims_of(block) for block in blocks)
+    labels, dims, steps = _plan(all_dims)
+    sizes = _check_sizes(op, blocks, [_labels(d) for d in all_dims])
+    if region is not None and region.resources:
+        region.check_placement(op, (dim for dim in dims if dim is not None))
+    if region is not None and region.manual:
+        union = frozenset[str]().union(*(varying(b._data) for b in blocks if type(b) is NamedArray)).union(
+            *(varying(b) for b in blocks if type(b) is not NamedArray and hasattr(b, "dtype"))
+        )
+        datas = [cast(b, union) if hasattr(b, "dtype") and len(d) else b for b, d in zip(blocks, all_dims, strict=True)]
+    else:
+        datas = [b._data if type(b) is NamedArray else b for b in blocks]
+    shape = tuple(sizes[label] for label in labels)
+    return [_expand(data, shape, step) for data, step in zip(datas, steps, strict=True)], dims
+
+
+def _expand(data: Any, shape: tuple[int, ...], step: tuple[Any, tuple[int, ...]]) -> Any:
+    order, places = step
+    if not places:
+        return data
+    if not hasattr(data, "dtype"):
+        data = jnp.asarray(data)
+    if order is not None:
+        data = lax.transpose(data, order)
+    return data if data.shape == shape else lax.broadcast_in_dim(data, shape, places)
+
+
+def wrap(data: Any, dims: Dims) -> Any:
+    """The result of an operation: a named array, or `data` itself if no dim has a name."""
+    names = [dim for dim in dims if dim is not None]
+    if not names:
+        return data
+    region = ambient()
+    if region is not None:
+        region.seen.update(names)
+        if region.mode == "auto":
+            sharding = NamedSharding(region.mesh, partition_spec(dims, region.resources))
+            data = lax.with_sharding_constraint(data, sharding)
+    return make_in_region(data, dims)

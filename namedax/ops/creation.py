@@ -1,0 +1,107 @@
+"""Making arrays along names: `arange` and `one_hot`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from namedax.array import NamedArray, is_name
+from namedax.environment import ambient
+from namedax.errors import AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.ops.collectives import global_index
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.lift import nmap
+
+__all__ = ["arange", "one_hot"]
+
+
+def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
+    """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
+    region = ambient()
+    known = None if region is None else region.sizes.get(name)
+    if given is None and known is None:
+        known_names = () if region is None else tuple(region.sizes)
+        raise AxisNotFoundError(
+            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give {argument}, or the size in axis_sizes of xmap."
+        )
+    if given is not None and known is not None and given != known:
+        raise AxisSizeError(
+            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped function; a name has one size."
+        )
+    return known if given is None else given  # type: ignore[return-value]
+
+
+def arange(
+    start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None
+) -> Any:
+    """Evenly spaced values, along a name if `axis` is given.
+
+    Args:
+      start: as in `jnp.arange`; with one number it is the end. A name here is taken for `axis`.
+      stop: as in `jnp.arange`.
+      step: as in `jnp.arange`.
+      axis: the name of the result's axis. Without a stop its size is that of the mapped function's axis.
+      dtype: element type.
+
+    Returns:
+      An array with the one named axis (every device makes its own block), or `jnp.arange(...)` if there is no name.
+
+    Raises:
+      AxisNotFoundError: neither a stop nor the mapped function gives the axis a size.
+      AxisSizeError: they give different ones.
+
+    >>> import namedax as nx
+    >>> nx.arange(5, axis="k").named_shape["k"]
+    5
+    """
+    if axis is None and start is not None and is_name(start) and isinstance(start, (str, tuple)):
+        start, axis = None, start
+    if axis is None:
+        return jnp.arange(start, stop, step, dtype=dtype)
+    if start is None:
+        return global_index("arange", axis, _size_of("arange", axis, None, "a stop"), dtype or jnp.arange(1).dtype)
+    like = jax.eval_shape(lambda: jnp.arange(start, stop, step, dtype=dtype))
+    size = _size_of("arange", axis, like.shape[0], "the number of values")
+    first, stride = (0, 1) if stop is None else (start, 1 if step is None else step)
+    index = global_index("arange", axis, size, like.dtype)
+    if first == 0 and stride == 1:
+        return index
+    return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
+
+
+def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Any:
+    """One-hot encoding along a new axis, which may have a name.
+
+    Args:
+      x: an integer array, named or not.
+      num_classes: the size of the new axis. A name may leave it out: its size in the mapped function is used.
+      axis: the name of the new axis, or its position among the positional axes of the result.
+      dtype: element type; default: the default float.
+
+    Returns:
+      1 where the new axis's index equals `x`, else 0; an `x` out of range gives zeros. A sharded new axis is never whole on
+      one device, and nothing is sent.
+
+    Raises:
+      AxisNotFoundError: the new axis has no size.
+      AxisSizeError: `num_classes` is not the size that the name has.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> labels = nx.named(jnp.array([2, 0]), ["batch"])
+    >>> nx.positional(nx.nn.one_hot(labels, 3, axis="classes"), ["batch", "classes"])
+    Array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    dtype = jnp.zeros((), float).dtype if dtype is None else dtype
+    if is_name(axis):
+        if isinstance(x, NamedArray) and axis in x.dims:
+            raise AxisSizeError(f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name.")
+        size = _size_of("one_hot", axis, num_classes, "num_classes")
+        index = global_index("one_hot", axis, size)
+        return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
+    if num_classes is None:
+        raise AxisNotFoundError("one_hot: a positional axis needs num_classes; only a name has a size of its own.")
+    return nmap(lambda labels: jax.nn.one_hot(labels, num_classes, dtype=dtype, axis=axis))(x)

@@ -1,0 +1,124 @@
+"""`nmap`: apply a function that knows nothing of names.
+
+The function sees positional arrays. It is vectorised over every named axis of its arguments, one `jax.vmap` per name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.array import NamedArray, dims_of
+from namedax.environment import ambient
+from namedax.errors import AxisSizeError
+from namedax.ops.align import local_block, wrap
+from namedax.resources.variance import cast, varying
+
+__all__ = ["belongs_to_jax", "explain_type_errors", "is_array_leaf", "nmap"]
+
+_NOTE = (
+    "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
+    "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
+)
+
+
+@contextmanager
+def explain_type_errors() -> Iterator[None]:
+    """Adds a note about `nmap` to JAX's complaint that a named array is no array."""
+    try:
+        yield
+    except TypeError as error:
+        if "NamedArray" in str(error) and _NOTE not in getattr(error, "__notes__", ()):
+            error.add_note(_NOTE)
+        raise
+
+
+def belongs_to_jax(function: Any) -> bool:
+    """Whether a function is JAX's own, so that it takes positional arrays only.
+
+    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) bears the module of what it wraps, and is user code.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return module == "jax" or module.startswith(("jax.", "jaxlib."))
+
+
+def is_array_leaf(leaf: Any) -> bool:
+    """Whether a leaf of an argument is an array or a number; anything else goes to the function as it is."""
+    return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
+
+
+def nmap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lifts a function over names.
+
+    Args:
+      function: takes and returns pytrees of positional arrays. It must not depend on names.
+
+    Returns:
+      A function of named arrays (and others). Every name of any argument is a batch axis: `function` sees arrays without it,
+      and every result has all of these names, in front of the positional axes, in the order in which the arguments have them.
+      Arguments that are neither arrays nor numbers are handed through.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+      PlacementConflictError: two names on one mesh axis meet.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> a = nx.named(jnp.ones((5, 3, 3)), ["left", ...])
+    >>> b = nx.named(jnp.ones((4, 3)), ["right", ...])
+    >>> nx.nmap(jnp.linalg.solve)(a + jnp.eye(3), b).dims
+    ('left', 'right', None)
+    """
+
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        op = f"nmap({getattr(function, '__name__', type(function).__name__)})"
+        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
+        region = ambient()
+        places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
+        blocks = [local_block(leaves[i], op, region) for i in places]
+        sizes: dict[Any, int] = {}
+        for block in blocks:
+            if not isinstance(block, NamedArray):
+                continue
+            for dim, n in zip(block.dims, block.data.shape, strict=True):
+                if dim is not None and sizes.setdefault(dim, n) != n:
+                    raise AxisSizeError(
+                        f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one size. "
+                        "Rename one of the two axes."
+                    )
+        names = tuple(sizes)
+        datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
+        if region is not None and region.resources:
+            region.check_placement(op, names)
+        if region is not None and region.manual:
+            union = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+            datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
+
+        def positional(*values: Any) -> Any:
+            filled = list(leaves)
+            for i, value in zip(places, values, strict=True):
+                filled[i] = value
+            inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
+            return function(*inner_args, **inner_kwargs)
+
+        remaining = [[dim for dim in dims_of(block)] for block in blocks]
+        batched = []
+        for name in names:
+            axes = [dims.index(name) if name in dims else None for dims in remaining]
+            remaining = [[dim for dim in dims if dim != name] for dims in remaining]
+            batched.append(axes)
+        mapped = positional
+        for axes in reversed(batched):
+            mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
+        with explain_type_errors():
+            result = mapped(*datas)
+        return jax.tree.map(lambda data: wrap(data, names + (None,) * (np.ndim(data) - len(names))), result)
+
+    return lifted

@@ -1,0 +1,218 @@
+"""Operators and methods of `NamedArray`: they call the functions of this package.
+
+`install` is called once, when namedax is imported, so that the array itself needs to know no operation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.array import NamedArray, type_text
+from namedax.errors import PositionalAxisError
+from namedax.ops import kernels
+from namedax.ops.align import local_block, wrap
+from namedax.ops.contraction import dot
+from namedax.ops.elementwise import FUNCTIONS, apply_elementwise
+from namedax.ops.indexing import index_positional, take
+from namedax.ops.lift import nmap
+from namedax.ops.reductions import REDUCTIONS
+from namedax.ops.reshaping import rename
+from namedax.environment import ambient
+
+__all__ = ["install"]
+
+_BINARY = {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "truediv": jnp.true_divide,
+    "floordiv": jnp.floor_divide,
+    "mod": jnp.mod,
+    "pow": jnp.power,
+    "and": jnp.bitwise_and,
+    "or": jnp.bitwise_or,
+    "xor": jnp.bitwise_xor,
+    "lshift": jnp.left_shift,
+    "rshift": jnp.right_shift,
+}
+_COMPARE = {
+    "eq": jnp.equal,
+    "ne": jnp.not_equal,
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+}
+_UNARY = {"neg": jnp.negative, "pos": jnp.positive, "abs": jnp.abs, "invert": jnp.invert}
+
+_operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
+
+
+def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    def operate(*operands: Any) -> Any:
+        return apply_elementwise(name, function, *operands)
+
+    def forward(self: NamedArray, other: Any) -> Any:
+        if not isinstance(other, _operand_types):
+            return NotImplemented
+        return kernels.run(name, operate, self, other)
+
+    def backward(self: NamedArray, other: Any) -> Any:
+        if not isinstance(other, _operand_types):
+            return NotImplemented
+        return kernels.run(name, operate, other, self)
+
+    return backward if reflected else forward
+
+
+def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def operate(x: Any) -> Any:
+        return apply_elementwise(name, function, x)
+
+    def method(self: NamedArray) -> Any:
+        return kernels.run(name, operate, self)
+
+    return method
+
+
+def _divmod(self: NamedArray, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _rdivmod(self: NamedArray, other: Any) -> Any:
+    return other // self, other % self
+
+
+def _round(self: NamedArray, ndigits: int | None = None) -> Any:
+    return round_(self, 0 if ndigits is None else ndigits)
+
+
+def round_(self: NamedArray, decimals: int = 0) -> Any:
+    """The values rounded to `decimals` decimals."""
+    return kernels.run(("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """Matrix product over the positional axes, vectorised over names; names are contracted by `nx.dot` and `nx.einsum`."""
+    return nmap(jnp.matmul)(x, y)
+
+
+def _matmul(self: NamedArray, other: Any) -> Any:
+    return matmul(self, other) if isinstance(other, _operand_types) else NotImplemented
+
+
+def _rmatmul(self: NamedArray, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, _operand_types) else NotImplemented
+
+
+def astype(self: NamedArray, dtype: Any) -> Any:
+    """The values as another element type."""
+    return kernels.run(("astype", dtype), lambda x: apply_elementwise("astype", lambda v: v.astype(dtype), x), self)
+
+
+def _iter(self: NamedArray) -> Iterator[Any]:
+    if not self.shape:
+        raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
+    return (self[i] for i in range(self.shape[0]))
+
+
+def _positional_method(name: str) -> Callable[..., Any]:
+    function = getattr(jnp, name)
+
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        return nmap(lambda data: getattr(data, name)(*args, **kwargs))(self)
+
+    method.__doc__ = f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
+    return method
+
+
+def copy(self: NamedArray) -> Any:
+    """A copy of the array."""
+    x = local_block(self, "copy", ambient())
+    return wrap(jnp.copy(x.data), x.dims)
+
+
+def _take(self: NamedArray, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
+    """`nx.take` of this array."""
+    return take(self, indices, axis, **kwargs)
+
+
+def _rename(self: NamedArray, names: Any = None, /, **more: Hashable) -> Any:
+    """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
+    return rename(self, {**(names or {}), **more})
+
+
+def _dot(self: NamedArray, other: Any, axis: Any, **kwargs: Any) -> Any:
+    """`nx.dot` of this array and another."""
+    return dot(self, other, axis, **kwargs)
+
+
+def _transposed(self: NamedArray) -> Any:
+    """The positional axes in reverse order."""
+    return nmap(jnp.transpose)(self)
+
+
+def _real(self: NamedArray) -> Any:
+    """The real part."""
+    return FUNCTIONS["real"](self)
+
+
+def _imag(self: NamedArray) -> Any:
+    """The imaginary part."""
+    return FUNCTIONS["imag"](self)
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+def install() -> None:
+    """Hangs operators and methods on `NamedArray`."""
+    methods: dict[str, Any] = {}
+    for name, function in _BINARY.items():
+        op = getattr(function, "__name__", name)
+        methods[f"__{name}__"] = _binary(op, function)
+        methods[f"__r{name}__"] = _binary(op, function, reflected=True)
+    for name, function in _COMPARE.items():
+        methods[f"__{name}__"] = _binary(getattr(function, "__name__", name), function)
+    for name, function in _UNARY.items():
+        methods[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
+    methods |= {
+        "__divmod__": _divmod,
+        "__rdivmod__": _rdivmod,
+        "__round__": _round,
+        "__matmul__": _matmul,
+        "__rmatmul__": _rmatmul,
+        "__getitem__": index_positional,
+        "__iter__": _iter,
+        "astype": astype,
+        "copy": copy,
+        "dot": _dot,
+        "rename": _rename,
+        "round": round_,
+        "take": _take,
+        "T": property(_transposed),
+        "real": property(_real),
+        "imag": property(_imag),
+    }
+    for name in ("clip", "conj", "conjugate"):
+        methods[name] = _as_method(FUNCTIONS[name])
+    for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
+        methods[name] = _as_method(REDUCTIONS[name])
+    for name in ("reshape", "ravel", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
+        methods[name] = _positional_method(name)
+    for name, method in methods.items():
+        if callable(method):
+            method.__name__ = name
+            method.__qualname__ = f"NamedArray.{name}"
+        setattr(NamedArray, name, method)

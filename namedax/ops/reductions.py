@@ -1,0 +1,499 @@
+"""Reductions over axes, named or positional: the local reduction, then one collective for the names that are sharded.
+
+`axis` takes an integer (a positional axis), a name, or a tuple of both; `None` means all positional axes, as in JAX, where names
+are batch axes. The result has the remaining axes. What stays on one device is `jnp`'s own function.
+
+Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
+var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.array import Dims, NamedArray, dims_of, is_name, make, type_text
+from namedax.environment import ambient
+from namedax.errors import PositionalAxisError, raise_not_found
+from namedax.ops import kernels
+from namedax.ops.align import align, local_block, wrap
+from namedax.ops.lift import explain_type_errors
+from namedax.resources import communication as comm
+from namedax.resources.variance import cast_data
+
+__all__ = ["REDUCTIONS", "log_sum_exp_parts", "reduction_site", "resolve_axis"]
+
+Axis = Any
+
+
+def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
+    """The physical dimensions of `x` that `axis` means.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: a position is out of range, or an axis is given twice.
+    """
+    dims = dims_of(x)
+    places = [i for i, dim in enumerate(dims) if dim is None]
+    if axis is None:
+        return tuple(places)
+    result: list[int] = []
+    for entry in axis if isinstance(axis, (tuple, list)) else (axis,):
+        if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
+            if not -len(places) <= entry < len(places):
+                raise PositionalAxisError(
+                    f"{op}: positional axis {entry} is out of range for {type_text(x)}, which has {len(places)} positional axes. "
+                    "Write the name of the axis if it has one."
+                )
+            place = places[entry]
+        elif is_name(entry):
+            if entry not in dims:
+                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
+            place = dims.index(entry)
+        else:
+            raise PositionalAxisError(f"{op}: axis={axis!r} is neither a position nor a name nor a tuple of these.")
+        if place in result:
+            raise PositionalAxisError(f"{op}: axis {entry!r} is given twice in axis={axis!r} for {type_text(x)}.")
+        result.append(place)
+    return tuple(result)
+
+
+def _hint(op: str, axis: Axis) -> str:
+    if isinstance(axis, tuple):
+        return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
+    if op in ("sum", "mean", "max", "min"):
+        return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
+    return "Reduce over an axis that it has."
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Site:
+    """One reduction: what is reduced, and where it lives.
+
+    Attributes:
+      data: the local block.
+      axes: the dimensions of `data` that are reduced.
+      named: those of them that have names.
+      mesh_axes: the mesh axes over which the reduced names are sharded.
+      count: the global number of elements that go into one result.
+      dims_in: the dims of `data`.
+      dims: the dims of the result.
+      keepdims: whether positional axes stay, with size 1.
+      where: a mask of the shape of `data`, or `None`.
+    """
+
+    data: Any
+    axes: tuple[int, ...]
+    named: tuple[int, ...]
+    mesh_axes: tuple[str, ...]
+    count: int
+    dims_in: Dims
+    dims: Dims
+    keepdims: bool
+    where: Any
+
+    def finish_whole(self, data: Any) -> Any:
+        """Wraps `data` of the shape of the argument."""
+        return wrap(data, self.dims_in)
+
+    def finish(self, data: Any) -> Any:
+        """Wraps `data`, the result of a `jnp` reduction that was called with `axes` and `keepdims`."""
+        if self.keepdims and self.named:
+            data = lax.squeeze(data, self.named)
+        return wrap(data, self.dims)
+
+
+def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None) -> Site:
+    """Resolves the axes of a reduction and finds out where they are sharded."""
+    region = ambient()
+    if where is not None:
+        (data, mask), dims = align(op, x, where)
+        data, mask = jnp.broadcast_arrays(data, mask)
+        x = make(data, dims)
+    else:
+        mask = None
+        x = local_block(x, op, region)
+        data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
+    axes = resolve_axis(op, x, axis)
+    named = tuple(i for i in axes if dims[i] is not None)
+    mesh_axes: tuple[str, ...] = ()
+    if region is not None and region.manual:
+        mesh_axes = tuple(mesh_axis for i in named for mesh_axis in region.placement(dims[i]))
+    count = math.prod(data.shape[i] for i in axes)
+    if region is not None and mesh_axes:
+        count *= region.mesh_axis_size(mesh_axes)
+    out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
+    return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
+
+
+def _static(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _run(op: str, site_to_data: Callable[..., Any], x: Any, axis: Axis, keepdims: bool, where: Any, *static: Hashable) -> Any:
+    """Runs one reduction. `site_to_data(site, *static)` returns the reduced data, with `keepdims` as in the site."""
+    axis = _static(axis)
+
+    def impl(x: Any, *mask: Any) -> Any:
+        site = reduction_site(op, x, axis, keepdims, *mask)
+        return site.finish(site_to_data(site, *static))
+
+    operands = (x,) if where is None else (x, where)
+    with explain_type_errors():
+        return kernels.run((op, axis, keepdims, *static), impl, *operands)
+
+
+# --- sums -----------------------------------------------------------------------------------------------------------
+
+
+def _sum(site: Site, dtype: Any = None) -> Any:
+    return comm.psum(jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+
+
+def _count(site: Site) -> Any:
+    """The number of elements that a masked reduction takes in, per result."""
+    return comm.psum(jnp.sum(site.where, site.axes, keepdims=site.keepdims), site.mesh_axes)
+
+
+def _mean(site: Site, dtype: Any = None) -> Any:
+    if not site.mesh_axes:
+        return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
+    if site.where is None:
+        local = jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims)
+        blocks = site.count // math.prod(site.data.shape[i] for i in site.axes)
+        return comm.psum(local / jnp.asarray(blocks, local.dtype), site.mesh_axes)
+    like = jnp.zeros((), dtype or jnp.mean(jnp.zeros((1,), site.data.dtype)).dtype)
+    total = comm.psum(
+        jnp.sum(site.data, site.axes, dtype=like.dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes
+    )
+    return total / _count(site).astype(like.dtype)
+
+
+def _centred_square_mean(site: Site, dtype: Any, ddof: Any) -> Any:
+    everything = dataclasses.replace(site, keepdims=True)
+    mean = _mean(everything, dtype)
+    centred = site.data - mean
+    squares = jnp.square(jnp.abs(centred)) if jnp.iscomplexobj(centred) else jnp.square(centred)
+    total = _sum(dataclasses.replace(site, data=squares))
+    count = jnp.asarray(site.count, total.dtype) if site.where is None else _count(site).astype(total.dtype)
+    return total / jnp.maximum(count - ddof, 0).astype(total.dtype)
+
+
+def _var(site: Site, dtype: Any, ddof: Any) -> Any:
+    if not site.mesh_axes:
+        return jnp.var(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+    return _centred_square_mean(site, dtype, ddof)
+
+
+def _std(site: Site, dtype: Any, ddof: Any) -> Any:
+    if not site.mesh_axes:
+        return jnp.std(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+    return jnp.sqrt(_centred_square_mean(site, dtype, ddof))
+
+
+def _prod(site: Site, dtype: Any = None) -> Any:
+    local = jnp.prod(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
+    if not site.mesh_axes:
+        return local
+    return jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0)
+
+
+# --- truth ----------------------------------------------------------------------------------------------------------
+
+
+def _any(site: Site) -> Any:
+    return comm.pmax(jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+
+
+def _all(site: Site) -> Any:
+    return comm.pmin(jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+
+
+def _count_nonzero(site: Site) -> Any:
+    return comm.psum(jnp.count_nonzero(site.data, site.axes, keepdims=site.keepdims), site.mesh_axes)
+
+
+# --- extrema --------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`, with `jnp`'s gradient: ties share it equally.
+
+    The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
+    """
+    local, combine = (jnp.max, comm.pmax) if largest else (jnp.min, comm.pmin)
+
+    @jax.custom_jvp
+    def extremum(data: Any) -> Any:
+        return combine(local(data, axes, keepdims=True), mesh_axes)
+
+    @extremum.defjvp
+    def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+        (data,), (tangent,) = primals, tangents
+        result = extremum(data)
+        hits = (data == result).astype(tangent.dtype)
+        ties = comm.psum(jnp.sum(hits, axes, keepdims=True), mesh_axes)
+        return result, comm.psum(jnp.sum(hits * tangent, axes, keepdims=True), mesh_axes) / ties
+
+    return extremum
+
+
+def _limit(dtype: Any, largest: bool) -> Any:
+    if dtype == jnp.bool_:
+        return largest
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.asarray(jnp.inf if largest else -jnp.inf, dtype)
+    info = jnp.iinfo(dtype)
+    return jnp.asarray(info.max if largest else info.min, dtype)
+
+
+def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
+    if not site.mesh_axes:
+        return (jnp.max if largest else jnp.min)(
+            site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
+        )
+    data = site.data
+    if site.where is not None:
+        data = jnp.where(site.where, data, _limit(data.dtype, not largest))
+    result = sharded_extremum(largest, site.axes, site.mesh_axes)(data)
+    if initial is not None:
+        result = (jnp.maximum if largest else jnp.minimum)(result, initial)
+    return result if site.keepdims else lax.squeeze(result, site.axes)
+
+
+def _arg_extremum(site: Site, largest: bool) -> Any:
+    # A NaN wins, and the first of equals. Each device offers its winner and where it stands in the whole axis: the best value
+    # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
+    local = jnp.argmax if largest else jnp.argmin
+    (axis,) = site.axes
+    if not site.mesh_axes:
+        return local(site.data, axis, keepdims=site.keepdims)
+    index = local(site.data, axis, keepdims=True)
+    value = jnp.take_along_axis(site.data, index, axis)
+    index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+    best = (comm.pmax if largest else comm.pmin)(value, site.mesh_axes)
+    # The first NaN has the most negative offer; where there is one, no value equals `best`.
+    offer = jnp.where(jnp.isnan(value), index - site.count, jnp.where(value == best, index, site.count))
+    winner = comm.pmin(cast_data(offer, site.mesh_axes), site.mesh_axes)
+    winner = jnp.where(winner < 0, winner + site.count, winner)
+    return winner if site.keepdims else lax.squeeze(winner, (axis,))
+
+
+# --- log-sum-exp ----------------------------------------------------------------------------------------------------
+
+
+def log_sum_exp_parts(site: Site, b: Any = None) -> tuple[Any, Any, Any]:
+    """`(shift, terms, total)` with `terms = b * exp(data - shift)` and `total` their sum over the axes, which are kept.
+
+    `shift` is the finite maximum, which carries no gradient.
+    """
+    data = site.data
+    if not jnp.issubdtype(data.dtype, jnp.inexact):
+        data = data.astype(jnp.result_type(data.dtype, float))
+    masked = data if site.where is None else jnp.where(site.where, data, -jnp.inf)
+    shift = comm.pmax(jnp.max(lax.stop_gradient(masked.real), site.axes, keepdims=True), site.mesh_axes)
+    shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
+    terms = jnp.exp(masked - shift)
+    if b is not None:
+        terms = terms * b
+    return shift, terms, comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
+
+
+def _logsumexp(site: Site) -> Any:
+    if not site.mesh_axes:
+        return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
+    shift, _, total = log_sum_exp_parts(site)
+    result = jnp.log(total) + shift
+    return result if site.keepdims else lax.squeeze(result, site.axes)
+
+
+# --- the face -------------------------------------------------------------------------------------------------------
+
+
+def sum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Sum over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      dtype: element type of the result, as in `jnp.sum`.
+      keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
+      where: a boolean array, named or not; elements where it is false are left out.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no name remains.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> z = nx.named(jnp.ones((5, 2, 4)), [None, "x", "y"])
+    >>> nx.sum(z, axis=(0, "x", "y"))
+    Array(40., dtype=float32)
+    """
+    return _run("sum", _sum, x, axis, keepdims, where, dtype)
+
+
+def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Mean over positional and named axes. Arguments as for `sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.mean(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
+    1.5
+    """
+    return _run("mean", _mean, x, axis, keepdims, where, dtype)
+
+
+def var(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+    """Variance over positional and named axes, with `ddof` taken off the count. Other arguments as for `sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.var(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
+    1.25
+    """
+    return _run("var", _var, x, axis, keepdims, where, dtype, ddof)
+
+
+def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+    """Standard deviation over positional and named axes; see `var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.std(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch"))
+    1.0
+    """
+    return _run("std", _std, x, axis, keepdims, where, dtype, ddof)
+
+
+def prod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Product over positional and named axes. Arguments as for `sum`.
+
+    Over a sharded name the partial products, one per device, are gathered: XLA has no all-reduce for products.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
+    24.0
+    """
+    return _run("prod", _prod, x, axis, keepdims, where, dtype)
+
+
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
+
+    Args beyond those of `sum`:
+      initial: a scalar that takes part in the maximum; needed with `where`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.max(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
+    5.0
+    """
+    return _run("max", _extremum, x, axis, keepdims, where, True, initial)
+
+
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """Minimum over positional and named axes; see `max`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.min(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
+    2.0
+    """
+    return _run("min", _extremum, x, axis, keepdims, where, False, initial)
+
+
+def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Whether some element is true, over positional and named axes. Arguments as for `sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> bool(nx.any(nx.named(jnp.array([False, True]), ["k"]), "k"))
+    True
+    """
+    return _run("any", _any, x, axis, keepdims, where)
+
+
+def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> bool(nx.all(nx.named(jnp.array([False, True]), ["k"]), "k"))
+    False
+    """
+    return _run("all", _all, x, axis, keepdims, where)
+
+
+def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """The number of elements that are not zero, over positional and named axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> int(nx.count_nonzero(nx.named(jnp.array([0, 3, 4]), ["k"]), "k"))
+    2
+    """
+    return _run("count_nonzero", _count_nonzero, x, axis, keepdims, None)
+
+
+def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """`log(sum(exp(x)))` over positional and named axes, without overflow. Arguments as for `sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> round(float(nx.logsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["k"]), "k")), 3)
+    1000.693
+    """
+    return _run("logsumexp", _logsumexp, x, axis, keepdims, where)
+
+
+def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
+    if isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
+        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
+    if axis is None:
+        if keepdims:
+            raise PositionalAxisError(f"{op}: keepdims=True needs an axis.")
+        if isinstance(x, NamedArray) and x.ndim != 1:
+            x = _flatten_positional(x)
+        elif not isinstance(x, NamedArray):
+            x = jnp.ravel(x)
+        axis = 0
+    return _run(op, _arg_extremum, x, axis, keepdims, None, largest)
+
+
+def _flatten_positional(x: NamedArray) -> NamedArray:
+    names = [i for i, dim in enumerate(x._dims) if dim is not None]
+    places = [i for i, dim in enumerate(x._dims) if dim is None]
+    data = lax.transpose(x._data, names + places)
+    dims = tuple(x._dims[i] for i in names)
+    return make(data.reshape((*data.shape[: len(names)], -1)), (*dims, None))
+
+
+def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Index of the first maximum along one axis, a position or a name (`None`: in the flattened positional axes).
+
+    Along a sharded name the index counts in the whole axis, not in the block.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
+    1
+    """
+    return _run_arg("argmax", True, x, axis, keepdims)
+
+
+def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Index of the first minimum along one axis; see `argmax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> int(nx.argmin(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
+    0
+    """
+    return _run_arg("argmin", False, x, axis, keepdims)
+
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
+}
+REDUCTIONS["amax"], REDUCTIONS["amin"] = max, min

@@ -1,0 +1,81 @@
+"""`axis_resources`, parsed: which names live on which mesh axes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from jax.sharding import PartitionSpec
+
+from namedax.array import Dims, is_name
+from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names
+
+__all__ = ["Assignment", "check_mesh_axes", "parse_resources", "partition_spec"]
+
+Assignment = dict[Hashable, tuple[str, ...]]
+
+
+def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xmap") -> Assignment:
+    """The mesh axes of every mapped name, as tuples, major first. A name mapped to `()` or `None` is vectorised.
+
+    Raises:
+      AxisResourceError: it is no mapping from names to mesh axes, or one entry has a mesh axis twice.
+
+    >>> parse_resources({"batch": "x", "hidden": ("y", "z")})
+    {'batch': ('x',), 'hidden': ('y', 'z')}
+    """
+    if axis_resources is None:
+        return {}
+    if not isinstance(axis_resources, Mapping):
+        raise AxisResourceError(
+            f"{op}: axis_resources is {axis_resources!r}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} or "
+            "{'batch': ('x', 'y')}."
+        )
+    assignment: Assignment = {}
+    for name, resources in axis_resources.items():
+        if not is_name(name):
+            raise AxisResourceError(f"{op}: axis_resources has the key {name!r}, which is no axis name; keys are names of axes.")
+        entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
+        for i, entry in enumerate(entries):
+            if not isinstance(entry, str):
+                raise AxisResourceError(
+                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, or a tuple of "
+                    "them, major first."
+                )
+            if entry in entries[:i]:
+                raise AxisResourceError(
+                    f"{op}: axis_resources maps {name!r} to mesh axis {entry!r} twice ({entries}); a mesh axis can hold an axis once. "
+                    "Remove one of the two."
+                )
+        if entries:
+            assignment[name] = tuple(entries)
+    return assignment
+
+
+def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap") -> None:
+    """Raises `MeshError` if there is no mesh, or it lacks a mesh axis of the assignment."""
+    for name, axes in assignment.items():
+        if mesh is None or not mesh.axis_names:
+            raise MeshError(
+                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. Give one as mesh=jax.make_mesh(...), "
+                "or set one around the call with jax.set_mesh(mesh)."
+            )
+        for axis in axes:
+            if axis not in mesh.axis_names:
+                raise MeshError(
+                    f"{op}: axis_resources maps {name!r} to mesh axis {axis!r}, which the mesh does not have; its axes are "
+                    f"{show_names(mesh.axis_names)} with sizes {tuple(mesh.shape.values())}.{did_you_mean(axis, mesh.axis_names)}"
+                )
+
+
+def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[Hashable, tuple[str, ...]]) -> PartitionSpec:
+    """The `PartitionSpec` of an array with these dims.
+
+    >>> partition_spec(("batch", None, "hidden"), {"batch": ("x",), "hidden": ("y", "z")})
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+    entries = []
+    for dim in dims:
+        axes = assignment.get(dim, ()) if dim is not None else ()
+        entries.append(None if not axes else axes[0] if len(axes) == 1 else axes)
+    return PartitionSpec(*entries)

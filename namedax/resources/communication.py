@@ -1,0 +1,115 @@
+"""The collectives on blocks: one function each, the only place where namedax communicates.
+
+All take raw data inside of a `jax.shard_map` body and a tuple of mesh axes, major first. Over a mesh axis on which the value
+does not vary nothing is sent: every device knows the result already.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.resources.variance import cast_data, varying
+
+__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter"]
+
+Axes = tuple[str, ...]
+
+
+def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
+    """The axes over which `data` varies, and the number of devices along the others."""
+    variance = varying(data)
+    moving = tuple(axis for axis in axes if axis in variance)
+    return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
+
+
+def psum(data: Any, axes: Axes) -> Any:
+    """Sum over `axes`: one all-reduce; the result is the same on all their devices."""
+    moving, copies = _split(data, axes)
+    if moving:
+        data = lax.psum(data, moving)
+    return data if copies == 1 else data * jnp.asarray(copies, data.dtype)
+
+
+def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
+    """Sum over `axes`, of which each device keeps its block along `dim`: one reduce-scatter."""
+    moving, _ = _split(data, axes)
+    if not moving:
+        return cut(psum(data, axes), dim, axes)
+    return lax.psum_scatter(cast_data(data, axes), axes, scatter_dimension=dim, tiled=True)
+
+
+def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
+    """The blocks along `dim` of all devices along `axes`: one all-gather.
+
+    With `to="varying"` its transpose is a reduce-scatter, for a value that meets others that vary over `axes`. With
+    `to="invarying"` the result counts as replicated, and the transpose is a slice.
+    """
+    return lax.all_gather(cast_data(data, axes), axes, axis=dim, tiled=True, to=to)
+
+
+def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
+    """Cuts `split_dim` into a block per device along `axes` and puts the blocks of `concat_dim` together: one all-to-all."""
+    return lax.all_to_all(cast_data(data, axes), axes, split_dim, concat_dim, tiled=True)
+
+
+def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
+    """Sends the block of device `source` to device `target`, for all pairs of `perm` (row-major indices over `axes`)."""
+    return lax.ppermute(cast_data(data, axes), axes, perm)
+
+
+def block_index(axes: Axes) -> Any:
+    """The index of this device's block among all along `axes`, row-major."""
+    return lax.axis_index(axes)
+
+
+def cut(data: Any, dim: int, axes: Axes) -> Any:
+    """This device's block along `dim` of a value that all devices along `axes` have whole; sends nothing."""
+    size = data.shape[dim] // math.prod(lax.axis_size(axis) for axis in axes)
+    return lax.dynamic_slice_in_dim(cast_data(data, axes), block_index(axes) * size, size, dim)
+
+
+def pmax(data: Any, axes: Axes) -> Any:
+    """Maximum over `axes`, NaN where one is NaN: one all-reduce. Not differentiable; see `namedax.ops.reductions`.
+
+    XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values travel as integers of the same order. Sixteen-bit
+    types travel as 32 bits, because not every backend reduces 16-bit integers.
+    """
+    return _extremum(data, axes, lax.pmax)
+
+
+def pmin(data: Any, axes: Axes) -> Any:
+    """Minimum over `axes`, NaN where one is NaN: one all-reduce. See `pmax`."""
+    return _extremum(data, axes, lax.pmin)
+
+
+def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
+    moving, _ = _split(data, axes)
+    if not moving:
+        return data
+    dtype = data.dtype
+    if dtype == jnp.bool_:
+        return reduce(data.astype(jnp.int32), moving).astype(dtype)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return reduce(data, moving)
+    wide = dtype if dtype.itemsize >= 4 else jnp.dtype(jnp.float32)
+    bits = jnp.dtype(f"int{8 * wide.itemsize}")
+    ordered = _to_ordered_bits(data.astype(wide), bits, nan_is_last=reduce is lax.pmax)
+    return _from_ordered_bits(reduce(ordered, moving), wide).astype(dtype)
+
+
+def _to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
+    # Positive floats are ordered as their bits are; for negative ones the order of the other bits is reversed. NaN becomes
+    # the pattern that stands beyond all infinities, on the side that wins.
+    pattern = lax.bitcast_convert_type(data, bits)
+    ordered = jnp.where(pattern < 0, pattern ^ jnp.iinfo(bits).max, pattern)
+    return jnp.where(jnp.isnan(data), jnp.iinfo(bits).max if nan_is_last else jnp.iinfo(bits).min, ordered)
+
+
+def _from_ordered_bits(ordered: Any, dtype: Any) -> Any:
+    # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
+    pattern = jnp.where(ordered < 0, ordered ^ jnp.iinfo(ordered.dtype).max, ordered)
+    return lax.bitcast_convert_type(pattern, dtype)

@@ -1,0 +1,113 @@
+"""Runs one named program in every placement, and compares it with a positional oracle.
+
+The names are `a` (size 8), `b` (size 4) and `c` (size 3, never mapped): all different, and `a` is one entry per device on eight devices
+and in blocks on four.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+
+import namedax as nx
+
+SIZES = {"a": 8, "b": 4, "c": 3}
+
+
+def make_mesh(shape: tuple[int, ...], kind: str = "auto") -> jax.sharding.Mesh:
+    """A mesh over `x` (and `y`) whose axes are all Auto or all Explicit."""
+    axis_type = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}[kind]
+    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(axis_type,) * len(shape))
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """A mesh and an assignment."""
+
+    label: str
+    shape: tuple[int, ...] | None
+    resources: tuple[tuple[str, Any], ...]
+    kind: str = "auto"
+    partitioning: str = "manual"
+
+    def __str__(self) -> str:
+        return f"{self.label}-{self.kind}" + ("" if self.partitioning == "manual" else "-partitioner")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `xmap`."""
+        mesh = None if self.shape is None else make_mesh(self.shape, self.kind)
+        return {"mesh": mesh, "axis_resources": dict(self.resources), "partitioning": self.partitioning}
+
+
+_KINDS = [
+    ("one-each", (8,), (("a", "x"),)),
+    ("blocks", (4, 2), (("a", "x"),)),
+    ("b-blocks", (4, 2), (("b", "y"),)),
+    ("both", (4, 2), (("a", "x"), ("b", "y"))),
+    ("crossed", (2, 4), (("a", "x"), ("b", "y"))),
+    ("two-mesh-axes", (4, 2), (("a", ("x", "y")),)),
+    ("two-reversed", (4, 2), (("a", ("y", "x")),)),
+]
+PLACEMENTS = [Placement("unmapped", None, ())] + [
+    Placement(label, shape, resources, kind) for kind in ("auto", "explicit") for label, shape, resources in _KINDS
+]
+PARTITIONER = [Placement(label, shape, resources, "auto", "auto") for label, shape, resources in _KINDS]
+FEW = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-mesh-axes-auto", "blocks-explicit")]
+
+
+def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
+    """Values that differ everywhere, of either sign; integers for `kind="int"`, with many equal values for `kind="ties"`."""
+    rng = np.random.default_rng(seed + 17 * len(shape))
+    if kind == "int":
+        return jnp.asarray(rng.integers(-9, 9, shape))
+    if kind == "bool":
+        return jnp.asarray(rng.random(shape) < 0.5)
+    if kind == "ties":
+        return jnp.asarray(rng.integers(-1, 2, shape), float)
+    return jnp.asarray(rng.normal(size=shape), float)
+
+
+def check(
+    fun: Callable[..., Any],
+    oracle: Callable[..., Any],
+    args: Sequence[Any],
+    in_axes: Any,
+    out_axes: Any,
+    placement: Placement,
+    *,
+    grad: bool = True,
+    tol: float = 2e-5,
+    **options: Any,
+) -> None:
+    """`xmap(fun)` equals `oracle`, and so do the gradients of a random projection of the result, outside of the body."""
+    mapped = nx.xmap(fun, in_axes, out_axes, **placement.options, **options)
+    want = oracle(*args)
+    have = mapped(*args)
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=tol, atol=tol), have, want)
+    assert jax.tree.map(lambda h: h.dtype, have) == jax.tree.map(lambda w: w.dtype, want)
+    if not grad:
+        return
+    floats = tuple(i for i, arg in enumerate(args) if jnp.issubdtype(jnp.asarray(arg).dtype, jnp.inexact))
+
+    def project(f: Callable[..., Any]) -> Callable[..., Any]:
+        def scalar(*args: Any) -> Any:
+            total = 0.0
+            for i, leaf in enumerate(jax.tree.leaves(f(*args))):
+                weights = np.random.default_rng(i + 5).normal(size=leaf.shape)
+                total = total + jnp.sum(leaf * jnp.asarray(weights, leaf.dtype))
+            return total
+
+        return scalar
+
+    # Compiled, because JAX refuses eager gradients of values on Explicit meshes outside of jax.set_mesh.
+    have_grads = jax.jit(jax.grad(project(mapped), argnums=floats))(*args)
+    want_grads = jax.grad(project(oracle), argnums=floats)(*args)
+    for h, w in zip(have_grads, want_grads, strict=True):
+        np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=20 * tol, atol=20 * tol)
