@@ -14,7 +14,8 @@ LEAKS_ARGS ?= tests -m leaks
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
-BENCHMARKS := $(basename $(notdir $(sort $(wildcard benchmarks/bench_*.py))))
+# The benchmarks that are programs; the other modules are shared by these.
+BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
 .PHONY: help demo test test-suite test-x64 test-leaks lint bench clean distclean
 .NOTPARALLEL:
@@ -27,7 +28,7 @@ help:
 	@echo "make test-x64    the tests that are not slow, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make lint        ruff and mypy"
-	@echo "make bench       every benchmarks/bench_*.py"
+	@echo "make bench       every program in benchmarks/"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
 	@echo "make distclean   the same, and $(VENV)"
 
@@ -51,8 +52,8 @@ lint: $(VENV)/.ready-lint
 	$(PY) -m mypy
 
 bench: $(VENV)/.ready
-	@test -n "$(BENCHMARKS)" || { echo "There is no benchmarks/bench_*.py." >&2; exit 1; }
-	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(PY) -m benchmarks.$$name; done
+	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }
+	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(PY) $$program; done
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis examples/out site

@@ -11,6 +11,7 @@ works on an array without knowing of it.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping
@@ -26,7 +27,18 @@ from jax.sharding import NamedSharding
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, NamedAxesLeftError, PositionalAxisError
 
-__all__ = ["Dims", "NamedArray", "check_dims", "dims_of", "is_name", "make", "make_in_region", "positions", "type_text"]
+__all__ = [
+    "Dims",
+    "NamedArray",
+    "check_dims",
+    "dims_of",
+    "is_global",
+    "is_name",
+    "make",
+    "make_in_region",
+    "positions",
+    "type_text",
+]
 
 Dims = tuple[Hashable | None, ...]
 
@@ -118,7 +130,7 @@ class NamedArray:
             )
         _set_data(self, data)
         _set_dims(self, dims)
-        _set_casts(self, None)
+        _set_casts(self, _new_memory())
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"NamedArray is immutable: {name!r} can not be set. Make a new array with nx.named.")
@@ -127,7 +139,13 @@ class NamedArray:
         raise AttributeError(f"NamedArray is immutable: {name!r} can not be deleted.")
 
     def __reduce__(self) -> Any:
-        return (NamedArray, (np.asarray(self._data), self._dims))
+        return (NamedArray, (self._data, self._dims))
+
+    def __copy__(self) -> NamedArray:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NamedArray:
+        return make_in_region(copy.deepcopy(self._data, memo), self._dims)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -144,7 +162,8 @@ class NamedArray:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the positional axes."""
-        return tuple(n for n, dim in zip(self._data.shape, self._dims, strict=True) if dim is None)
+        dims = positions(self, "shape")
+        return tuple(n for n, dim in zip(self._data.shape, dims, strict=True) if dim is None)
 
     @property
     def ndim(self) -> int:
@@ -160,8 +179,8 @@ class NamedArray:
     def named_shape(self) -> Mapping[Hashable, int]:
         """Global size of every named axis, also inside of a mapped body."""
         region = ambient()
-        pairs = zip(self._dims, self._data.shape, strict=True)
-        if region is None or not region.manual:
+        pairs = zip(positions(self, "named_shape"), self._data.shape, strict=True)
+        if region is None or not region.manual or is_global(self):
             return MappingProxyType({dim: n for dim, n in pairs if dim is not None})
         return MappingProxyType({dim: region.global_size(dim, n) for dim, n in pairs if dim is not None})
 
@@ -181,6 +200,11 @@ class NamedArray:
         return self.dtype.itemsize * self.size * math.prod(self.named_shape.values())
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
     def sharding(self) -> Any:
         """The sharding of `data`."""
         return self._data.sharding
@@ -189,14 +213,15 @@ class NamedArray:
 
     def _nameless(self, what: str) -> Any:
         if _tail(self._dims):
+            names = ", ".join(repr(dim) for dim in self._dims if dim is not None)
             raise NamedAxesLeftError(
                 f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. Reduce them, or "
-                f"give them positions with nx.positional(x, {[dim for dim in self._dims if dim is not None] + [...]})."
+                f"give them positions with nx.positional(x, [{names}, ...])."
             )
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._nameless("np.asarray"), dtype=dtype)
+        return np.array(self._nameless("np.asarray"), dtype=dtype, copy=copy)
 
     def __bool__(self) -> bool:
         return bool(self._nameless("bool()"))
@@ -217,6 +242,13 @@ class NamedArray:
         """The single element of an array without names, as a Python scalar."""
         return self._nameless("item()").item()
 
+    def tolist(self) -> Any:
+        """The elements of an array without names, as nested lists of Python scalars."""
+        return self._nameless("tolist()").tolist()
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._nameless("in")
+
     def __len__(self) -> int:
         if not self.shape:
             raise PositionalAxisError(f"len(): {type_text(self)} has no positional axis; see x.named_shape for the others.")
@@ -231,8 +263,12 @@ class NamedArray:
         data = self._data
         if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
             return f"NamedArray({type_text(self)})"
+        if data.is_deleted():
+            return f"NamedArray({type_text(self)}, deleted)"
         if not data.is_fully_addressable:
             return f"NamedArray({type_text(self)}, values on other processes)"
+        if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
+            data = jax.random.key_data(data)
         values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
         dims = ", ".join("_" if dim is None else str(dim) for dim in self._dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
@@ -243,8 +279,18 @@ _set_dims: Callable[[NamedArray, Dims], None] = NamedArray._dims.__set__  # type
 _set_casts: Callable[[NamedArray, Any], None] = NamedArray._casts.__set__  # type: ignore[attr-defined]
 
 
+def _new_memory() -> dict[Hashable, Any] | None:
+    region = ambient()
+    return {"trace": get_opaque_trace_state()} if region is not None and region.manual else None
+
+
+def is_global(array: NamedArray) -> bool:
+    """Whether the data of `array` is whole: it was made outside of every mapped body with local blocks."""
+    return array._casts is None
+
+
 def make(data: Any, dims: Dims) -> NamedArray:
-    """A `NamedArray` without any check; `dims` must be a valid tuple."""
+    """A `NamedArray` of global data, without any check; `dims` must be a valid tuple."""
     array = object.__new__(NamedArray)
     _set_data(array, data)
     _set_dims(array, dims)
@@ -253,15 +299,15 @@ def make(data: Any, dims: Dims) -> NamedArray:
 
 
 def make_in_region(data: Any, dims: Dims) -> NamedArray:
-    """Like `make`; inside of a mapped body the array can remember other forms of its data (`namedax.resources.variance`).
+    """Like `make`, but inside of a mapped body `data` is the block of this device.
+
+    There the array can also remember other forms of its data (`namedax.resources.variance`).
 
     It remembers them for the trace that it was made in, and for no other: a form that was computed in an inner trace would
     outlive it.
     """
     array = make(data, dims)
-    region = ambient()
-    if region is not None and region.manual:
-        _set_casts(array, {"trace": get_opaque_trace_state()})
+    _set_casts(array, _new_memory())
     return array
 
 
@@ -331,7 +377,8 @@ def type_text(value: Any) -> str:
         return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]" if hasattr(value, "dtype") else repr(value)
     data, dims = value._data, value._dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        return f"{data!r} with axes {dims}"
+        what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
+        return f"{what} with the axes {dims}, which do not fit"
     region = ambient()
     specs: tuple[Any, ...] = (None,) * len(dims)
     if region is not None and region.resources:

@@ -68,8 +68,8 @@ def is_mapping(value: Any) -> bool:
     """
     if isinstance(value, AxisMapping):
         return True
-    if isinstance(value, dict):
-        return all(isinstance(key, (int, np.integer)) for key in value)
+    if isinstance(value, dict):  # one with keys of both kinds is a mistake, which parsing explains
+        return not value or any(isinstance(key, (int, np.integer)) for key in value)
     if isinstance(value, list):
         return all(entry is None or entry is ... or is_name(entry) or isinstance(entry, int) for entry in value)
     return False

@@ -8,6 +8,7 @@ never reuse the wrong program. Outside of every body the region is `None`, and a
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -19,6 +20,11 @@ __all__ = ["MANUAL", "Region", "ambient", "enter"]
 
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
+
+
+# One record for all equal regions. A `jit`-ed helper that was traced in one of them is not traced again in another, so what it
+# saw would otherwise be unknown there. JAX's caches keep a region, and thereby its record, as long as they keep the helper.
+_records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
 
 
 class Region:
@@ -51,7 +57,7 @@ class Region:
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program)
         self._hash = hash(self._key)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
-        self.seen: set[Hashable] = set()
+        self.seen: set[Hashable] = _records.setdefault(self._key, set())
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,14 +89,15 @@ class Region:
 
     def block_size(self, name: Hashable, size: int, op: str) -> int:
         """The number of entries of `name` on one device, when all devices hold `size` together."""
-        blocks = self.blocks(name)
-        if size % blocks:
+        mesh_axes = self.resources.get(name, ())
+        devices = self.mesh_axis_size(mesh_axes)
+        if size % devices:
             raise AxisSizeError(
-                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {self.placement(name)} of together "
-                f"{blocks} devices. Use a size that is a multiple of {blocks}, or map {name!r} to fewer devices in "
+                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {mesh_axes} of together "
+                f"{devices} devices. Use a size that is a multiple of {devices}, or map {name!r} to fewer devices in "
                 "axis_resources."
             )
-        return size // blocks
+        return size // devices if self.mode == MANUAL else size
 
     def check_placement(self, op: str, names: Iterable[Hashable]) -> None:
         """Raises if two of `names` live on one mesh axis: they can not both be in one value."""

@@ -256,9 +256,7 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 operands=_split(rest[opcode.end() + 1 : closing - 1]) if kind in KINDS else (),
                 attributes=attributes,
                 calls=tuple(
-                    (key, called)
-                    for key, value in _CALLS.findall(attributes)
-                    for called in re.findall(r"[\w.\-]+", value)
+                    (key, called) for key, value in _CALLS.findall(attributes) for called in re.findall(r"[\w.\-]+", value)
                 ),
             )
 
@@ -305,9 +303,7 @@ def _looped_computations(instructions: list[_Instruction]) -> set[str]:
 # --- From an instruction to a Collective ----------------------------------------------------------
 
 
-def _collective(
-    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int
-) -> Collective:
+def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
         operands = operands[:1]  # the others are the output's buffer, offsets and sizes
@@ -380,8 +376,7 @@ def _group_size(i: _Instruction, devices: int) -> int:
     if _ALL_DEVICES.search(i.attributes) or "replica_groups=" not in i.attributes:
         return devices
     raise ValueError(
-        f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from "
-        f"{i.attributes.lstrip(', ')!r}."
+        f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."
     )
 
 

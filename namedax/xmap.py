@@ -26,7 +26,7 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.conversion import attach_names, detach_names, is_named, map_with_mappings
 from namedax.ops.lift import belongs_to_jax, explain_type_errors, nmap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
-from namedax.resources.mesh import auto_mesh, concrete_mesh, current_mesh, has_explicit_axes, is_placed, to_spec, use_mesh
+from namedax.resources.mesh import auto_mesh, concrete_mesh, current_mesh, has_explicit_axes, is_placed, mesh_for, to_spec, use_mesh
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Xmapped", "xmap"]
@@ -91,7 +91,7 @@ def xmap(
     >>> f = nx.xmap(predict, in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=["batch", "hidden"],
     ...             axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
     >>> f(jnp.ones((3, 6)), jnp.ones((8, 3))).sharding.spec
-    PartitionSpec('x', 'y')
+    P('x', 'y')
     """
     if not callable(fun):
         raise AxisMappingError(f"xmap: the first argument is the function to map; got {fun!r}.")
@@ -232,6 +232,8 @@ class Xmapped:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return args, kwargs
         mesh = concrete_mesh(self._mesh)
+        if mesh is not None and self._mesh is not None:
+            mesh = mesh_for(mesh, leaves)
         if mesh is None or all(is_placed(leaf, mesh) for leaf in leaves):
             return args, kwargs
         check_mesh_axes(self._resources, mesh)
@@ -377,6 +379,8 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     if mesh is None and resources:
         mesh, from_context = current_mesh(), True
     check_mesh_axes(resources, mesh)
+    if resources and not from_context:
+        mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._partitioning == "auto" and bool(resources)
     region = Region(sizes, resources, mesh if resources else None, "auto" if auto else "manual", xmapped._program)
     region.seen.update(sizes)
@@ -473,7 +477,7 @@ class _Call:
         xmapped, region = self.xmapped, self.region
         named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
         dynamic, kwargs = jax.tree.unflatten(self.tree, named)
-        with explain_type_errors():
+        with explain_type_errors:
             results = xmapped._fun(*_with_static(xmapped, self.args, dynamic), **kwargs)
         for leaf in jax.tree.leaves(results, is_leaf=is_named):
             region.seen.update(dim for dim in dims_of(leaf) if dim is not None)

@@ -19,14 +19,14 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, dims_of, make_in_region, positions, type_text
+from namedax.array import Dims, NamedArray, dims_of, make, make_in_region, positions, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.variance import cast, varying
 
-__all__ = ["align", "local_block", "merge_dims", "wrap"]
+__all__ = ["align", "local_block", "meet", "merge_dims", "wrap"]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -137,14 +137,35 @@ def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
     if region is not None and region.resources:
         region.check_placement(op, (dim for dim in dims if dim is not None))
     if region is not None and region.manual:
-        union = frozenset[str]().union(*(varying(b._data) for b in blocks if type(b) is NamedArray)).union(
-            *(varying(b) for b in blocks if type(b) is not NamedArray and hasattr(b, "dtype"))
-        )
+        union = _union_of_variance(blocks)
         datas = [cast(b, union) if hasattr(b, "dtype") and len(d) else b for b, d in zip(blocks, all_dims, strict=True)]
     else:
         datas = [b._data if type(b) is NamedArray else b for b in blocks]
     shape = tuple(sizes[label] for label in labels)
     return [_expand(data, shape, step) for data, step in zip(datas, steps, strict=True)], dims
+
+
+def meet(op: str, operands: Sequence[Any], region: Region) -> list[Any]:
+    """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them."""
+    blocks = [local_block(operand, op, region) for operand in operands]
+    if not region.manual:
+        return blocks
+    names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
+    region.check_placement(op, names)
+    if len(blocks) == 1:
+        return blocks
+    union = _union_of_variance(blocks)
+    return [
+        make(cast(block, union), block._dims)
+        if type(block) is NamedArray
+        else cast(block, union) if hasattr(block, "dtype") and np.ndim(block) else block
+        for block in blocks
+    ]
+
+
+def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
+    datas = [block._data if type(block) is NamedArray else block for block in blocks]
+    return frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
 
 
 def _expand(data: Any, shape: tuple[int, ...], step: tuple[Any, tuple[int, ...]]) -> Any:

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import opt_einsum
@@ -83,7 +84,7 @@ def einsum(
         labels, letters, keep, writes = _label(parsed, blocks)
         return _contract(f"einsum {spec!r}", blocks, labels, letters, keep, writes, precision, preferred_element_type)
 
-    with explain_type_errors():
+    with explain_type_errors:
         return kernels.run(("einsum", spec, precision, preferred_element_type), impl, *operands)
 
 
@@ -225,7 +226,7 @@ def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_t
         letters = tuple(range(-max(map(len, shapes)), 0))
         return _contract("dot", blocks, labels, letters, keep, {}, precision, preferred_element_type)
 
-    with explain_type_errors():
+    with explain_type_errors:
         return kernels.run(("dot", names, precision, preferred_element_type), impl, x, y)
 
 
@@ -457,11 +458,17 @@ def _meet(
         data = _multiply(x, y, a.labels, b.labels, labels)
     else:
         x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
-        data = lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
+        data = _dot_general(x, y, dimensions, precision, preferred_element_type)
     mesh_axes = tuple(mesh_axis for label in summed for mesh_axis in place(label))
     late = tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis in scattered)
     data = comm.psum(data, tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis not in late))
     return _Term(data, labels), late_a + late_b + late
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
+def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
+    # Through jit, so that JAX keeps its linearization, which is most of the cost of tracing a gradient.
+    return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def _multiply(x: Any, y: Any, a: tuple[Label, ...], b: tuple[Label, ...], labels: tuple[Label, ...]) -> Any:

@@ -18,6 +18,7 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.reshaping import transpose_to
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.layout import relayout
+from namedax.resources.mesh import concrete_mesh
 
 __all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard"]
 
@@ -139,6 +140,7 @@ def named(array: Any, axes: Any) -> Any:
     """
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        leaf = local_block(leaf, "named", ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
         if all(dim is None for dim in dims):
@@ -223,11 +225,11 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
-    PartitionSpec('x', None)
+    P('x', None)
     """
     assignment = parse_resources(axis_resources, "shard")
-    mesh = jax.sharding.get_mesh() if mesh is None else mesh
-    if mesh is None or not mesh.axis_names:
+    mesh = concrete_mesh(mesh)
+    if mesh is None:
         raise MeshError("shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
     check_mesh_axes(assignment, mesh, "shard")
     region = Region({}, assignment, mesh, "manual", None)

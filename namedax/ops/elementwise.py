@@ -38,7 +38,7 @@ OTHERS = "clip where".split()
 def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
     """`function` of the operands, aligned by name. `function` is elementwise over arrays of one shape."""
     datas, dims = align(op, *operands)
-    with explain_type_errors():
+    with explain_type_errors:
         return wrap(function(*datas), dims)
 
 
@@ -48,7 +48,9 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            return kernels.run(name, lambda *xs: apply_elementwise(name, function, *xs), *args)
+            if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
+                return args[0] ** args[1]  # a Python integer is static, as in jnp
+            return kernels.run_elementwise(name, lambda *xs: apply_elementwise(name, function, *xs), *args)
         arrays = {key: value for key, value in kwargs.items() if hasattr(value, "dtype")}
         static = {key: value for key, value in kwargs.items() if key not in arrays}
 
@@ -84,7 +86,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         if isinstance(condition, NamedArray):
             raise NamedAxesLeftError("where: a named condition needs both x and y; the shape of the form with one argument depends on data.")
         return jnp.where(condition, x, y)
-    return kernels.run("where", lambda *xs: apply_elementwise("where", jnp.where, *xs), condition, x, y)
+    return kernels.run_elementwise("where", lambda *xs: apply_elementwise("where", jnp.where, *xs), condition, x, y)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

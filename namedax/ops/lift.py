@@ -6,14 +6,13 @@ The function sees positional arrays. It is vectorised over every named axis of i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from namedax.array import NamedArray, dims_of
+from namedax.array import NamedArray, check_dims, dims_of
 from namedax.environment import ambient
 from namedax.errors import AxisSizeError
 from namedax.ops.align import local_block, wrap
@@ -27,15 +26,18 @@ _NOTE = (
 )
 
 
-@contextmanager
-def explain_type_errors() -> Iterator[None]:
-    """Adds a note about `nmap` to JAX's complaint that a named array is no array."""
-    try:
-        yield
-    except TypeError as error:
-        if "NamedArray" in str(error) and _NOTE not in getattr(error, "__notes__", ()):
+class _ExplainTypeErrors:
+    """Adds a note about `nmap` to JAX's complaint that a named array is no array. A context manager without state."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, TypeError) and "NamedArray" in str(error) and _NOTE not in getattr(error, "__notes__", ()):
             error.add_note(_NOTE)
-        raise
+
+
+explain_type_errors = _ExplainTypeErrors()
 
 
 def belongs_to_jax(function: Any) -> bool:
@@ -117,8 +119,13 @@ def nmap(function: Callable[..., Any]) -> Callable[..., Any]:
         mapped = positional
         for axes in reversed(batched):
             mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
-        with explain_type_errors():
+        with explain_type_errors:
             result = mapped(*datas)
-        return jax.tree.map(lambda data: wrap(data, names + (None,) * (np.ndim(data) - len(names))), result)
+        def named(leaf: Any) -> Any:
+            # A function may make named arrays itself; their own names come after those that it is vectorised over.
+            own = leaf._dims[len(names) :] if isinstance(leaf, NamedArray) else (None,) * (np.ndim(leaf) - len(names))
+            return wrap(leaf._data if isinstance(leaf, NamedArray) else leaf, check_dims(names + own, op))
+
+        return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
     return lifted

@@ -61,14 +61,17 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
     def forward(self: NamedArray, other: Any) -> Any:
         if not isinstance(other, _operand_types):
             return NotImplemented
-        return kernels.run(name, operate, self, other)
+        return kernels.run_elementwise(name, operate, self, other)
 
     def backward(self: NamedArray, other: Any) -> Any:
         if not isinstance(other, _operand_types):
             return NotImplemented
-        return kernels.run(name, operate, other, self)
+        return kernels.run_elementwise(name, operate, other, self)
 
     return backward if reflected else forward
+
+
+_power = _binary("power", jnp.power)
 
 
 def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,9 +79,18 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return apply_elementwise(name, function, x)
 
     def method(self: NamedArray) -> Any:
-        return kernels.run(name, operate, self)
+        return kernels.run_elementwise(name, operate, self)
 
     return method
+
+
+def _pow(self: NamedArray, exponent: Any) -> Any:
+    if type(exponent) is not int:
+        return _power(self, exponent)
+    # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
+    return kernels.run_elementwise(
+        ("power", exponent), lambda x: apply_elementwise("power", lambda v: jnp.power(v, exponent), x), self
+    )
 
 
 def _divmod(self: NamedArray, other: Any) -> Any:
@@ -90,12 +102,15 @@ def _rdivmod(self: NamedArray, other: Any) -> Any:
 
 
 def _round(self: NamedArray, ndigits: int | None = None) -> Any:
-    return round_(self, 0 if ndigits is None else ndigits)
+    if ndigits is not None:
+        return round_(self, ndigits)
+    # As in Python and in JAX, the result is of integers.
+    return kernels.run_elementwise(("__round__",), lambda x: apply_elementwise("round", round, x), self)
 
 
 def round_(self: NamedArray, decimals: int = 0) -> Any:
     """The values rounded to `decimals` decimals."""
-    return kernels.run(("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self)
+    return kernels.run_elementwise(("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self)
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -113,7 +128,7 @@ def _rmatmul(self: NamedArray, other: Any) -> Any:
 
 def astype(self: NamedArray, dtype: Any) -> Any:
     """The values as another element type."""
-    return kernels.run(("astype", dtype), lambda x: apply_elementwise("astype", lambda v: v.astype(dtype), x), self)
+    return kernels.run_elementwise(("astype", dtype), lambda x: apply_elementwise("astype", lambda v: v.astype(dtype), x), self)
 
 
 def _iter(self: NamedArray) -> Iterator[Any]:
@@ -123,7 +138,7 @@ def _iter(self: NamedArray) -> Iterator[Any]:
 
 
 def _positional_method(name: str) -> Callable[..., Any]:
-    function = getattr(jnp, name)
+    function = getattr(jnp, name, None)
 
     def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
         return nmap(lambda data: getattr(data, name)(*args, **kwargs))(self)
@@ -158,6 +173,11 @@ def _transposed(self: NamedArray) -> Any:
     return nmap(jnp.transpose)(self)
 
 
+def _matrix_transposed(self: NamedArray) -> Any:
+    """The last two positional axes swapped."""
+    return nmap(jnp.matrix_transpose)(self)
+
+
 def _real(self: NamedArray) -> Any:
     """The real part."""
     return FUNCTIONS["real"](self)
@@ -188,6 +208,7 @@ def install() -> None:
     for name, function in _UNARY.items():
         methods[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
     methods |= {
+        "__pow__": _pow,
         "__divmod__": _divmod,
         "__rdivmod__": _rdivmod,
         "__round__": _round,
@@ -202,6 +223,7 @@ def install() -> None:
         "round": round_,
         "take": _take,
         "T": property(_transposed),
+        "mT": property(_matrix_transposed),
         "real": property(_real),
         "imag": property(_imag),
     }
@@ -209,7 +231,7 @@ def install() -> None:
         methods[name] = _as_method(FUNCTIONS[name])
     for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         methods[name] = _as_method(REDUCTIONS[name])
-    for name in ("reshape", "ravel", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
+    for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
         methods[name] = _positional_method(name)
     for name, method in methods.items():
         if callable(method):

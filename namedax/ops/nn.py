@@ -33,7 +33,7 @@ def _activation(name: str) -> Callable[..., Any]:
                 name, lambda *xs: function(**dict(zip(arrays, xs, strict=True)), **dict(static)), *values
             )
 
-        return kernels.run((name, arrays, static), impl, *(bound[k] for k in arrays))
+        return kernels.run_elementwise((name, arrays, static), impl, *(bound[k] for k in arrays))
 
     lifted.__module__ = __name__
     lifted.__doc__ = (

@@ -147,7 +147,7 @@ def _run(op: str, site_to_data: Callable[..., Any], x: Any, axis: Axis, keepdims
         return site.finish(site_to_data(site, *static))
 
     operands = (x,) if where is None else (x, where)
-    with explain_type_errors():
+    with explain_type_errors:
         return kernels.run((op, axis, keepdims, *static), impl, *operands)
 
 

@@ -72,7 +72,7 @@ def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[H
     """The `PartitionSpec` of an array with these dims.
 
     >>> partition_spec(("batch", None, "hidden"), {"batch": ("x",), "hidden": ("y", "z")})
-    PartitionSpec('x', None, ('y', 'z'))
+    P('x', None, ('y', 'z'))
     """
     entries = []
     for dim in dims:

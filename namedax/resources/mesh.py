@@ -7,12 +7,13 @@ value's type, and has to be changed before it enters `jax.shard_map`; mesh axes 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["auto_mesh", "concrete_mesh", "current_mesh", "has_explicit_axes", "is_placed", "to_spec", "use_mesh"]
+__all__ = ["auto_mesh", "concrete_mesh", "current_mesh", "has_explicit_axes", "is_placed", "mesh_for", "to_spec", "use_mesh"]
 
 
 def current_mesh() -> Any:
@@ -29,6 +30,21 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
         except ValueError:  # "can only be used outside of jax.jit"
             return None
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
+
+
+def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
+    """`mesh`, or its Auto version where it has Explicit axes of which no value's type speaks.
+
+    JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any, a
+    result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one.
+    """
+    if not has_explicit_axes(mesh) or current_mesh() is not None:
+        return mesh
+    for data in datas:
+        sharding = jax.typeof(data).sharding
+        if isinstance(sharding, NamedSharding) and not sharding.mesh.empty and has_explicit_axes(sharding.mesh):
+            return mesh
+    return auto_mesh(mesh)
 
 
 def use_mesh(mesh: Any, from_context: bool) -> Any:

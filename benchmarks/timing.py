@@ -1,0 +1,35 @@
+"""Interleaved timing: rivals take turns within one run, so that a noisy machine disturbs all alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+
+def interleaved(
+    rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1
+) -> dict[str, float]:
+    """Median seconds per call of every rival.
+
+    Args:
+      rivals: functions to time, by name; what they return is waited for.
+      rounds: how often every rival has its turn. The order is reversed every other round.
+      calls: calls per turn; raise it for calls of microseconds.
+    """
+    for run in rivals.values():
+        jax.block_until_ready(run())
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    order = list(rivals)
+    for round_ in range(rounds):
+        for name in order if round_ % 2 == 0 else reversed(order):
+            run = rivals[name]
+            begin = time.perf_counter()
+            for _ in range(calls):
+                result = run()
+            jax.block_until_ready(result)
+            seconds[name].append((time.perf_counter() - begin) / calls)
+    return {name: statistics.median(times) for name, times in seconds.items()}

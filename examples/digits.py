@@ -1,0 +1,311 @@
+"""One network, written once over axis names, trained under seven assignments to eight devices.
+
+The data are the handwritten digits that scikit-learn brings (1797 images of 8 by 8 pixels); the
+devices are simulated on the CPU. From one assignment to the next, only an entry of `ASSIGNMENTS`
+changes. The script prints where every array lives, what one training step communicates, and how
+far apart the loss curves are, and draws all of it.
+
+    python examples/digits.py
+"""
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import optax
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from sklearn.datasets import load_digits
+
+import namedax as nx
+from namedax import hlo
+
+# ------------------------------------------------------------------------------------------------
+# The model: functions over names. No axis numbers, no devices.
+
+
+def logits(params, images):
+    hidden = nx.nn.relu(nx.dot(images, params["w1"], "inputs"))
+    return nx.dot(hidden, params["w2"], "hidden")
+
+
+def loss(params, images, labels):
+    scores = logits(params, images)
+    logp = scores - nx.logsumexp(scores, "classes")
+    target = nx.nn.one_hot(labels, axis="classes")
+    return -nx.mean(nx.sum(target * logp, "classes"), "batch")
+
+
+def accuracy(params, images, labels):
+    return nx.mean(nx.argmax(logits(params, images), "classes") == labels, "batch")
+
+
+def init(inputs=64, hidden=128, classes=10):
+    key1, key2 = jax.random.split(jax.random.key(0))
+    w1 = jax.random.normal(key1, (inputs, hidden)) * (2 / inputs) ** 0.5
+    w2 = jax.random.normal(key2, (hidden, classes)) * (1 / hidden) ** 0.5
+    return {"w1": nx.named(w1, ["inputs", "hidden"]), "w2": nx.named(w2, ["hidden", "classes"])}
+
+
+# The hardware: a mesh of devices, and which axis of the model lives on which axis of the mesh.
+
+ASSIGNMENTS = {
+    "none": ({"x": 1}, {}),
+    "batch": ({"x": 8}, {"batch": "x"}),
+    "hidden": ({"x": 8}, {"hidden": "x"}),
+    "batch + hidden": ({"x": 4, "y": 2}, {"batch": "x", "hidden": "y"}),
+    "inputs + hidden": ({"x": 4, "y": 2}, {"inputs": "x", "hidden": "y"}),
+    "batch on two": ({"x": 4, "y": 2}, {"batch": ("x", "y")}),
+    "all three": ({"x": 2, "y": 2, "z": 2}, {"batch": "x", "inputs": "y", "hidden": "z"}),
+}
+
+# ------------------------------------------------------------------------------------------------
+# Training. Named arrays are pytrees: optax, `jax.jit` and `jax.grad` take them as they are.
+
+
+@dataclass
+class Run:
+    """What one assignment gave."""
+
+    arrays: dict  # the named arrays, as they lie on the devices
+    collectives: tuple  # of one compiled step
+    losses: np.ndarray
+    milliseconds: float  # of one step
+    accuracy: float
+
+
+def load_data(train=1408, test=384):
+    """The digits, shuffled: images and labels to train with, images and labels to test with."""
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+
+    def part(rows):
+        images = nx.named(jnp.asarray(digits.data[rows] / 16, float), ["batch", "inputs"])
+        return images, nx.named(jnp.asarray(digits.target[rows]), ["batch"])
+
+    return part(order[:train]), part(order[train : train + test])
+
+
+def train(title, steps):
+    """Trains the network under one assignment."""
+    mesh, axis_resources = ASSIGNMENTS[title]
+    mesh = jax.make_mesh(tuple(mesh.values()), tuple(mesh))
+    mapped_loss = nx.xmap(loss, axis_resources=axis_resources, mesh=mesh)
+    mapped_accuracy = nx.xmap(accuracy, axis_resources=axis_resources, mesh=mesh)
+    optimizer = optax.sgd(0.3, momentum=0.9, nesterov=True)
+
+    @jax.jit
+    def step(params, state, images, labels):
+        value, grads = jax.value_and_grad(mapped_loss)(params, images, labels)
+        updates, state = optimizer.update(grads, state)
+        return optax.apply_updates(params, updates), state, value
+
+    params, (data, test) = nx.shard((init(), load_data()), axis_resources, mesh)
+    state = optimizer.init(params)
+    compiled = step.lower(params, state, *data).compile()
+
+    losses, seconds = [], []
+    for done in range(1, steps + 1):
+        start = time.perf_counter()
+        params, state, value = jax.block_until_ready(compiled(params, state, *data))
+        seconds.append(time.perf_counter() - start)
+        losses.append(value)
+        progress(title, done, steps, value)
+
+    return Run(
+        arrays={**params, "images": data[0], "labels": data[1]},
+        collectives=hlo.collectives(compiled),
+        losses=np.array(losses),
+        milliseconds=1000 * float(np.median(seconds)),
+        accuracy=float(mapped_accuracy(params, *test)),
+    )
+
+
+def deviations(runs):
+    """How far each loss is from that of the unmapped program, at every step, relative to it."""
+    reference = runs["none"].losses
+    return {title: np.abs(run.losses - reference) / reference for title, run in runs.items()}
+
+
+def tolerance(runs):
+    """The deviation that rounding may cause: a thousand units in the last place of the loss."""
+    return 1000 * float(np.finfo(runs["none"].losses.dtype).eps)
+
+
+# ------------------------------------------------------------------------------------------------
+# What is printed.
+
+
+def progress(title, done, steps, value):
+    """A progress bar on a terminal; nothing where the output goes to a file."""
+    if not sys.stderr.isatty() or (done % 5 and done != steps):
+        return
+    bar = ("█" * round(24 * done / steps)).ljust(24, "░")
+    end = "\r\033[K" if done == steps else ""  # a finished bar makes room for the results
+    text = f"\r{title:<16} {bar} {done}/{steps}  loss {value:.5f}"
+    print(text, end=end, file=sys.stderr, flush=True)
+
+
+def layout(array):
+    """The type of a named array with its placement, as `repr` shows it: `f32[]{hidden:128@x}`."""
+    return repr(array).removeprefix("NamedArray(").split(", dims=")[0]
+
+
+def describe(title, run):
+    """The paragraph that is printed for one assignment."""
+    mesh, axis_resources = ASSIGNMENTS[title]
+    lines = [f"{title}: axis_resources={axis_resources}, mesh {mesh}"]
+    lines += [f"    {name:<7} {layout(array)}" for name, array in run.arrays.items()]
+    for c in run.collectives:
+        lines.append(f"    {c.kind} over {c.group_size} devices: {c.bytes:,} bytes a step")
+    if not run.collectives:
+        lines.append("    no communication")
+    lines.append(f"    {run.milliseconds:.2f} ms a step, test accuracy {run.accuracy:.1%}")
+    return "\n".join(lines)
+
+
+def table(runs):
+    """The closing table, one row for each assignment."""
+    row = "{:<16} {:<26} {:>8}  {:>8}  {:>9}  {:>9}".format
+    head = "assignment", "collectives of a step", "ms/step", "accuracy", "last loss", "deviation"
+    lines = [row(*head), "-" * len(row(*head))]
+    for title, deviation in deviations(runs).items():
+        run = runs[title]
+        figures = f"{run.milliseconds:.2f}", f"{run.accuracy:.1%}", f"{run.losses[-1]:.6f}"
+        collectives = str(hlo.Summary(run.collectives))
+        lines.append(row(title, collectives, *figures, f"{deviation.max():.1e}"))
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------
+# What is drawn. Lengths are inches.
+
+DEVICES = ["#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98"]
+INK, GREY, RULE = "#22272E", "#6B737D", "#D5DAE0"
+TIMES = "\N{MULTIPLICATION SIGN}"
+SUBTITLE = "Only the dictionary differs. A colour is a device, a stack is a block held by several."
+COLUMNS = {"w1": (4.2, 1.7), "w2": (6.45, 0.6), "images": (7.6, 0.9), "labels": (9.05, 0.45)}
+
+
+def blocks(array):
+    """The blocks of an array, as fractions of its height and width, and the devices of each."""
+    rows, columns = (*array.data.shape, 1)[:2]
+    holders = {}
+    for device, index in array.sharding.devices_indices_map(array.data.shape).items():
+        index = (*index, slice(None))[:2]
+        (top, bottom, _), (left, right, _) = map(slice.indices, index, (rows, columns))
+        block = top / rows, bottom / rows, left / columns, right / columns
+        holders.setdefault(block, []).append(device.id)
+    return holders.items()
+
+
+def draw_array(ax, array, x, y, width, height):
+    """An array in its blocks, the first dimension downwards; a block held by many is a stack."""
+    style = {"color": "white", "weight": "bold", "ha": "center", "va": "center_baseline"}
+    for (top, bottom, left, right), devices in blocks(array):
+        offset, behind = 0.032, len(devices) - 1
+        w = width * (right - left) - offset * behind - 0.024
+        h = height * (bottom - top) - offset * behind - 0.024
+        x0, y0 = x + width * left, y + height * (1 - bottom)
+        for depth in range(behind, -1, -1):
+            corner = x0 + offset * depth, y0 + offset * depth
+            ax.add_patch(Rectangle(corner, w, h, ec="white", lw=0.5, fc=DEVICES[devices[depth]]))
+        label = f"{TIMES}{len(devices)}" if behind else f"{devices[0]}"
+        ax.text(x0 + w / 2, y0 + h / 2, label, size=min(8, 60 * h), **style)
+
+
+def draw_curves(left, right, runs):
+    """The loss curves, one upon the other, and how far they are apart."""
+    left.set_title("Loss: seven curves, one upon the other", loc="left", color=INK)
+    right.set_title("Largest relative distance from the first so far", loc="left", color=INK)
+    colours = matplotlib.colormaps["magma"](np.linspace(0.88, 0.1, len(runs)))
+    for i, (title, deviation) in enumerate(deviations(runs).items()):
+        style = {"color": colours[i], "label": title, "solid_capstyle": "butt"}
+        left.plot(runs[title].losses, linewidth=13 - 1.9 * i, **style)
+        largest = np.maximum.accumulate(deviation)
+        right.plot(np.where(largest > 0, largest, np.nan), linewidth=1.6, **style)
+    right.axhline(tolerance(runs), color=GREY, linewidth=1, linestyle=(0, (4, 3)))
+    right.text(0, tolerance(runs) * 1.15, "tolerance", color=GREY, size=9)
+    right.set_ylim(tolerance(runs) / 20_000, tolerance(runs) * 3)
+    for ax in left, right:
+        ax.set(yscale="log", facecolor="none")
+        ax.set_xlabel("step", color=GREY)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[["bottom", "left"]].set_color(RULE)
+        ax.tick_params(colors=GREY, which="both")
+    left.legend(frameon=False, labelcolor=INK, fontsize=9)
+
+
+def draw(runs, path):
+    """Saves the picture: the curves, and below them which device holds what."""
+    bottom, pitch = 0.3, 1.36
+    middle = bottom + pitch * len(runs)
+    height = middle + 5.3
+    fig = Figure(figsize=(13, height), dpi=130)
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, 13), ylim=(0, height))
+    ax.set_axis_off()
+    corner = (height - 4.1) / height
+    draw_curves(*(fig.add_axes((x, corner, 0.41, 2.45 / height)) for x in (0.065, 0.558)), runs)
+    ax.text(0.4, height - 0.66, "One network, seven assignments", size=21, weight="bold", color=INK)
+    ax.text(0.4, height - 1.0, SUBTITLE, size=10.5, color=GREY)
+    digits = fig.add_axes((8.2 / 13, 1 - 1.02 / height, 4.4 / 13, 0.44 / height))
+    digits.imshow(np.hstack(load_digits().images[:10]), cmap="Greys")
+    digits.set_axis_off()
+    for name, (x, _) in COLUMNS.items():
+        dims = f" {TIMES} ".join(runs["none"].arrays[name].dims)
+        ax.text(x, middle + 0.3, name, size=11, weight="bold", color=INK)
+        ax.text(x, middle + 0.13, dims, size=7.5, color=GREY)
+    for row, (title, run) in enumerate(runs.items()):
+        y = middle - pitch * (row + 1)
+        mesh, axis_resources = ASSIGNMENTS[title]
+        collectives = str(hlo.Summary(run.collectives)) if run.collectives else "no communication"
+        figures = f"{run.milliseconds:.2f} ms a step\ntest accuracy {run.accuracy:.1%}"
+        ax.plot([0.4, 12.6], [y + pitch, y + pitch], color=RULE, linewidth=0.8)
+        ax.text(0.4, y + 0.98, title, size=12.5, weight="bold", color=INK)
+        ax.text(0.4, y + 0.66, f"{axis_resources}", size=8.5, color=INK, family="monospace")
+        ax.text(0.4, y + 0.42, f"mesh {mesh}", size=8.5, color=GREY, family="monospace")
+        ax.text(10.1, y + 0.98, collectives, size=9.5, color=INK)
+        ax.text(10.1, y + 0.82, figures, size=9.5, color=GREY, va="top", linespacing=1.6)
+        for name, (x, width) in COLUMNS.items():
+            draw_array(ax, run.arrays[name], x, y + 0.12, width, 1.12)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(path)
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=250, help="of each training (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "digits.png")
+    parser.add_argument("--skip-accuracy", action="store_true", help="do not insist on 95 %%")
+    options = parser.parse_args()
+
+    runs = {}
+    for title in ASSIGNMENTS:
+        runs[title] = run = train(title, options.steps)
+        print(describe(title, run), end="\n\n", flush=True)
+        assert options.skip_accuracy or run.accuracy > 0.95, f"{title}: only {run.accuracy:.1%}"
+    print(table(runs))
+    draw(runs, options.out)
+
+    worst, allowed = np.max(list(deviations(runs).values())), tolerance(runs)
+    assert worst < allowed, f"the loss curves differ by {worst:.1e}, which is more than rounding"
+    print(f"\nThe loss curves agree to a relative {worst:.1e} (rounding may cause {allowed:.1e}).")
+    print(f"The picture is in {os.path.relpath(options.out)}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The examples run as a stranger runs them: in a process of their own, from the command line."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STEPS = 12
+
+# In every assignment, how the layouts mark the names that are placed.
+PLACED = {
+    "none": {},
+    "batch": {"batch": "@x"},
+    "hidden": {"hidden": "@x"},
+    "batch + hidden": {"batch": "@x", "hidden": "@y"},
+    "inputs + hidden": {"inputs": "@x", "hidden": "@y"},
+    "batch on two": {"batch": "@(x,y)"},
+    "all three": {"batch": "@x", "inputs": "@y", "hidden": "@z"},
+}
+
+
+def run_digits(*arguments):
+    """Runs `examples/digits.py`; its environment has no trace of this process's devices."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
+    environment.pop("XLA_FLAGS", None)
+    command = [sys.executable, str(ROOT / "examples" / "digits.py"), *map(str, arguments)]
+    options = {"capture_output": True, "encoding": "utf-8", "timeout": 300}
+    return subprocess.run(command, env=environment, **options)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A short run of the digits example, and the picture that it saved."""
+    picture = tmp_path_factory.mktemp("digits") / "in a new folder" / "digits.png"
+    run = run_digits("--steps", STEPS, "--skip-accuracy", "--out", picture)
+    assert run.returncode == 0, run.stderr
+    return run, picture
+
+
+@pytest.fixture(scope="module")
+def rows(digits):
+    """The rows of the closing table: `{assignment: the other columns}`."""
+    lines = digits[0].stdout.splitlines()
+    (start,) = [i for i, line in enumerate(lines) if line.startswith("assignment ")]
+    columns = [re.split(r"\s{2,}", line) for line in lines[start + 2 : lines.index("", start)]]
+    return {title: rest for title, *rest in columns}
+
+
+def test_the_table_has_every_assignment(rows):
+    assert list(rows) == list(PLACED)
+
+
+def test_the_loss_curves_agree(digits, rows):
+    x64 = os.environ.get("JAX_ENABLE_X64", "0").lower() in ("1", "true")
+    rounding = 2.3e-16 if x64 else 1.2e-7
+    found = {title: float(columns[-1]) for title, columns in rows.items()}
+    assert found.pop("none") == 0
+    assert max(found.values()) < 50 * rounding, found
+    assert "The loss curves agree to a relative" in digits[0].stdout
+
+
+def test_the_loss_falls(rows):
+    assert all(0 < float(columns[-2]) < 0.5 for columns in rows.values()), rows
+
+
+def test_a_step_communicates_no_more_than_it_must(rows):
+    assert {title: columns[0].partition(" (")[0] for title, columns in rows.items()} == {
+        "none": "none",
+        "batch": "1 all-reduce",
+        "hidden": "1 all-reduce",
+        "batch + hidden": "2 all-reduce",
+        "inputs + hidden": "2 all-reduce",
+        "batch on two": "1 all-reduce",
+        "all three": "3 all-reduce",
+    }
+
+
+@pytest.mark.parametrize("title", PLACED)
+def test_every_array_is_placed_as_the_assignment_says(digits, title):
+    paragraphs = digits[0].stdout.split("\n\n")
+    (paragraph,) = [p for p in paragraphs if p.startswith(f"{title}: axis_resources=")]
+    found = dict(re.findall(r"^    (\w+) +[fi]\d\d\[\]\{(.*)\}$", paragraph, re.MULTILINE))
+    marks = {"batch": "", "inputs": "", "hidden": "", **PLACED[title]}
+    assert found == {
+        "w1": "inputs:64{inputs}, hidden:128{hidden}".format(**marks),
+        "w2": "hidden:128{hidden}, classes:10".format(**marks),
+        "images": "batch:1408{batch}, inputs:64{inputs}".format(**marks),
+        "labels": "batch:1408{batch}".format(**marks),
+    }
+
+
+def test_the_picture_is_a_png(digits):
+    from matplotlib import image
+
+    run, picture = digits
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    pixels = image.imread(picture)
+    assert min(pixels.shape[:2]) > 1000
+    assert pixels[..., :3].std() > 0.05  # not an empty sheet
+    assert run.stdout.rstrip().endswith("digits.png.")
+
+
+def test_no_progress_bar_where_there_is_no_terminal(digits):
+    run, _ = digits
+    assert "█" not in run.stdout + run.stderr
+
+
+def test_a_network_that_learned_too_little_is_an_error(tmp_path):
+    run = run_digits("--steps", 1, "--out", tmp_path / "digits.png")
+    assert run.returncode != 0
+    assert re.search(r"AssertionError: none: only \d\d\.\d%", run.stderr), run.stderr
