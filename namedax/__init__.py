@@ -3,14 +3,15 @@
 Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from namedax import errors as errors
 from namedax import hlo as hlo
 from namedax import lax as lax
 from namedax import nn as nn
 from namedax import numpy as numpy
 from namedax.array import NamedArray as NamedArray
-from namedax.numpy import *  # noqa: F403  the named vocabulary stands at the top level too
-from namedax.ops.collectives import axis_size as axis_size
+from namedax import scipy as scipy
 from namedax.ops.conversion import named as named
 from namedax.ops.conversion import order_like as order_like
 from namedax.ops.conversion import positional as positional
@@ -18,8 +19,15 @@ from namedax.ops.conversion import shard as shard
 from namedax.ops.lift import nmap as nmap
 from namedax.ops.methods import install as _install
 from namedax.ops.reshaping import rename as rename
+from namedax.ops.vocabulary import TOP as _TOP
 from namedax.xmap import xmap as xmap
+
+globals().update(_TOP)  # the named vocabulary: nx.sum, nx.einsum, ...
 
 __version__ = "0.1.0"
 
 _install()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -14,7 +14,8 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
+import numbers
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import EllipsisType, MappingProxyType
 from typing import Any
 
@@ -51,8 +52,11 @@ def is_name(value: Any) -> bool:
     """
     if isinstance(value, str):
         return True
-    if value is None or isinstance(value, (int, np.integer, EllipsisType)):
+    if value is None or isinstance(value, (int, np.integer, EllipsisType, slice)):
         return False
+    if isinstance(value, (numbers.Number, np.bool_)):
+        number = complex(value)  # type: ignore[arg-type]
+        return number.imag != 0 or not number.real.is_integer()  # to a dict, 2.0 is 2
     try:
         hash(value)
     except TypeError:
@@ -192,7 +196,7 @@ class NamedArray:
     @property
     def weak_type(self) -> bool:
         """Whether the element type gives way to that of the other operand (as of a Python scalar)."""
-        return self._data.weak_type
+        return getattr(self._data, "weak_type", False)  # arrays of random keys have no such type
 
     @property
     def nbytes(self) -> int:
@@ -274,9 +278,9 @@ class NamedArray:
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
 
-_set_data: Callable[[NamedArray, Any], None] = NamedArray._data.__set__  # type: ignore[attr-defined]
-_set_dims: Callable[[NamedArray, Dims], None] = NamedArray._dims.__set__  # type: ignore[attr-defined]
-_set_casts: Callable[[NamedArray, Any], None] = NamedArray._casts.__set__  # type: ignore[attr-defined]
+_set_data: Callable[[NamedArray, Any], None] = vars(NamedArray)["_data"].__set__
+_set_dims: Callable[[NamedArray, Dims], None] = vars(NamedArray)["_dims"].__set__
+_set_casts: Callable[[NamedArray, Any], None] = vars(NamedArray)["_casts"].__set__
 
 
 def _new_memory() -> dict[Hashable, Any] | None:
@@ -319,7 +323,7 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
     return (array._data,), _tail(array._dims)
 
 
-def _unflatten(tail: Dims, children: tuple[Any, ...]) -> NamedArray:
+def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     (data,) = children
     # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
     # An array whose data does not fit its dims is refused where it is used (`positions`).

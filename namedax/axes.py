@@ -97,13 +97,16 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
         pairs, rank = _from_list(value, text, op)
     else:
         raise AxisMappingError(
-            f"{op}: {text} is no axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one entry per "
+            f"{op}: {text} is no axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one entry "
+            f"per "
             "axis (['batch', None]), or a list that ends with '...' (['batch', ...])."
         )
     seen: set[Hashable] = set()
     for _, name in pairs:
         if name in seen:
-            raise AxisMappingError(f"{op}: axis {name!r} appears twice in the axis mapping {text}; an array has an axis at most once.")
+            raise AxisMappingError(
+                f"{op}: axis {name!r} appears twice in the axis mapping {text}; an array has an axis at most once."
+            )
         seen.add(name)
     return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
 
@@ -111,7 +114,8 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
 def _check_name(name: Any, text: str, op: str) -> Hashable:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {name!r} in the axis mapping {text} is no axis name; names are any hashable values but integers, None and '...'."
+            f"{op}: {name!r} in the axis mapping {text} is no axis name; names are any hashable values but integers, None and "
+            f"'...'."
         )
     return name
 
@@ -120,10 +124,13 @@ def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple
     pairs = []
     for position, name in value.items():
         if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
-            raise AxisMappingError(f"{op}: key {position!r} in the axis mapping {text} is no position; keys are integers from 0.")
+            raise AxisMappingError(
+                f"{op}: key {position!r} in the axis mapping {text} is no position; keys are integers from 0."
+            )
         if position < 0:
             raise AxisMappingError(
-                f"{op}: position {position} in the axis mapping {text} is negative; the rank that it would count from depends on "
+                f"{op}: position {position} in the axis mapping {text} is negative; the rank that it would count from depends "
+                f"on "
                 "where the mapping is used. Count from the front, from 0."
             )
         pairs.append((int(position), _check_name(name, text, op)))

@@ -19,8 +19,8 @@ __all__ = [
     "AxisSizeError",
     "EinsumError",
     "MeshError",
-    "NamedaxError",
     "NamedAxesLeftError",
+    "NamedaxError",
     "PlacementConflictError",
     "PositionalAxisError",
 ]

@@ -1,11 +1,24 @@
-"""The namespace `nx.lax`: the collectives of `jax.lax` over names."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names."""
 
-from namedax.ops.collectives import all_gather as all_gather
-from namedax.ops.collectives import axis_index as axis_index
-from namedax.ops.collectives import axis_size as axis_size
-from namedax.ops.collectives import pmax as pmax
-from namedax.ops.collectives import pmean as pmean
-from namedax.ops.collectives import pmin as pmin
-from namedax.ops.collectives import psum as psum
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
+import jax.lax as _module
+
+from namedax.ops.surface import lift_namespace as _lift_namespace
+from namedax.ops.vocabulary import LAX as _OWN
+
+# Control flow, and what speaks of types, mesh axes or tokens.
+_UNTOUCHED = (
+    "after_all associative_scan axis_index_groups broadcast_shapes broadcasted_iota composite cond conv_dimension_numbers "
+    "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve "
+    "custom_root dce_sink dtype empty fori_loop full iota map optimization_barrier padtype_to_pads pcast platform_dependent precv psend "
+    "ragged_all_to_all reduce_window_shape_tuple rng_bit_generator rng_uniform scan shape_as_value stage switch while_loop "
+    "with_sharding_constraint ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike pswapaxes pvary"
+).split()
+
+globals().update(_lift_namespace(_module, _OWN, untouched=_UNTOUCHED))
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

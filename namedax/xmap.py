@@ -10,15 +10,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import types
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
+from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient, enter
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, did_you_mean, show_names
@@ -26,7 +29,7 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.conversion import attach_names, detach_names, is_named, map_with_mappings
 from namedax.ops.lift import belongs_to_jax, explain_type_errors, nmap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
-from namedax.resources.mesh import auto_mesh, concrete_mesh, current_mesh, has_explicit_axes, is_placed, mesh_for, to_spec, use_mesh
+from namedax.resources.mesh import auto_mesh, concrete_mesh, current_mesh, explicit_specs, has_explicit_axes, is_placed, mesh_for, replicated, resolve_mesh, to_spec, use_mesh
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Xmapped", "xmap"]
@@ -99,44 +102,130 @@ def xmap(
         raise AxisResourceError(f"xmap: partitioning={partitioning!r} is neither 'manual' nor 'auto'.")
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
-    key = (
-        _identity(fun),
+    sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
+    parameters = _parameter_names(fun)
+    donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
+    shared = _shared(
+        fun,
         _freeze(in_axes, "in_axes"),
         _freeze(out_axes, "out_axes"),
-        frozenset((axis_sizes or {}).items()),
-        frozenset(parse_resources(axis_resources).items()),
+        frozenset(sizes.items()),
+        frozenset(resources.items()),
         mesh,
-        _as_tuple(donate_argnums),
-        _as_tuple(static_argnums),
+        donated,
+        static,
         partitioning,
         jit,
     )
-    try:
-        known = _wrapped.pop(key, None)
-    except TypeError:  # the function can not be hashed
-        return Xmapped(fun, in_axes, out_axes, object(), *key[3:])
+    known = shared.wrapper() if shared.wrapper is not None else None
     if known is None:
-        known = Xmapped(fun, in_axes, out_axes, key, *key[3:])
-    _wrapped[key] = known
-    while len(_wrapped) > _MAX_WRAPPED:
-        _wrapped.pop(next(iter(_wrapped)))
+        known = Xmapped(fun, in_axes, out_axes, sizes, resources, mesh, static, partitioning, parameters, shared)
+        shared.wrapper = weakref.ref(known)
+        if jit and shared.jitted is None:
+            shared.jitted = _jit(known, donated)
     return known
 
 
-# The wrappers made last, so that wrapping again finds the compiled programs of the first time.
-_wrapped: dict[Hashable, Xmapped] = {}
-_MAX_WRAPPED = 1024
+class _Shared:
+    """What all wrappers of one function with the same options have in common, and what outlives them: the compiled programs.
+
+    It refers to the function only through the wrapper that is alive, so that a function and what it closes over can be collected.
+    """
+
+    __slots__ = ("jitted", "program", "wrapper")
+
+    def __init__(self) -> None:
+        self.jitted: Any = None
+        self.program: Hashable = object()  # stands for the program in the region's key
+        self.wrapper: weakref.ref[Xmapped] | None = None
 
 
-def _identity(fun: Any) -> Hashable:
-    """Two partial applications of one function to the same arguments are the same function."""
-    if type(fun) is functools.partial:
-        return (functools.partial, _identity(fun.func), fun.args, frozenset(fun.keywords.items()))
-    return fun
+# By the id of a function, for as long as it lives: options to what their wrappers share, those used last at the end.
+_programs: dict[int, dict[Hashable, _Shared]] = {}
+_MAX_PROGRAMS = 256
 
 
-def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+def _shared(fun: Any, *options: Hashable) -> _Shared:
+    """What a wrapper of `fun` with these options made before has left, or a new record."""
+    anchor, identity = _identity(fun)
+    try:
+        key = (identity, *options)
+        hash(key)
+        if id(anchor) not in _programs:
+            weakref.finalize(anchor, _programs.pop, id(anchor), None).atexit = False
+    except TypeError:  # an argument of the partial can not be hashed, or the function not be referenced weakly
+        return _Shared()
+    programs = _programs.setdefault(id(anchor), {})
+    programs[key] = shared = programs.pop(key, None) or _Shared()
+    while len(programs) > _MAX_PROGRAMS:
+        programs.pop(next(iter(programs)))
+    return shared
+
+
+def _identity(fun: Any) -> tuple[Any, Any]:
+    """The object whose lifetime is that of the function, and what tells apart the functions with that object.
+
+    Partial applications of one function to equal arguments of equal types are one function, and so are a method's bound forms.
+    """
+    if isinstance(fun, functools.partial):
+        anchor, inner = _identity(fun.func)
+        return anchor, (inner, tuple(map(_typed, fun.args)), tuple((k, _typed(v)) for k, v in sorted(fun.keywords.items())))
+    if isinstance(fun, types.MethodType):
+        return fun.__self__, fun.__func__
+    return fun, None
+
+
+def _typed(value: Any) -> Any:
+    """A value with its type, because 1, 1.0 and True are equal; likewise 0.0 and -0.0, which their text tells apart."""
+    if isinstance(value, tuple):
+        return (type(value), *map(_typed, value))
+    return (type(value), repr(value) if isinstance(value, (float, complex)) else value)
+
+
+def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
+    if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
+        raise AxisSizeError(f"xmap: axis_sizes is {axis_sizes!r}; write a dict from axis names to sizes, such as {{'batch': 128}}.")
+    sizes: dict[Hashable, int] = {}
+    for name, size in (axis_sizes or {}).items():
+        if not is_name(name):
+            raise AxisSizeError(f"xmap: axis_sizes has the key {name!r}, which is no axis name; keys are names of axes.")
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {size!r}; a size is an integer from 0.")
+        sizes[name] = int(size)
+    return sizes
+
+
+def _parameter_names(fun: Any) -> tuple[str, ...] | None:
+    """The parameters that can be given by position, or `None` if their number is not known."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _positions(numbers: int | Sequence[int], parameters: tuple[str, ...] | None) -> tuple[int, ...]:
+    """Argument numbers as a tuple. Negative ones count from the last parameter, whatever a call gives by keyword."""
+    given = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if parameters is None:
+        return given
+    return tuple(i + len(parameters) if -len(parameters) <= i < 0 else i for i in given)
+
+
+def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
+    shared = xmapped._shared
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _run(shared.wrapper(), *args, **kwargs)
+
+    run.__name__ = run.__qualname__ = xmapped._name
+    if xmapped._parameters is not None:  # for JAX's messages
+        run.__signature__ = inspect.signature(xmapped._fun)  # type: ignore[attr-defined]
+    return jax.jit(
+        run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
+    )
 
 
 class _Frozen:
@@ -170,52 +259,55 @@ class Xmapped:
         fun: Callable[..., Any],
         in_axes: Any,
         out_axes: Any,
-        program: Hashable,
-        axis_sizes: frozenset[tuple[Hashable, int]],
-        axis_resources: frozenset[tuple[Hashable, tuple[str, ...]]],
+        axis_sizes: dict[Hashable, int],
+        axis_resources: Assignment,
         mesh: Any,
-        donate_argnums: tuple[int, ...],
         static_argnums: tuple[int, ...],
         partitioning: Partitioning,
-        jit: bool,
+        parameters: tuple[str, ...] | None,
+        shared: _Shared,
     ):
         functools.update_wrapper(self, fun)
         self._fun = nmap(fun) if belongs_to_jax(fun) else fun
         self._name = getattr(fun, "__name__", None) or getattr(getattr(fun, "func", None), "__name__", type(fun).__name__)
         self._in_axes, self._out_axes = in_axes, out_axes
-        self._program = program
-        self._axis_sizes: dict[Hashable, int] = dict(axis_sizes)
-        self._resources: Assignment = dict(axis_resources)
+        self._axis_sizes = axis_sizes
+        self._resources = axis_resources
         self._mesh = mesh
         self._static_argnums = static_argnums
         self._partitioning: Partitioning = partitioning
-        self._parameters = _parameter_names(fun)
-        self._jitted: Any = None
-        if jit:
-            run = functools.partial(_run, self)
-            functools.update_wrapper(run, fun)
-            self._jitted = jax.jit(run, donate_argnums=donate_argnums, static_argnums=static_argnums)
+        self._parameters = parameters
+        self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
+        self._shared = shared
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._resources:
             args, kwargs = self._place(args, kwargs)
-        if self._jitted is None:
+        if self._shared.jitted is None:
             return _run(self, *args, **kwargs)
-        return self._jitted(*args, **kwargs)
+        try:
+            return self._shared.jitted(*args, **kwargs)
+        except ValueError as error:
+            if "incompatible devices" in str(error):
+                error.add_note(
+                    f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to other devices. "
+                    "Bring it onto the mesh first, with jax.device_put or nx.shard."
+                )
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<xmap of {self._name} with axis_resources={self._resources}>"
 
     def _compiled_form(self) -> Any:
-        if self._jitted is not None:
-            return self._jitted
-        return jax.jit(functools.partial(_run, self), static_argnums=self._static_argnums)
+        return self._shared.jitted if self._shared.jitted is not None else _jit(self, ())
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does."""
+        if self._resources:
+            args, kwargs = self._place(args, kwargs, only_type=True)
         return self._compiled_form().lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
@@ -226,28 +318,36 @@ class Xmapped:
         """Shapes and types of the results, without computing anything, as `jax.jit(f).eval_shape` does."""
         return self._compiled_form().eval_shape(*args, **kwargs)
 
-    def _place(self, args: Any, kwargs: Any) -> Any:
-        """Brings concrete arrays that are committed elsewhere (to another mesh, another device) onto the mesh."""
+    def _place(self, args: Any, kwargs: Any, only_type: bool = False) -> Any:
+        """Brings concrete arrays that are committed elsewhere (to another mesh, another device) onto the mesh.
+
+        With `only_type` they become their type there, for lowering.
+        """
         leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        concrete = [leaf for leaf in leaves if not isinstance(leaf, jax.core.Tracer)]
+        if not concrete:
             return args, kwargs
         mesh = concrete_mesh(self._mesh)
-        if mesh is not None and self._mesh is not None:
+        if mesh is not None and has_explicit_axes(mesh):
             mesh = mesh_for(mesh, leaves)
-        if mesh is None or all(is_placed(leaf, mesh) for leaf in leaves):
+        if mesh is None or all(is_placed(leaf, mesh) for leaf in concrete):
             return args, kwargs
         check_mesh_axes(self._resources, mesh)
 
         def move(argument: _Argument) -> Any:
             data, leaf = argument.data, argument.leaf
-            if not isinstance(data, jax.Array) or is_placed(data, mesh):
+            if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
                 return leaf
-            data = jax.device_put(data, NamedSharding(mesh, partition_spec(argument.dims, self._resources)))
+            sharding = NamedSharding(mesh, partition_spec(argument.dims, self._resources))
+            if only_type:
+                data = jax.ShapeDtypeStruct(data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding)
+            else:
+                with jax.ensure_compile_time_eval():  # under a trace of jax.grad too
+                    data = jax.device_put(data, sharding)
             return make_in_region(data, leaf._dims) if isinstance(leaf, NamedArray) else data
 
         arguments, tree = _name_arguments(self, args, kwargs)
-        dynamic, kwargs = jax.tree.unflatten(tree, [move(argument) for argument in arguments])
-        return _with_static(self, args, dynamic), kwargs
+        return _join(self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments]))
 
 
 # --- arguments to named arrays --------------------------------------------------------------------------------------
@@ -263,28 +363,26 @@ class _Argument:
     what: str
 
 
-def _parameter_names(fun: Any) -> tuple[str, ...]:
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        return ()
-    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
-
-
 def _static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
-    return frozenset(i % count if count else i for i in xmapped._static_argnums if i < count)
+    return frozenset(i % count for i in xmapped._static_argnums if -count <= i < count)
 
 
-def _without_static(xmapped: Xmapped, args: Any) -> tuple[Any, ...]:
+def _split(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The dynamic arguments."""
     static = _static_indices(xmapped, len(args))
-    return tuple(arg for i, arg in enumerate(args) if i not in static)
+    dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
+    return dynamic, {name: value for name, value in kwargs.items() if name not in xmapped._static_names}
 
 
-def _with_static(xmapped: Xmapped, args: Any, dynamic: Any) -> tuple[Any, ...]:
-    """`args` with its dynamic entries replaced by `dynamic`."""
+def _join(xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """`args` and `kwargs` with their dynamic entries replaced by `dynamic`, which `_split` gave the structure of."""
     static = _static_indices(xmapped, len(args))
-    supply = iter(dynamic)
-    return tuple(arg if i in static else next(supply) for i, arg in enumerate(args))
+    supply = iter(dynamic[0])
+    return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {**kwargs, **dynamic[1]}
+
+
+def _dynamic_parameters(xmapped: Xmapped) -> tuple[str, ...]:
+    return tuple(name for name in xmapped._parameters or () if name not in xmapped._static_names)
 
 
 def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -298,20 +396,25 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         raise AxisMappingError(
             f"xmap: in_axes is {in_axes!r}; write one axis mapping for all arguments, or a tuple with one entry per argument."
         )
-    by_keyword: dict[str, Any] = {}
-    if kwargs and in_axes and isinstance(in_axes[-1], dict) and not is_mapping(in_axes[-1]) and len(in_axes) == count + 1:
-        in_axes, by_keyword = in_axes[:-1], in_axes[-1]
-    names = _without_static(xmapped, xmapped._parameters)
+    names = _dynamic_parameters(xmapped)
+    # A dict from strings at the end holds the keywords' mappings, unless it is that of an argument which is such a dict itself.
+    last = in_axes[-1] if in_axes else None
+    by_keyword: Mapping[str, Any] = {}
+    if isinstance(last, dict) and not is_mapping(last) and count < len(in_axes):
+        if not kwargs or any(name in last for name in kwargs) or len(names) < len(in_axes):
+            in_axes, by_keyword = in_axes[:-1], last
     found = {}
-    for name in kwargs:
+    for name, value in kwargs.items():
         if name in by_keyword:
             found[name] = by_keyword[name]
         elif name in names and count <= names.index(name) < len(in_axes):
             found[name] = in_axes[names.index(name)]
+        elif all(map(is_named, jax.tree.leaves(value, is_leaf=is_named))):
+            found[name] = None
         else:
             raise AxisMappingError(
                 f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from keywords to mappings "
-                f"behind the positional ones, such as {{{name!r}: ['batch', ...]}}."
+                f"behind the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(
@@ -322,9 +425,9 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 
 
 def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[_Argument], Any]:
-    """All arrays among the dynamic arguments with their dims, and the structure of `(dynamic args, kwargs)`."""
-    dynamic = _without_static(xmapped, args)
-    names = _without_static(xmapped, xmapped._parameters)
+    """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
+    dynamic = _split(xmapped, args, kwargs)
+    names = _dynamic_parameters(xmapped)
     arguments: list[_Argument] = []
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> None:
@@ -332,22 +435,20 @@ def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[_Arg
         label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
         what = f"argument {label!r}" if label is not None else f"argument {first.idx}"
         what += jax.tree_util.keystr(tuple(rest))
-        if mapping is not None and not isinstance(leaf, (NamedArray, jax.Array, np.ndarray)) and np.ndim(leaf) != 0:
+        if isinstance(leaf, (np.ndarray, np.generic)):
             leaf = jnp.asarray(leaf)
         data, dims = attach_names(leaf, mapping, "xmap", f"{what}, {type_text(leaf)},")
         arguments.append(_Argument(leaf, data, dims, what))
 
-    map_with_mappings(one, (dynamic, dict(kwargs)), _mappings_for(xmapped, len(dynamic), kwargs), "xmap, in_axes")
-    return arguments, jax.tree.structure((dynamic, dict(kwargs)), is_leaf=is_named)
+    map_with_mappings(one, dynamic, _mappings_for(xmapped, len(dynamic[0]), dynamic[1]), "xmap, in_axes")
+    return arguments, jax.tree.structure(dynamic, is_leaf=is_named)
 
 
 def _collect_sizes(arguments: Sequence[_Argument], axis_sizes: Mapping[Hashable, int]) -> dict[Hashable, int]:
     sizes: dict[Hashable, int] = {}
     origin: dict[Hashable, str] = {}
     for name, size in axis_sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {size!r}; a size is an integer from 0.")
-        sizes[name], origin[name] = int(size), "axis_sizes"
+        sizes[name], origin[name] = size, "axis_sizes"
     for argument in arguments:
         shape = np.shape(argument.data)
         for dim, n in zip(argument.dims, shape, strict=True):
@@ -375,21 +476,19 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     arguments, tree = _name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._axis_sizes)
     resources = xmapped._resources
-    mesh, from_context = xmapped._mesh, False
-    if mesh is None and resources:
-        mesh, from_context = current_mesh(), True
+    mesh, from_context = resolve_mesh(xmapped._mesh) if resources else (None, False)
     check_mesh_axes(resources, mesh)
     if resources and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._partitioning == "auto" and bool(resources)
-    region = Region(sizes, resources, mesh if resources else None, "auto" if auto else "manual", xmapped._program)
+    region = Region(sizes, resources, mesh if resources else None, "auto" if auto else "manual", xmapped._shared.program)
     region.seen.update(sizes)
     for name in sizes:
         if name in resources:
             region.block_size(name, sizes[name], "xmap")
     for argument in arguments:
         region.check_placement(f"xmap, {argument.what}", (dim for dim in argument.dims if dim is not None))
-    call = _Call(xmapped, args, arguments, tree, region)
+    call = _Call(xmapped, args, kwargs, arguments, tree, region)
     if not resources:
         return call.body(*(argument.data for argument in arguments))
     return (_run_auto if auto else _run_manual)(call, mesh, from_context)
@@ -410,13 +509,26 @@ def _run_manual(call: _Call, mesh: Any, from_context: bool) -> Any:
         axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
         check_vma=True,
     )
+    tracked = has_explicit_axes(mesh) or (call.xmapped._mesh is not None and has_explicit_axes(call.xmapped._mesh))
+    run = _run_hoisted if tracked else _run_plainly
     if call.results_are_placed:
-        return shard_map(call.body, out_specs=call.result_specs())(*datas)
+        return run(shard_map(call.body, out_specs=call.result_specs()), datas)
     # Named arrays come back, and their axes are known only when the body has been traced: trace it once to see them.
     jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
     specs_out, dims_out, tree = call.probed
-    flat = shard_map(call.flat_body, out_specs=specs_out)(*datas)
-    return call.rebuild(flat, dims_out, tree)
+    return call.rebuild(run(shard_map(call.flat_body, out_specs=specs_out), datas), dims_out, tree)
+
+
+def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    return mapped(*datas)
+
+
+def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    """Runs `mapped` after what its body closes over was replicated: `jax.shard_map` takes it no other way over Explicit axes."""
+    closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
+    consts = [replicated(const) for const in closed.consts]
+    flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
+    return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
 def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
@@ -425,7 +537,7 @@ def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
         return call.body(*datas)
     # Within the body every axis is Auto; the results' shardings have to be known before.
     region = call.region
-    call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.xmapped._program)
+    call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.xmapped._shared.program)
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
@@ -434,10 +546,11 @@ def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
             for argument, data in zip(call.arguments, datas, strict=True)
         ]
         if call.results_are_placed:
-            return auto_axes(call.body, out_sharding=call.result_specs())(*datas)
+            return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
         jax.eval_shape(lambda *xs: auto_axes(call.probe, out_sharding=())(*xs), *datas)
         specs_out, dims_out, tree = call.probed
-        return call.rebuild(auto_axes(call.flat_body, out_sharding=specs_out)(*datas), dims_out, tree)
+        flat = auto_axes(call.flat_body, out_sharding=explicit_specs(specs_out, mesh))(*datas)
+        return call.rebuild(flat, dims_out, tree)
 
 
 # --- the body, and its results --------------------------------------------------------------------------------------
@@ -446,14 +559,17 @@ def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
 class _Call:
     """One call while it is lowered: arguments and region, and the forms of the body that the lowerings need."""
 
-    def __init__(self, xmapped: Xmapped, args: Any, arguments: list[_Argument], tree: Any, region: Region):
-        self.xmapped, self.args, self.arguments, self.tree, self.region = xmapped, args, arguments, tree, region
+    def __init__(self, xmapped: Xmapped, args: Any, kwargs: Any, arguments: list[_Argument], tree: Any, region: Region):
+        self.xmapped, self.args, self.kwargs = xmapped, args, kwargs
+        self.arguments, self.tree, self.region = arguments, tree, region
         self.probed: Any = None
         mappings = jax.tree.leaves(xmapped._out_axes, is_leaf=lambda m: m is None or is_mapping(m))
         self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
         for mapping in self._mappings:
             if mapping is not None:
-                region.seen.update(name for _, name in mapping.names)
+                names = [name for _, name in mapping.names]
+                region.check_placement(f"xmap, out_axes {mapping.text}", names)
+                region.seen.update(names)
 
     @property
     def results_are_placed(self) -> bool:
@@ -476,9 +592,9 @@ class _Call:
         """Runs the function on named arrays of these (local) data."""
         xmapped, region = self.xmapped, self.region
         named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
-        dynamic, kwargs = jax.tree.unflatten(self.tree, named)
+        args, kwargs = _join(xmapped, self.args, self.kwargs, jax.tree.unflatten(self.tree, named))
         with explain_type_errors:
-            results = xmapped._fun(*_with_static(xmapped, self.args, dynamic), **kwargs)
+            results = xmapped._fun(*args, **kwargs)
         for leaf in jax.tree.leaves(results, is_leaf=is_named):
             region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
         _check_names_used(xmapped, region)
@@ -501,6 +617,9 @@ class _Call:
                     "none of its names lives: a local block (x.data) has left its array. Return the named array."
                 )
             data = cast_data(data, axes)
+        elif self.region.resources:
+            sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
+            data = jax.lax.with_sharding_constraint(data, sharding)
         return make_in_region(data, dims) if mapping is None and any(dim is not None for dim in dims) else data
 
     def body(self, *datas: Any) -> Any:

@@ -12,12 +12,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
+from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
 from namedax.ops import reductions
 from namedax.ops.align import local_block, wrap
 from namedax.resources import communication as comm
@@ -33,6 +32,8 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     for name in names:
         if not is_name(name):
             raise AxisNotFoundError(f"{op}: {name!r} is no axis name; collectives go over named axes.")
+    if len(set(names)) < len(names):
+        raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
     return names
 
 
@@ -74,11 +75,11 @@ def axis_index(axis_name: AxisName) -> NamedArray:
     >>> nx.xmap(lambda x: x + nx.lax.axis_index("i"), in_axes=["i"], out_axes=["i"])(jnp.zeros(4))
     Array([0., 1., 2., 3.], dtype=float32)
     """
-    names = _names("axis_index", axis_name)
     index: Any = 0
-    for name in names:
+    for i, name in enumerate(_names("axis_index", axis_name)):
         size = _size("axis_index", name)
-        index = index * size + global_index("axis_index", name, size)
+        entries = global_index("axis_index", name, size)
+        index = entries if i == 0 else index * size + entries
     return index
 
 
@@ -100,8 +101,8 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
 
-    A value that lacks the name is multiplied by the size of the axis, as in JAX; of a Python number the result is one.
-    Sharded: one all-reduce of the local sums.
+    A value that lacks the name is multiplied by the size of the axis, as in JAX; of a Python number the result is one. The element
+    type stays, that of narrow integers too (truth values are counted). Sharded: one all-reduce of the local sums.
 
     Raises:
       AxisNotFoundError: a name is neither an axis of the value nor of the mapped function.
@@ -113,10 +114,12 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     names = _names("psum", axis_name)
 
     def one(leaf: Any) -> Any:
+        if getattr(leaf, "dtype", None) == jnp.bool_:
+            leaf = leaf.astype(jnp.int32)
         present, absent = _split_names(leaf, names)
-        result = reductions.REDUCTIONS["sum"](leaf, present) if present else leaf
         copies = math.prod(_size("psum", name) for name in absent)
-        return result if copies == 1 and absent == () else result * copies
+        result = reductions.sum(leaf, present, promote_integers=False) if present else leaf
+        return result * copies if absent else result
 
     return _map(one, x)
 
@@ -188,12 +191,10 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
         x = jnp.asarray(x)
     data = x._data if isinstance(x, NamedArray) else x
     dims = dims_of(x)
-    for name in names:
-        if name not in dims:
-            size = _size("all_gather", name)
-            block = size if region is None else region.block_size(name, size, "all_gather")
-            data = jnp.broadcast_to(data, (block, *data.shape))
-            dims = (name, *dims)
+    absent = [name for name in names if name not in dims]
+    for name in absent:  # repeated as often as there are instances; nothing is to be sent
+        data = jnp.broadcast_to(data, (_size("all_gather", name), *data.shape))
+        dims = (name, *dims)
     rank = dims.count(None)
     if not -(rank + (not tiled)) <= axis < rank + (not tiled):
         raise PositionalAxisError(
@@ -206,7 +207,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     places = [i for i, dim in enumerate(dims) if dim is None]
     front = [dims.index(name) for name in names]
     data = lax.transpose(data, front + kept + places)
-    placements = [region.placement(name) if region is not None and region.manual else () for name in names]
+    placements = [region.placement(name) if region is not None and name not in absent else () for name in names]
     local_shape = data.shape
     shards = [math.prod(lax.axis_size(a) for a in axes) for axes in placements]
     sizes = [n * s for n, s in zip(local_shape, shards, strict=False)]

@@ -1,60 +1,77 @@
 """Contractions: `einsum` with braces, and `dot`.
 
-Both become the same plan: every dimension of every operand has a label (a name, or an integer for a positional axis), and labels
-that are not in the result are summed over. Two operands meet in one `dot_general`; three or more in the order that
-`opt_einsum` finds.
+Both become the same plan: every dimension of every operand has a label (a name, or an integer for a
+positional axis), and labels that are not in the result are summed over. Two operands meet in one
+`dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs, in the
+order that `opt_einsum` finds.
 
-Communication follows from the labels. Reading an axis under a name with another placement moves it (`relayout`). A label that is
-summed and sharded costs one all-reduce of the local result, or one reduce-scatter where the result is written onto the mesh axes
-that were just reduced. Nothing else communicates.
+Communication follows from the labels. Reading an axis under a name with another placement moves it
+(`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local
+result, or one reduce-scatter where the result is written onto the mesh axes that were just reduced.
+Nothing else communicates.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import opt_einsum
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import Region, ambient
-from namedax.errors import AxisSizeError, EinsumError, PositionalAxisError, did_you_mean, raise_not_found, show_names
+from namedax.errors import (
+    AxisNotFoundError,
+    AxisSizeError,
+    EinsumError,
+    PositionalAxisError,
+    did_you_mean,
+    raise_not_found,
+    show_names,
+)
 from namedax.ops import kernels
-from namedax.ops.align import local_block, wrap
-from namedax.ops.einsum_spec import ELLIPSIS, EinsumSpec, Term, parse_einsum
+from namedax.ops.align import local_block
+from namedax.ops.einsum_spec import ELLIPSIS, EinsumSpec, parse_einsum
 from namedax.ops.lift import explain_type_errors
+from namedax.ops.reshaping import check_new_name, move
 from namedax.resources import communication as comm
-from namedax.resources.layout import relayout
-from namedax.resources.variance import cast, remembered, varying
+from namedax.resources.layout import Axes, Layout, relayout, sum_scatter
+from namedax.resources.variance import cast, cast_data, remembered, varying
 
 __all__ = ["dot", "einsum"]
 
 Label = Hashable
-Axes = tuple[str, ...]
+Labels = tuple[Label, ...]
+
+# Of more operands than this, not every order is tried where the best one makes rivals meet.
+_MANY = 6
 
 
-# --- from a specification to labels ---------------------------------------------------------------------------------
+# --- from a specification to labels ---------------------------------------------------------------
 
 
-def einsum(
-    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+def einsum(spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Contraction over positional and named axes.
 
     Args:
-      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in operands that are not in the
-        result are summed over. A name that the specification does not mention is carried by broadcasting. `{new:old}` reads the
-        axis `old` of an operand as `new`, and in the result writes the axis `old` as `new`; where the two names have different
-        placements, this moves data (see the module's text). `...` stands for further positional axes. Without an arrow, labels
-        that appear once are kept (letters in alphabetical order), as in NumPy.
+      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in
+        operands that are not in the result are summed over. A name that the specification does not
+        mention is carried by broadcasting. `{new:old}` reads the axis `old` of an operand as `new`,
+        and in the result writes the axis `old` as `new`; where the two names have different
+        placements, this moves data (see the module's text). `...` stands for further positional
+        axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as
+        in NumPy.
       *operands: arrays, named or not, any number.
       precision: as in `jax.lax.dot_general`.
-      preferred_element_type: as in `jax.lax.dot_general`: the type to accumulate in and to return.
+      preferred_element_type: the type to accumulate in and to return; by default that of the
+        operands, as in `jnp.einsum`.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no names.
@@ -75,89 +92,104 @@ def einsum(
     parsed = parse_einsum(spec)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
-            f"einsum: {spec!r} has {len(parsed.operands)} operands, but {len(operands)} arrays were given. Separate operands by commas."
+            f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but "
+            f"{_count(len(operands), 'array')} came with it. Separate operands by commas."
         )
 
     def impl(*arrays: Any) -> Any:
         region = ambient()
-        blocks = [local_block(array, "einsum", region) for array in arrays]
+        blocks = [_block(array, "einsum", region) for array in arrays]
         labels, letters, keep, writes = _label(parsed, blocks)
-        return _contract(f"einsum {spec!r}", blocks, labels, letters, keep, writes, precision, preferred_element_type)
+        op = f"einsum {spec!r}"
+        return _Contraction(op, labels, keep, letters, writes, precision, preferred_element_type).run(blocks)
 
     with explain_type_errors:
         return kernels.run(("einsum", spec, precision, preferred_element_type), impl, *operands)
 
 
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _block(array: Any, op: str, region: Region | None) -> Any:
+    block = local_block(array, op, region)
+    return block if isinstance(block, (NamedArray, jax.Array)) else jnp.asarray(block)
+
+
 def _label(
     spec: EinsumSpec, operands: Sequence[Any]
-) -> tuple[list[tuple[Label, ...]], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
-    """Labels of every operand's dimensions, positional labels of the result in order, names kept, and how they are written."""
-    mentioned: set[str] = set()
-    for term in (*spec.operands, *([spec.result] if spec.result else [])):
-        for label, axis in term.names:
-            mentioned |= {label, axis}
+) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
+    """What the specification says of these operands.
+
+    Returns:
+      The labels of every operand's dimensions; the positional labels of the result, in order; the
+      names that are kept; and for those that are written under another name, this name.
+    """
+    terms = (*spec.operands, *([spec.result] if spec.result else []))
+    mentioned = {name for term in terms for pair in term.names for name in pair}
     ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
-    labels = [
-        _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned) for i, operand in enumerate(operands)
-    ]
-    present = {label for operand_labels in labels for label in operand_labels}
+    labels = [_label_operand(spec, i, operand, ellipsis_ranks[i], mentioned) for i, operand in enumerate(operands)]
+    everywhere = list(itertools.chain.from_iterable(labels))
+    present = dict.fromkeys(everywhere)
+    names = [label for label in present if not isinstance(label, int)]
     ellipsis = tuple(range(-max(ellipsis_ranks, default=0), 0))
-    carried = {label for label in present if not isinstance(label, int) and label not in mentioned}
+    carried = {name for name in names if name not in mentioned}
     if spec.result is None:
-        counts: dict[Label, int] = {}
-        for operand_labels in labels:
-            for label in operand_labels:
-                counts[label] = counts.get(label, 0) + 1
-        once = {label for label, n in counts.items() if n == 1}
-        letters = ellipsis + tuple(sorted(label for label in once if isinstance(label, int) and label >= 0))
-        names = frozenset(label for label in once if not isinstance(label, int)) | carried
-        return labels, letters, names, {}
+        once = [label for label in present if everywhere.count(label) == 1]
+        letters = sorted(label for label in once if isinstance(label, int) and label >= 0)
+        keep = frozenset(label for label in once if not isinstance(label, int)) | carried
+        return labels, ellipsis + tuple(letters), keep, {}
     result = spec.result
     out: list[int] = []
-    for letter in result.letters:
+    for letter, at in zip(result.letters, result.letters_at, strict=True):
         if letter == ELLIPSIS:
             out.extend(ellipsis)
-            continue
-        if ord(letter) not in present:
-            raise EinsumError(f"einsum: letter {letter!r} in the result of {spec.text!r} appears in no operand.")
-        out.append(ord(letter))
+        elif ord(letter) in present:
+            out.append(ord(letter))
+        else:
+            raise EinsumError(f"einsum: letter {letter!r} of the result is in no operand.{spec.point(at)}")
     if ellipsis and ELLIPSIS not in result.letters:
-        raise EinsumError(f"einsum: {spec.text!r} has '...' in an operand but not in the result. Write it there, or use letters.")
-    for _, label in result.names:
-        if label not in present:
+        raise EinsumError(
+            "einsum: '...' stands in an operand, but not in the result. Write it there, or write "
+            f"letters.{spec.point(result.at)}"
+        )
+    for (_, name), at in zip(result.names, result.names_at, strict=True):
+        if name not in present:
+            have = f"the names {show_names(names)}" if names else "no names"
             raise EinsumError(
-                f"einsum: name {label!r} in the result of {spec.text!r} appears in no operand; the operands have the names "
-                f"{show_names(sorted(map(str, (p for p in present if not isinstance(p, int)))))}."
-                f"{did_you_mean(label, (p for p in present if not isinstance(p, int)))}"
+                f"einsum: name {name!r} of the result is in no operand; the operands have {have}."
+                f"{did_you_mean(name, names)}{spec.point(at)}"
             )
-    writes: dict[Label, Label] = {label: written for written, label in result.names if written != label}
-    keep = frozenset(label for _, label in result.names) | carried
-    clash = set(writes.values()) & carried
-    if clash:
-        raise EinsumError(f"einsum: {spec.text!r} writes {show_names(clash)}, which an operand carries already. Choose another name.")
+    writes: dict[Label, Label] = {name: new for new, name in result.names if new != name}
+    keep = frozenset(name for _, name in result.names) | carried
     return labels, tuple(out), keep, writes
 
 
 def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
+    """The number of positional axes that `...` stands for in operand `i`."""
     term = spec.operands[i]
     rank = dims_of(operand).count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
         raise EinsumError(
-            f"einsum: operand {i} of {spec.text!r} is {term.text!r}, with {letters} letters, but the array is {type_text(operand)} with "
-            f"{rank} positional axes. Write one letter per positional axis, or '...'."
+            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has "
+            f"{rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or "
+            f"'...'.{spec.point(term.at)}"
         )
     return rank - letters
 
 
-def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]) -> tuple[Label, ...]:
-    term: Term = spec.operands[i]
+def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]) -> Labels:
+    term = spec.operands[i]
     dims = dims_of(operand)
+    own = [dim for dim in dims if dim is not None]
     read = {axis: label for label, axis in term.names}
-    for axis in read:
-        if axis not in dims:
-            raise_not_found(
-                "einsum", axis, f"operand {i} of {spec.text!r}, {type_text(operand)}", [d for d in dims if d is not None]
+    for (_, axis), at in zip(term.names, term.names_at, strict=True):
+        if axis not in own:
+            has = f"its named axes are {show_names(own)}" if own else "it has no named axis"
+            raise AxisNotFoundError(
+                f"einsum: no axis {axis!r} in operand {i}, {type_text(operand)}; {has}."
+                f"{did_you_mean(axis, own)}{spec.point(at)}"
             )
     positional: list[int] = []
     for letter in term.letters:
@@ -171,8 +203,9 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
             labels.append(read[dim])
         elif dim in mentioned:
             raise EinsumError(
-                f"einsum: {spec.text!r} mentions {dim!r}, but skips it for operand {i}, {type_text(operand)}, which has it. Mention it "
-                f"there too, or rename it on reading: {{other:{dim}}}."
+                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is mentioned "
+                f"elsewhere but skipped here. Mention it here too, or read it under another name, "
+                f"{{other:{dim}}}.{spec.point(term.at)}"
             )
         else:
             labels.append(dim)
@@ -187,15 +220,21 @@ def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_t
       y: a named array.
       axis: a name, or a tuple of names, that both arrays have.
       precision: as in `jax.lax.dot_general`.
-      preferred_element_type: as in `jax.lax.dot_general`.
+      preferred_element_type: the type to accumulate in and to return; by default that of the
+        operands.
 
     Returns:
-      An array with all names of both but the contracted ones. The positional axes of at most one operand are not empty, or
-      those of both are equal and meet elementwise; for outer products of positional axes use `einsum`.
+      An array with all names of both but the contracted ones. The positional axes of at most one
+      operand are not empty, or those of both are equal and meet elementwise; for outer products of
+      positional axes use `einsum`.
+
+    Over a sharded name: one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: an operand lacks a name.
+      AxisSizeError: a name has two sizes.
       PositionalAxisError: both operands have positional axes, of different shapes.
+      PlacementConflictError: two names on one mesh axis meet.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 3)), ["batch", "inputs"])
@@ -207,319 +246,477 @@ def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_t
 
     def impl(x: Any, y: Any) -> Any:
         region = ambient()
-        blocks = [local_block(operand, "dot", region) for operand in (x, y)]
-        labels = []
+        blocks = [_block(operand, "dot", region) for operand in (x, y)]
+        labels: list[Labels] = []
         for block in blocks:
             dims = dims_of(block)
             for name in names:
                 if name not in dims or name is None:
-                    raise_not_found("dot", name, type_text(block), [d for d in dims if d is not None], "dot contracts names that both have.")
+                    own = [dim for dim in dims if dim is not None]
+                    hint = "dot contracts names that both arrays have."
+                    raise_not_found("dot", name, type_text(block), own, hint)
             numbers = iter(range(-dims.count(None), 0))
             labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
-        shapes = [tuple(np.shape(b) if not isinstance(b, NamedArray) else b.shape) for b in blocks]
+        shapes = [tuple(block.shape) for block in blocks]
         if all(shapes) and shapes[0] != shapes[1]:
             raise PositionalAxisError(
-                f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} ({type_text(x)} and {type_text(y)}); they "
-                "have to be equal, or those of one operand empty. For an outer product write einsum with a letter for each axis."
+                f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} "
+                f"({type_text(blocks[0])} and {type_text(blocks[1])}); they have to be equal, or "
+                "those of one operand empty. For an outer product write einsum with a letter for "
+                "each axis."
             )
-        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
+        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
         letters = tuple(range(-max(map(len, shapes)), 0))
-        return _contract("dot", blocks, labels, letters, keep, {}, precision, preferred_element_type)
+        return _Contraction("dot", labels, keep - frozenset(names), letters, {}, precision, preferred_element_type).run(blocks)
 
     with explain_type_errors:
         return kernels.run(("dot", names, precision, preferred_element_type), impl, x, y)
 
 
-# --- from labels to dot_general and collectives ---------------------------------------------------------------------
+# --- from labels to dot_general and collectives ---------------------------------------------------
 
 
-def _contract(
-    op: str,
-    blocks: Sequence[Any],
-    labels: Sequence[tuple[Label, ...]],
-    letters: tuple[int, ...],
-    keep: frozenset[Label],
-    writes: dict[Label, Label],
-    precision: Any,
-    preferred_element_type: Any,
-) -> Any:
-    region = ambient()
-    place = _placer(region)
-    _check_sizes(op, blocks, labels, place)
-    if region is not None:
-        region.seen.update(label for ls in labels for label in ls if not isinstance(label, int))
-    kept = keep | frozenset(letters)
-    scattered = _scatter_axes(keep, writes, place) if region is not None and region.manual else frozenset()
-    # What one operand alone has and the result does not is summed there, before the operands meet.
-    alone = [
-        frozenset(ls) - kept - frozenset(label for j, other in enumerate(labels) if j != i for label in other)
-        for i, ls in enumerate(labels)
-    ]
-    meeting = [
-        frozenset(mesh_axis for label in ls if label not in alone[i] for mesh_axis in place(label))
-        for i, ls in enumerate(labels)
-    ]
-    terms = []
-    pending: Axes = ()
-    for i, (block, ls) in enumerate(zip(blocks, labels, strict=True)):
-        others = frozenset[str]().union(*(axes for j, axes in enumerate(meeting) if j != i))
-        term = _Term(*_read(block, ls, place, others))
-        term = term.without_repeats().without_broadcast()
-        term, late = term.sum_out(alone[i], place, scattered)
-        pending += late
-        terms.append(term)
-    if region is not None and region.resources:
-        for term in terms:
-            region.check_placement(op, (label for label in term.labels if not isinstance(label, int)))
-
-    for pair in _path(terms, kept):
-        chosen = [terms[i] for i in pair]
-        terms = [term for i, term in enumerate(terms) if i not in pair]
-        needed = kept | frozenset(label for term in terms for label in term.labels)
-        met, late = _meet(op, chosen, needed, region, place, scattered, precision, preferred_element_type)
-        pending += late
-        terms.append(met)
-    (term,) = terms
-    if preferred_element_type is not None:
-        term = _Term(term.data.astype(preferred_element_type), term.labels)
-    return _write(op, term, letters, writes, pending, region, place)
-
-
-def _placer(region: Region | None) -> Any:
-    if region is None or not region.manual:
-        return lambda label: ()
-    return lambda label: () if isinstance(label, int) else region.placement(label)
-
-
-def _check_sizes(op: str, blocks: Sequence[Any], labels: Sequence[tuple[Label, ...]], place: Any) -> None:
-    """Raises where one label has two sizes. Blocks are compared as they will be read, in global sizes."""
-    region = ambient()
-    sizes: dict[Label, tuple[int, int]] = {}
-    for i, (block, ls) in enumerate(zip(blocks, labels, strict=True)):
-        data = block._data if isinstance(block, NamedArray) else block
-        for dim, label, n in zip(dims_of(block), ls, np.shape(data), strict=True):
-            size = n if dim is None or region is None else region.global_size(dim, n)
-            known, first = sizes.setdefault(label, (size, i))
-            if known == size:
-                continue
-            if isinstance(label, int):
-                if label < 0 and 1 in (known, size):  # the axes of '...' broadcast
-                    sizes[label] = (max(known, size), i)
-                    continue
-                what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
-                raise PositionalAxisError(
-                    f"{op}: {what} has size {known} in operand {first}, {type_text(blocks[first])}, and size {size} in operand {i}, "
-                    f"{type_text(block)}. One letter stands for one size."
-                )
-            raise AxisSizeError(
-                f"{op}: axis {label!r} has size {known} in operand {first}, {type_text(blocks[first])}, and size {size} in operand {i}, "
-                f"{type_text(block)}; a name has one size. Rename one of the two axes."
-            )
-    if region is not None and region.manual:
-        for label, (size, _) in sizes.items():
-            if not isinstance(label, int) and place(label):
-                region.block_size(label, size, op)
-
-
-def _scatter_axes(keep: Iterable[Label], writes: dict[Label, Label], place: Any) -> frozenset[str]:
-    """Mesh axes onto which the result is written and on which it does not lie while it is contracted."""
-    axes: set[str] = set()
-    for label in keep:
-        axes |= set(place(writes.get(label, label))) - set(place(label))
-    return frozenset(axes)
-
-
-def _read(block: Any, labels: tuple[Label, ...], place: Any, others: frozenset[str]) -> tuple[Any, tuple[Label, ...]]:
-    """The data of an operand under its labels: moved where a label has another placement than the axis it reads.
-
-    An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient is one
-    reduce-scatter. The array keeps what was read, so that a parameter that is read twice is gathered and reduced once.
-    """
-    if not isinstance(block, NamedArray):
-        return block, labels
-    dims = block._dims
-    if all(dim is None or dim == label or place(dim) == place(label) for dim, label in zip(dims, labels, strict=True)):
-        return block, labels
-    old = [() if dim is None else place(dim) for dim in dims]
-    new = [place(label) for label in labels]
-    gathered = frozenset(axis for a, b in zip(old, new, strict=True) for axis in a if axis not in b) & others
-    key = ("read", tuple(old), tuple(new), gathered)
-    return remembered(block, key, lambda: relayout(block._data, old, new, gathered)), labels
-
-
+@dataclasses.dataclass(slots=True)
 class _Term:
-    """An operand on its way: data (or the array that holds it) and a label for every dimension."""
+    """An operand on its way.
 
-    __slots__ = ("data", "labels", "source")
+    Attributes:
+      source: the data, or the named array that holds it, as long as nothing was done to it (it
+        remembers what it was cast and moved to).
+      labels: one per dimension.
+      places: the placement that every dimension has; that of its label comes when the term is read.
+    """
 
-    def __init__(self, data: Any, labels: tuple[Label, ...]):
-        self.source = data  # a named array remembers its casts
-        self.data = data._data if isinstance(data, NamedArray) else data
-        self.labels = labels
+    source: Any
+    labels: Labels
+    places: Layout
 
-    def varying_over(self, axes: frozenset[str]) -> Any:
-        """The data, cast to vary over `axes`."""
-        return cast(self.source, axes)
+    @property
+    def data(self) -> Any:
+        return self.source._data if isinstance(self.source, NamedArray) else self.source
+
+    def without(self, dims: Iterable[int], data: Any) -> _Term:
+        """The term with `data`, which lacks these dimensions."""
+        kept = [i for i in range(len(self.labels)) if i not in set(dims)]
+        return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
 
     def without_repeats(self) -> _Term:
         """The diagonal over a letter that stands twice."""
-        for label in set(self.labels):
-            while self.labels.count(label) > 1:
-                first = self.labels.index(label)
-                second = self.labels.index(label, first + 1)
-                data = jnp.diagonal(self.data, axis1=first, axis2=second)
-                rest = tuple(other for i, other in enumerate(self.labels) if i not in (first, second))
-                self = _Term(data, (*rest, label))
-        return self
+        term = self
+        for label in dict.fromkeys(self.labels):
+            while term.labels.count(label) > 1:
+                first = term.labels.index(label)
+                second = term.labels.index(label, first + 1)
+                data = jnp.diagonal(term.data, axis1=first, axis2=second)
+                rest = term.without((first, second), data)
+                term = _Term(data, (*rest.labels, label), (*rest.places, ()))
+        return term
 
     def without_broadcast(self) -> _Term:
         """Without the axes of `...` that have size 1; whoever has them larger broadcasts."""
         ones = [i for i, label in enumerate(self.labels) if isinstance(label, int) and label < 0 and self.data.shape[i] == 1]
-        if not ones:
-            return self
-        return _Term(lax.squeeze(self.data, ones), tuple(label for i, label in enumerate(self.labels) if i not in ones))
-
-    def sum_out(self, labels: frozenset[Label], place: Any, scattered: frozenset[str]) -> tuple[_Term, Axes]:
-        """Sums over `labels`. Returns the mesh axes whose sum is left for later, because it will be a reduce-scatter."""
-        if not labels:
-            return self, ()
-        axes = tuple(i for i, label in enumerate(self.labels) if label in labels)
-        mesh_axes = tuple(mesh_axis for i in axes for mesh_axis in place(self.labels[i]))
-        late = tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis in scattered)
-        data = jnp.sum(self.data, axes)
-        data = comm.psum(data, tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis not in late))
-        return _Term(data, tuple(label for label in self.labels if label not in labels)), late
+        return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
-def _path(terms: Sequence[_Term], kept: frozenset[Label]) -> list[tuple[int, ...]]:
-    if len(terms) <= 2:
-        return [tuple(range(len(terms)))]
-    return _best_path(tuple(term.labels for term in terms), tuple(term.data.shape for term in terms), kept)
+class _Contraction:
+    """One contraction, from the labels of its operands to the result.
+
+    Args:
+      op: the operation, for messages.
+      labels: of the dimensions of every operand.
+      keep: the names of the result, as they are called until it is written.
+      letters: the positional labels of the result, in order.
+      writes: for names of the result that are written as another name, this name.
+      precision: of `dot_general`.
+      dtype: the type to accumulate in and to return, or `None`.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        labels: list[Labels],
+        keep: frozenset[Label],
+        letters: tuple[int, ...],
+        writes: Mapping[Label, Label],
+        precision: Any,
+        dtype: Any,
+    ):
+        self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
+        self.kept = keep | frozenset(letters)
+        self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
+        self.region = ambient()
+        self.manual = self.region is not None and self.region.manual
+        # What one operand has and nobody else. It is summed before the operands meet, where it
+        # lies: to move it first would send more.
+        self.alone = [
+            frozenset(ls) - self.kept - frozenset(_chain(labels[:i] + labels[i + 1 :])) for i, ls in enumerate(labels)
+        ]
+        self.late: frozenset[str] = frozenset()
+        self.pending: list[str] = []
+
+    def place(self, label: Label) -> Axes:
+        """The placement of a label; that of a positional one is empty."""
+        if self.region is None or not self.manual or isinstance(label, int):
+            return ()
+        return self.region.placement(label)
+
+    def run(self, blocks: Sequence[Any]) -> Any:
+        """Contracts the blocks of this device, communicates, and names the result."""
+        self._check(blocks)
+        # As in `jnp.einsum`, all operands have the result's type before the first product.
+        self.common = jnp.result_type(*(_data(block) for block in blocks))
+        self.weak = all(_data(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
+        self.accumulate = self.common
+        if self.preferred is not None:
+            wide = jnp.promote_types(self.common, self.preferred)
+            self.accumulate = wide if wide == self.preferred else self.common
+        terms = [
+            _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
+            for block, ls in zip(blocks, self.labels, strict=True)
+        ]
+        self.late = self._late(terms)
+        for i, term in enumerate(terms):
+            term = term.without_repeats().without_broadcast()
+            terms[i] = term = self._sum_out(term, self.alone[i])
+            self._check_placement(term.labels)
+        for i, j in self._path(terms):
+            x, y = terms[i], terms[j]
+            terms = [term for k, term in enumerate(terms) if k not in (i, j)]
+            terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
+        return self._write(terms[0])
+
+    # --- what has to hold ---
+
+    def _check(self, blocks: Sequence[Any]) -> None:
+        """Raises where one label has two sizes, or a name of the region has another size."""
+        op, region = self.op, self.region
+        known: dict[Label, tuple[int, int]] = {}
+        for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
+            for dim, label, n in zip(dims_of(block), ls, _data(block).shape, strict=True):
+                size = n if dim is None or region is None else region.global_size(dim, n)
+                first, other = known.setdefault(label, (i, size))
+                if size == other:
+                    continue
+                if isinstance(label, int) and label < 0 and 1 in (size, other):
+                    known[label] = (i, max(size, other))  # the axes of `...` broadcast
+                    continue
+                both = (
+                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size "
+                    f"{size} in operand {i}, {type_text(block)}"
+                )
+                if not isinstance(label, int):
+                    raise AxisSizeError(f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two.")
+                what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
+                raise PositionalAxisError(f"{op}: {what} {both}. One letter stands for one size.")
+        if region is None:
+            return
+        for block, ls in zip(blocks, self.labels, strict=True):
+            for dim, label in zip(dims_of(block), ls, strict=True):
+                if dim is not None and dim != label:
+                    check_new_name(op, "be read as", dim, label, known[label][1], region)
+        for label, new in self.writes.items():
+            check_new_name(op, "be written as", label, new, known[label][1], region)
+        region.seen.update(label for label in known if not isinstance(label, int))
+
+    def _check_placement(self, labels: Iterable[Label]) -> None:
+        """Raises where two names on one mesh axis are in one value."""
+        if self.region is not None and self.region.resources:
+            names = (label for label in labels if label is not None and not isinstance(label, int))
+            self.region.check_placement(self.op, names)
+
+    def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
+        """Mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+
+        These are mesh axes onto which the result is written, and that only one label uses: what is
+        partial over them must not meet anything that lies on them.
+        """
+        if not self.manual:
+            return frozenset()
+        arriving = {
+            mesh_axis
+            for label in self.kept
+            for mesh_axis in set(self.place(self.writes.get(label, label))) - set(self.place(label))
+        }
+        users: dict[str, set[Label]] = {}
+        for i, term in enumerate(terms):
+            for label, place in zip(term.labels, term.places, strict=True):
+                # A name may be summed in two operands, in each alone; then they are two users.
+                user = (i, label) if label in self.alone[i] else label
+                for mesh_axis in place if label in self.alone[i] else self.place(label):
+                    users.setdefault(mesh_axis, set()).add(user)
+        return frozenset(a for a in arriving if len(users.get(a, ())) == 1)
+
+    # --- sums and products ---
+
+    def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
+        """The sum over mesh axes, except over those where it can wait."""
+        mesh_axes = tuple(mesh_axes)
+        if data.dtype == jnp.bool_:  # there is no sum of truth values
+            return comm.pmax(data, mesh_axes) if mesh_axes else data
+        self.pending += [axis for axis in mesh_axes if axis in self.late]
+        now = tuple(axis for axis in mesh_axes if axis not in self.late)
+        return comm.psum(data, now) if now else data
+
+    def _sum_out(self, term: _Term, labels: frozenset[Label]) -> _Term:
+        dims = tuple(i for i, label in enumerate(term.labels) if label in labels)
+        if not dims:
+            return term
+        if self.common == jnp.bool_ and self.accumulate == jnp.bool_:
+            data = jnp.any(term.data, dims)
+        else:
+            data = jnp.sum(term.data, dims, dtype=None if self.weak else self.accumulate)
+        data = self._reduce(data, _chain(term.places[i] for i in dims))
+        return term.without(dims, data)
+
+    def _variance(self, term: _Term) -> frozenset[str]:
+        """The mesh axes over which the term varies once it is read."""
+        goal = frozenset(_chain(self.place(label) for label in term.labels))
+        return varying(term.data) - frozenset(_chain(term.places)) | goal
+
+    def _read(self, term: _Term, variance: frozenset[str]) -> Any:
+        """The data of a term, moved to where its labels lie, and varying over `variance`.
+
+        An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient
+        is one reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is
+        small. The array keeps what was read, so that a parameter that is read twice is gathered once, and its gradient reduced
+        once.
+        """
+        goal = tuple(self.place(label) for label in term.labels)
+        if goal == term.places:
+            return cast(term.source, variance)
+        before = frozenset(_chain(term.places))
+
+        def moved() -> Any:
+            data = cast(term.source, variance - before)
+            return cast_data(relayout(data, term.places, goal, before & variance), variance)
+
+        if not isinstance(term.source, NamedArray):
+            return moved()
+        return remembered(term.source, ("read", term.places, goal, variance), moved)
+
+    def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+        """Contracts two terms over what they have in common and nobody needs any more."""
+        self._check_placement(dict.fromkeys(a.labels + b.labels))
+        x, y = a.data, b.data
+        if self.manual:
+            variance = self._variance(a) | self._variance(b)
+            x, y = self._read(a, variance), self._read(b, variance)
+        dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
+        places = tuple(self.place(label) for label in labels)
+        if not summed:
+            data = self._multiply(x, y, a.labels, b.labels, labels)
+            return _Term(data, labels, places)
+        if self.weak:
+            data = self._weak_dot(x, y, a.labels, b.labels, labels)
+        else:
+            dtype = jnp.promote_types(self.common, jnp.result_type(x, y))
+            x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
+            data = _dot_general(x, y, dimensions, self.precision, self.preferred)
+        return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
+
+    def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+        """The product where nothing is summed, after both operands are broadcast to `labels`."""
+        sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
+        shape = tuple(sizes[label] for label in labels)
+        aligned = []
+        for data, own in ((x, a), (y, b)):
+            if not self.weak and data.dtype != self.accumulate:
+                data = lax.convert_element_type(data, self.accumulate)
+            places = [labels.index(label) for label in own]
+            order = sorted(range(len(own)), key=places.__getitem__)
+            if order != list(range(len(own))):
+                data = lax.transpose(data, order)
+            if data.shape != shape:
+                data = lax.broadcast_in_dim(data, shape, sorted(places))
+            aligned.append(data)
+        return jnp.multiply(*aligned)
+
+    def _weak_dot(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+        # Only jnp's functions return weak types.
+        symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(a + b))}
+        left, right, out = ("".join(symbols[label] for label in ls) for ls in (a, b, labels))
+        return jnp.einsum(
+            f"{left},{right}->{out}",
+            x,
+            y,
+            precision=self.precision,
+            preferred_element_type=self.preferred,
+        )
+
+    # --- the order of three operands and more ---
+
+    def _path(self, terms: Sequence[_Term]) -> Sequence[tuple[int, int]]:
+        if len(terms) == 1:
+            return ()
+        if len(terms) == 2:
+            return ((0, 1),)
+        shapes = []
+        for term in terms:
+            goals = [self.place(label) for label in term.labels]
+            sizes = zip(term.data.shape, term.places, goals, strict=True)
+            shapes.append(tuple(n * self._blocks(old) // self._blocks(new) for n, old, new in sizes))
+        labels = tuple(term.labels for term in terms)
+        users: dict[str, dict[Label, None]] = {}
+        if self.region is not None:
+            for label in dict.fromkeys(_chain(labels)):
+                for mesh_axis in self.region.resources.get(label, ()):
+                    users.setdefault(mesh_axis, {})[label] = None
+        rivals = tuple(frozenset(names) for names in users.values() if len(names) > 1)
+        return _best_path(labels, tuple(shapes), self.kept, rivals)
+
+    def _blocks(self, axes: Axes) -> int:
+        return 1 if self.region is None else self.region.mesh_axis_size(axes)
+
+    # --- the result ---
+
+    def _write(self, term: _Term) -> Any:
+        """Finishes the sums that waited, moves the result to where it is written, and names it."""
+        data, labels, places = term.data, term.labels, list(term.places)
+        if self.preferred is not None and data.dtype != self.preferred:
+            data = data.astype(self.preferred)
+        elif not self.weak and self.preferred is None and data.dtype != self.common:
+            data = data.astype(self.common)
+        missing = [letter for letter in self.letters if letter not in labels]
+        if missing:  # axes of `...` that have size 1 in every operand
+            data = lax.expand_dims(data, range(len(missing)))
+            labels, places = (*missing, *labels), [()] * len(missing) + places
+        written = [self.writes.get(label, label) for label in labels]
+        dims = tuple(None if isinstance(label, int) else label for label in written)
+        self._check_placement(dims)
+        goal = [self.place(label) for label in written]
+        if self.pending:
+            data = self._finish_sums(data, places, goal)
+        slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
+        order = list(range(len(labels)))
+        for slot, letter in zip(slots, self.letters, strict=True):
+            order[slot] = labels.index(letter)
+        if order == sorted(order):
+            return move(data, places, goal, dims)
+        return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
+
+    def _finish_sums(self, data: Any, places: list[Axes], goal: Sequence[Axes]) -> Any:
+        """Sums over the mesh axes that waited: a reduce-scatter onto each dimension that wants them.
+
+        Notes in `places` where the dimensions are then.
+        """
+        pending = dict.fromkeys(self.pending)
+        for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
+            taken = tuple(axis for axis in want if axis in pending)
+            if not taken:
+                continue
+            arriving = want[len(have) :]
+            free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
+            if want[: len(have)] != have or not free:
+                arriving = taken  # on the way; `move` does the rest
+            if data.shape[dim] % self._blocks(arriving) == 0:
+                data = sum_scatter(data, dim, arriving, frozenset(taken))
+                places[dim] = have + arriving
+                for axis in taken:
+                    del pending[axis]
+        return comm.psum(data, tuple(pending)) if pending else data
 
 
-@functools.lru_cache(maxsize=1024)
-def _best_path(
-    labels: tuple[tuple[Label, ...], ...], shapes: tuple[tuple[int, ...], ...], kept: frozenset[Label]
-) -> list[tuple[int, ...]]:
-    symbols: dict[Label, str] = {}
-    for ls in labels:
-        for label in ls:
-            symbols.setdefault(label, opt_einsum.get_symbol(len(symbols)))
-    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
-    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
-    path, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
-    return [tuple(sorted(step)) for step in path]
+def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
+    return itertools.chain.from_iterable(parts)
+
+
+def _data(block: Any) -> Any:
+    return block._data if isinstance(block, NamedArray) else block
+
+
+def _kind(dtype: Any) -> int:
+    kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
+
+
+def _dims_as_labels(block: Any) -> Labels:
+    return tuple(0 if dim is None else dim for dim in dims_of(block))
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
+def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
+    # Through jit, so that JAX keeps its linearization, which is most of the cost of a gradient.
+    return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
 
 
 @functools.lru_cache(maxsize=4096)
-def _dot_dimensions(
-    a: tuple[Label, ...], b: tuple[Label, ...], needed: frozenset[Label]
-) -> tuple[Any, tuple[Label, ...], tuple[Label, ...]]:
-    """Dimension numbers for `dot_general`, labels of its result, and labels that are summed over."""
+def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any, Labels, Labels]:
+    """Dimension numbers for `dot_general`, labels of its result, and labels that are summed."""
     both = [label for label in a if label in b]
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]
-    free = [label for label in a if label not in both] + [label for label in b if label not in both]
+    free = [label for label in a + b if label not in both]
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
 
 
-def _meet(
-    op: str,
-    terms: Sequence[_Term],
-    needed: frozenset[Label],
-    region: Region | None,
-    place: Any,
-    scattered: frozenset[str],
-    precision: Any,
-    preferred_element_type: Any,
-) -> tuple[_Term, Axes]:
-    """Contracts one or two operands; returns the result and the mesh axes whose sum is left for later."""
-    if len(terms) == 1:
-        return terms[0], ()
-    a, b = terms
-    lonely = (frozenset(a.labels) ^ frozenset(b.labels)) - needed
-    if lonely:  # an intermediate of three operands or more may have them
-        a, late_a = a.sum_out(lonely & frozenset(a.labels), place, scattered)
-        b, late_b = b.sum_out(lonely & frozenset(b.labels), place, scattered)
-    else:
-        late_a = late_b = ()
-    if region is not None and region.resources:
-        region.check_placement(op, (label for label in dict.fromkeys(a.labels + b.labels) if not isinstance(label, int)))
-    if region is not None and region.manual:
-        variance = varying(a.data) | varying(b.data)
-        x, y = a.varying_over(variance), b.varying_over(variance)
-    else:
-        x, y = a.data, b.data
-    dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
-    dtype = jnp.result_type(x, y)
-    if not summed:
-        data = _multiply(x, y, a.labels, b.labels, labels)
-    else:
-        x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
-        data = _dot_general(x, y, dimensions, precision, preferred_element_type)
-    mesh_axes = tuple(mesh_axis for label in summed for mesh_axis in place(label))
-    late = tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis in scattered)
-    data = comm.psum(data, tuple(mesh_axis for mesh_axis in mesh_axes if mesh_axis not in late))
-    return _Term(data, labels), late_a + late_b + late
+@functools.lru_cache(maxsize=1024)
+def _best_path(
+    labels: tuple[Labels, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    kept: frozenset[Label],
+    rivals: tuple[frozenset[Label], ...],
+) -> tuple[tuple[int, int], ...]:
+    """Which two operands meet first, which next, and so on; a result goes to the end of the list.
+
+    Args:
+      labels: of every operand.
+      shapes: of every operand.
+      kept: labels of the result.
+      rivals: sets of labels that live on one mesh axis, of which no two may meet.
+    """
+    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(_chain(labels)))}
+    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
+    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
+    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
+    best = tuple((min(step), max(step)) for step in found)
+    if not rivals or _is_peaceful(best, labels, kept, rivals):
+        return best
+    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
+    costs = {
+        path: _cost(path, labels, kept, sizes)
+        for path in (_all_paths(len(labels)) if len(labels) <= _MANY else ())
+        if _is_peaceful(path, labels, kept, rivals)
+    }
+    # Where there is no way around it, the meeting is reported by who makes it.
+    return min(costs, key=costs.__getitem__, default=best)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
-def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
-    # Through jit, so that JAX keeps its linearization, which is most of the cost of tracing a gradient.
-    return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
+def _merges(path: Iterable[tuple[int, int]], labels: Sequence[Labels], kept: frozenset[Label]) -> Iterator[frozenset[Label]]:
+    """The labels of each pair that meets."""
+    current = [frozenset(ls) for ls in labels]
+    for i, j in path:
+        meeting = current[i] | current[j]
+        yield meeting
+        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
+        current.append(meeting & kept.union(*current))
 
 
-def _multiply(x: Any, y: Any, a: tuple[Label, ...], b: tuple[Label, ...], labels: tuple[Label, ...]) -> Any:
-    """The product without a sum: elementwise, after both are broadcast to `labels`."""
-    sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
-    shape = tuple(sizes[label] for label in labels)
-    aligned = []
-    for data, own in ((x, a), (y, b)):
-        order = sorted(range(len(own)), key=lambda i, own=own: labels.index(own[i]))  # type: ignore[misc]
-        if order != list(range(len(own))):
-            data = lax.transpose(data, order)
-        places = [labels.index(own[i]) for i in order]
-        aligned.append(data if data.shape == shape else lax.broadcast_in_dim(data, shape, places))
-    return jnp.multiply(*aligned)
+def _is_peaceful(
+    path: Iterable[tuple[int, int]],
+    labels: Sequence[Labels],
+    kept: frozenset[Label],
+    rivals: Sequence[frozenset[Label]],
+) -> bool:
+    meetings = _merges(path, labels, kept)
+    return all(len(meeting & names) < 2 for meeting in meetings for names in rivals)
 
 
-def _write(
-    op: str,
-    term: _Term,
-    letters: tuple[int, ...],
-    writes: dict[Label, Label],
-    pending: Axes,
-    region: Region | None,
-    place: Any,
-) -> Any:
-    """Gives the result its names and positions, and finishes the sums that were left for now."""
-    data, labels = term.data, term.labels
-    missing = [letter for letter in letters if letter not in labels]
-    if missing:  # axes of '...' that have size 1 in every operand
-        data = lax.expand_dims(data, range(len(missing)))
-        labels = (*missing, *labels)
-    if region is not None and region.manual:
-        old = [place(label) for label in labels]
-        new = [place(writes.get(label, label)) for label in labels]
-        for i, (have, want) in enumerate(zip(old, new, strict=True)):
-            arriving = want[len(have) :] if want[: len(have)] == have else ()
-            if arriving and all(axis in pending for axis in arriving):
-                data = comm.psum_scatter(data, i, arriving)
-                pending = tuple(axis for axis in pending if axis not in arriving)
-                old[i] = want
-        data = comm.psum(data, pending)
-        if old != new:
-            data = relayout(data, old, new)
-    dims = tuple(None if isinstance(label, int) else writes.get(label, label) for label in labels)
-    if region is not None and region.resources:
-        region.check_placement(op, (dim for dim in dims if dim is not None))
-    slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
-    wanted = [labels.index(letter) for letter in letters]
-    if slots != wanted:
-        order = list(range(len(labels)))
-        for slot, source in zip(slots, wanted, strict=True):
-            order[slot] = source
-        data = lax.transpose(data, order)
-    return wrap(data, dims)
+def _cost(
+    path: Iterable[tuple[int, int]],
+    labels: Sequence[Labels],
+    kept: frozenset[Label],
+    sizes: Mapping[Label, int],
+) -> int:
+    return sum(math.prod(sizes[label] for label in ls) for ls in _merges(path, labels, kept))
+
+
+def _all_paths(n: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """All orders in which `n` operands can meet in pairs."""
+    if n < 2:
+        yield ()
+        return
+    for pair in itertools.combinations(range(n), 2):
+        for rest in _all_paths(n - 1):
+            yield (pair, *rest)

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from namedax.array import Dims, NamedArray, check_dims, dims_of, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient
-from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedAxesLeftError, show_names
+from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, NamedAxesLeftError, show_names
 from namedax.ops.align import local_block, wrap
 from namedax.ops.reshaping import transpose_to
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
@@ -96,15 +96,16 @@ def detach_names(array: Any, mapping: AxisMapping, op: str, what: str) -> tuple[
     left = [dim for dim in dims if dim is not None and dim not in placed]
     if left:
         raise NamedAxesLeftError(
-            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. Reduce them in the "
-            f"function, or give them a position, as in {placed + left}."
+            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. "
+            f"Reduce them in the function, or give them a position, as in {placed + left}."
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size to broadcast to. "
+                f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size "
+                f"to broadcast to. "
                 "Remove it from the mapping, or give its size in axis_sizes."
             )
         block = size if region is None else region.block_size(name, size, op)
@@ -123,12 +124,12 @@ def named(array: Any, axes: Any) -> Any:
 
     Args:
       array: an array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or a
-        list that ends with `...`.
+      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or
+        a list that ends with `...`.
 
     Returns:
-      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every device,
-      and of a mapped name each device keeps its block.
+      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every
+      device, and of a mapped name each device keeps its block.
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
@@ -162,7 +163,8 @@ def _enter(array: NamedArray, before: Dims) -> Any:
         known = region.sizes.get(dim, size)
         if known != size:
             raise AxisSizeError(
-                f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one size, and a "
+                f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
+                f"size, and a "
                 "positional array is whole on every device. Choose another name."
             )
         region.block_size(dim, size, "named")
@@ -219,6 +221,7 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
       The same values, each name on its mesh axes.
 
     Raises:
+      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
 
@@ -227,6 +230,12 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
     >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
     P('x', None)
     """
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
+            "nx.rename, or call nx.shard before the mapped function."
+        )
     assignment = parse_resources(axis_resources, "shard")
     mesh = concrete_mesh(mesh)
     if mesh is None:
@@ -266,7 +275,8 @@ def order_like(tree: Any, like: Any) -> Any:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(
-                f"order_like: {type_text(x)} can not be ordered like {type_text(target)}; they have different names. Broadcast or reduce first."
+                f"order_like: {type_text(x)} can not be ordered like {type_text(target)}; they have different names. "
+                f"Broadcast or reduce first."
             )
         if not isinstance(x, NamedArray):
             return x
@@ -280,5 +290,3 @@ def order_like(tree: Any, like: Any) -> Any:
         return transpose_to(x, tuple(order))
 
     return jax.tree.map(one, tree, like, is_leaf=is_named)
-
-

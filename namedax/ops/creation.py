@@ -1,21 +1,23 @@
-"""Making arrays along names: `arange` and `one_hot`."""
+"""Making arrays along names: `zeros` and its like, `arange` and `one_hot`."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from namedax.array import NamedArray, is_name
+from namedax.array import NamedArray, check_dims, is_name
 from namedax.environment import ambient
 from namedax.errors import AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.ops.align import wrap
 from namedax.ops.collectives import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import nmap
 
-__all__ = ["arange", "one_hot"]
+__all__ = ["arange", "empty", "full", "one_hot", "ones", "zeros"]
 
 
 def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
@@ -105,3 +107,44 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     if num_classes is None:
         raise AxisNotFoundError("one_hot: a positional axis needs num_classes; only a name has a size of its own.")
     return nmap(lambda labels: jax.nn.one_hot(labels, num_classes, dtype=dtype, axis=axis))(x)
+
+
+def _filled(name: str, fill: Any) -> Any:
+    function = getattr(jnp, name)
+
+    def make(
+        shape: Any = (), *args: Any, named_shape: Mapping[Hashable, int | None] | None = None, **kwargs: Any
+    ) -> Any:
+        if not named_shape:
+            return function(shape, *args, **kwargs)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        region = ambient()
+        sizes = [_size_of(name, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]
+        blocks = [size if region is None else region.block_size(axis, size, name) for axis, size in zip(named_shape, sizes, strict=True)]
+        dims = check_dims((*named_shape, *(None for _ in shape)), name)
+        if region is not None:
+            region.check_placement(name, named_shape)
+        return wrap(function((*blocks, *shape), *args, **kwargs), dims)
+
+    make.__name__ = make.__qualname__ = name
+    make.__module__ = __name__
+    call = f"nx.{name}(3, {fill!r}, named_shape={{'batch': 2}})" if name == "full" else f"nx.{name}(3, named_shape={{'batch': 2}})"
+    make.__doc__ = f"""`jnp.{name}`, with named axes beside the positional ones.
+
+    Args:
+      shape: sizes of the positional axes.
+      *args: as in `jnp.{name}`.
+      named_shape: sizes by name, global ones; `None` for a size means that of the mapped function.
+      **kwargs: as in `jnp.{name}`.
+
+    Returns:
+      An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
+
+    >>> import namedax as nx
+    >>> {call}.dims
+    ('batch', None)
+    """
+    return make
+
+
+zeros, ones, empty, full = _filled("zeros", None), _filled("ones", None), _filled("empty", None), _filled("full", 7.0)

@@ -1,8 +1,8 @@
 """Parsing einsum specifications with braces into a small frozen plan.
 
-One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an operand `{new:old}` reads its
-axis `old` under the name `new`; in the result it writes the axis `old` under the name `new`. `...` stands for the positional
-axes that no letter speaks of.
+One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an
+operand `{new:old}` reads its axis `old` under the name `new`; in the result it writes the axis
+`old` under the name `new`. `...` stands for the positional axes that no letter speaks of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from namedax.errors import EinsumError
 
-__all__ = ["EinsumSpec", "Term", "parse_einsum"]
+__all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
 
 ELLIPSIS = "..."
 
@@ -24,14 +24,21 @@ class Term:
 
     Attributes:
       letters: the positional axes in order, letters and at most one `"..."`.
-      names: pairs `(label, axis)`. In an operand: its axis `axis` is called `label` in the specification. In the result:
-        what the specification calls `axis` is called `label` in the result.
+      names: pairs `(label, axis)`. In an operand: its axis `axis` is called `label` in the
+        specification. In the result: what the specification calls `axis` is called `label` in the
+        result.
       text: the term as it was written.
+      at: where in the specification it begins.
+      letters_at: where each of `letters` stands.
+      names_at: where each of `names` stands.
     """
 
     letters: tuple[str, ...]
     names: tuple[tuple[str, str], ...]
     text: str
+    at: int
+    letters_at: tuple[int, ...]
+    names_at: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +48,10 @@ class EinsumSpec:
     operands: tuple[Term, ...]
     result: Term | None
     text: str
+
+    def point(self, at: int) -> str:
+        """The specification with a caret under position `at`, to end a message with."""
+        return f"\n  {self.text}\n  {' ' * at}^"
 
 
 @functools.lru_cache(maxsize=2048)
@@ -53,6 +64,11 @@ def parse_einsum(text: str) -> EinsumSpec:
     >>> spec = parse_einsum("n{b,k},{k,m:j}->n{b,m}")
     >>> spec.operands[1].names, spec.result.letters
     ((('k', 'k'), ('m', 'j')), ('n',))
+    >>> parse_einsum("n{b,k->n{b}")
+    Traceback (most recent call last):
+    namedax.errors.EinsumError: einsum: this brace is never closed.
+      n{b,k->n{b}
+       ^
     """
     return _Parser(text).parse()
 
@@ -63,11 +79,11 @@ class _Parser:
         self.at = 0
 
     def fail(self, why: str, at: int | None = None) -> NoReturn:
-        place = self.at if at is None else at
-        raise EinsumError(f"einsum: {why}\n  {self.text}\n  {' ' * place}^")
+        spec = EinsumSpec((), None, self.text)
+        raise EinsumError(f"einsum: {why}{spec.point(self.at if at is None else at)}")
 
     def skip_blanks(self) -> str:
-        """Skips white space and returns the next character, or the empty string at the end."""
+        """Skips white space; returns the next character, or the empty string at the end."""
         while self.at < len(self.text) and self.text[self.at].isspace():
             self.at += 1
         return self.text[self.at : self.at + 1]
@@ -83,59 +99,68 @@ class _Parser:
                 self.at += 2
                 result = self.term(is_result=True)
                 if self.skip_blanks():
-                    self.fail("the result ends here; there is one result, without a comma or a second arrow.")
+                    self.fail("the result ends here; there is one, without a comma or a second arrow.")
             else:
                 self.fail(
-                    f"{char!r} has no meaning here. Write one letter per positional axis, names in braces, commas between operands, and "
-                    "'->' before the result."
+                    f"{char!r} has no meaning here. Write one letter per positional axis, names in "
+                    "braces, commas between operands, and '->' before the result."
                 )
         return EinsumSpec(tuple(operands), result, self.text)
 
     def term(self, is_result: bool = False) -> Term:
+        self.skip_blanks()
         start = self.at
-        letters: list[str] = []
-        names: list[tuple[str, str]] = []
+        letters: list[tuple[str, int]] = []
+        names: list[tuple[tuple[str, str], int]] = []
         while char := self.skip_blanks():
+            known = [letter for letter, _ in letters]
             if char.isalpha():
-                if is_result and char in letters:
+                if is_result and char in known:
                     self.fail(f"letter {char!r} appears twice in the result; each of its axes has a letter of its own.")
-                letters.append(char)
+                letters.append((char, self.at))
                 self.at += 1
             elif self.text.startswith(ELLIPSIS, self.at):
-                if ELLIPSIS in letters:
+                if ELLIPSIS in known:
                     self.fail("a second '...' in one term; there can be one.")
-                letters.append(ELLIPSIS)
+                letters.append((ELLIPSIS, self.at))
                 self.at += 3
             elif char == "{":
-                self.braces(names, is_result)
+                self.braces(names, "result" if is_result else "operand")
             else:
                 break
-        return Term(tuple(letters), tuple(names), self.text[start : self.at].strip())
+        return Term(
+            letters=tuple(letter for letter, _ in letters),
+            names=tuple(pair for pair, _ in names),
+            text=self.text[start : self.at].strip(),
+            at=start,
+            letters_at=tuple(at for _, at in letters),
+            names_at=tuple(at for _, at in names),
+        )
 
-    def braces(self, names: list[tuple[str, str]], is_result: bool) -> None:
+    def braces(self, names: list[tuple[tuple[str, str], int]], where: str) -> None:
         opened = self.at
         self.at += 1
         if self.skip_blanks() == "}":
             self.at += 1
             return
         while True:
+            self.skip_blanks()
             begin = self.at
             label = self.name(opened)
             axis = label
             if self.skip_blanks() == ":":
                 self.at += 1
                 axis = self.name(opened)
-            for other_label, other_axis in names:
+            for (other_label, other_axis), _ in names:
                 if other_label == label:
-                    self.fail(f"name {label!r} appears twice in one {'result' if is_result else 'operand'}.", begin)
+                    self.fail(f"name {label!r} appears twice in one {where}.", begin)
                 if other_axis == axis:
-                    self.fail(
-                        f"axis {axis!r} is {'written' if is_result else 'read'} twice in one {'result' if is_result else 'operand'}.", begin
-                    )
-            names.append((label, axis))
+                    verb = "written" if where == "result" else "read"
+                    self.fail(f"axis {axis!r} is {verb} twice in one {where}.", begin)
+            names.append(((label, axis), begin))
             char = self.skip_blanks()
-            if char not in (",", "}") or not char:
-                self.fail("expected ',' or '}' after a name." if char else "this brace is never closed.", None if char else opened)
+            if char not in (",", "}"):
+                self.fail("expected ',' or '}' after a name.")
             self.at += 1
             if char == "}":
                 return
@@ -143,9 +168,11 @@ class _Parser:
     def name(self, opened: int) -> str:
         self.skip_blanks()
         start = self.at
-        while self.at < len(self.text) and self.text[self.at] not in "{},:>":
+        while self.at < len(self.text) and self.text[self.at] not in "{},:":
+            if self.text.startswith("->", self.at):
+                self.fail("this brace is never closed.", opened)
             self.at += 1
-        if self.at >= len(self.text):
+        if self.at >= len(self.text) or self.text[self.at] == "{":
             self.fail("this brace is never closed.", opened)
         name = self.text[start : self.at].strip()
         if not name:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,9 @@ from namedax.ops.lift import explain_type_errors
 __all__ = ["FUNCTIONS", "apply_elementwise", "elementwise"]
 
 UNARY = (
-    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_count "
+    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh atan atanh bitwise_count "
     "bitwise_invert bitwise_not cbrt ceil conj conjugate cos cosh deg2rad degrees exp exp2 expm1 fabs floor imag invert "
-    "isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
+    "iscomplex isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
     "real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
 ).split()
 BINARY = (
@@ -32,7 +33,6 @@ BINARY = (
     "less_equal logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mod multiply nextafter not_equal pow "
     "power remainder right_shift subtract true_divide"
 ).split()
-OTHERS = "clip where".split()
 
 
 def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
@@ -42,24 +42,46 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
         return wrap(function(*datas), dims)
 
 
+# Parameters that choose what is computed, and have to be known when it is compiled.
+_STATIC = {"angle": ("deg",), "around": ("decimals",), "isclose": ("equal_nan",), "nan_to_num": ("copy",), "round": ("decimals",)}
+
+
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments beside arrays and numbers stay what they are."""
+    signature = inspect.signature(function)
+    static = _STATIC.get(name, ())
+    parameters = tuple(signature.parameters)
+    first_static = parameters.index(static[0]) if static else sys.maxsize
 
-    @functools.wraps(function)
+    def impl(*operands: Any) -> Any:
+        return apply_elementwise(name, function, *operands)
+
+    @functools.wraps(function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     def lifted(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
-                return args[0] ** args[1]  # a Python integer is static, as in jnp
-            return kernels.run_elementwise(name, lambda *xs: apply_elementwise(name, function, *xs), *args)
-        arrays = {key: value for key, value in kwargs.items() if hasattr(value, "dtype")}
-        static = {key: value for key, value in kwargs.items() if key not in arrays}
+        if kwargs or len(args) > first_static:
+            return by_keyword(args, kwargs)
+        if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
+            return args[0] ** args[1]  # a Python integer is static, as in jnp
+        return kernels.run_elementwise(name, impl, *args)
 
-        def call(*xs: Any) -> Any:
-            return function(*xs[: len(args)], **dict(zip(arrays, xs[len(args) :], strict=True)), **static)
+    def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
+        kwargs = dict(zip(parameters[first_static:], args[first_static:], strict=False)) | kwargs
+        args = args[:first_static]
+        fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
+        names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
+        count = len(args)
 
-        return apply_elementwise(name, call, *args, *arrays.values())
+        def call(*datas: Any) -> Any:
+            return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
 
-    lifted.__module__ = __name__
+        def impl(*operands: Any) -> Any:
+            return apply_elementwise(name, call, *operands)
+
+        return kernels.run_elementwise((name, count, names, fixed), impl, *args, *(kwargs[key] for key in names))
+
+    lifted.__name__ = lifted.__qualname__ = name
+    lifted.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
     lifted.__doc__ = _doc(function, name)
     return lifted
 

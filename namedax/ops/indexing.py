@@ -1,8 +1,12 @@
-"""Reading along an axis: `take`, and positional indexing."""
+"""Reading along an axis: `take`, and positional indexing.
+
+Along a sharded name the table stays where it is. Every device reads the entries that it has, the others count as zero, and one
+sum over the devices puts the result together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -16,6 +20,7 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.lift import nmap
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
+from namedax.resources.layout import Axes
 from namedax.resources.variance import cast, cast_data, varying
 
 __all__ = ["index_positional", "take"]
@@ -23,112 +28,137 @@ __all__ = ["index_positional", "take"]
 _MODES = ("fill", "clip", "wrap")
 
 
-def take(x: Any, indices: Any, axis: Any, *, mode: str = "fill", fill_value: Any = None) -> Any:
+def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Any:
     """Entries of `x` along one axis.
 
     Args:
       x: an array, named or not.
       indices: integers, named or not; axes that `x` has too are batch axes. It may have the axis that is read, and then the
-        result has it with the size that it has in `indices`.
-      axis: a name, or a position among the positional axes of `x`.
-      mode: what an index out of range gives: `"fill"` (NaN, or the least integer, or `fill_value`), `"clip"` or `"wrap"`. Negative
-        indices count from the end, but not with `"clip"`.
+        result has it as `indices` does.
+      axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
+      mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
+        `"wrap"`. Negative indices count from the end, but not with `"clip"`.
       fill_value: what to fill with.
 
     Returns:
-      The axes of `x` without `axis`, and those of `indices`. Positional axes of `indices` stand where a positional `axis` stood, and
-      in front of the others if `axis` is a name.
+      The axes of `x` without `axis`, and those of `indices`. Positional axes of `indices` stand where a positional `axis`
+      stood, and in front of the others if `axis` is a name.
 
-    Along a sharded name every device reads what it has, and one all-reduce of the result puts that together: the table is
-    never gathered.
+    Over a sharded name: one all-reduce of the result; the table is not moved, nor is its gradient. If `indices` has that axis,
+    one all-gather of the indices and one reduce-scatter of what all of them ask for.
 
     Raises:
       AxisNotFoundError: `x` lacks the name.
-      PlacementConflictError: `indices` has an axis on the mesh axis that `axis` is on.
+      AxisSizeError: an axis has two sizes.
+      PlacementConflictError: `indices` has another axis on the mesh axis that `axis` is on.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(6.0).reshape(3, 2), ["vocab", "embed"])
     >>> nx.take(table, nx.named(jnp.array([2, 0]), ["token"]), "vocab").dims
     ('token', 'embed')
     """
+    mode = "fill" if mode is None else mode
     if mode not in _MODES:
         raise PositionalAxisError(f"take: mode={mode!r} is none of {_MODES}.")
+    if isinstance(axis, (tuple, list)):
+        if len(axis) != 1:
+            raise PositionalAxisError(
+                f"take: axis={axis!r} must be one axis, a position or a name. If the tuple is the name, write axis=({axis!r},)."
+            )
+        (axis,) = axis
     region = ambient()
-    x = local_block(x, "take", region)
-    indices = local_block(indices, "take", region)
+    x = _array(local_block(x, "take", region))
+    indices = _array(local_block(indices, "take", region))
+
+    def read(rows: Any, index: Any, dim: int | None) -> Any:
+        return jnp.take(rows, index, axis=dim, mode=mode, fill_value=fill_value)
+
     if not is_name(axis):
-        (place,) = resolve_axis("take", x, axis)
-        position = dims_of(x)[:place].count(None)
-        return nmap(lambda x, i: jnp.take(x, i, axis=position, mode=mode, fill_value=fill_value))(x, indices)
-    dims = dims_of(x)
+        position = None
+        if axis is not None:
+            (place,) = resolve_axis("take", x, axis)
+            position = dims_of(x)[:place].count(None)
+        return nmap(lambda rows, index: read(rows, index, position))(x, indices)
+    dims, own = dims_of(x), dims_of(indices)
     if axis not in dims:
         raise_not_found("take", axis, type_text(x), [d for d in dims if d is not None])
-    names = [dim for dim in (*dims, *dims_of(indices)) if dim is not None]
-    if region is not None and region.resources:
-        region.check_placement("take", dict.fromkeys(names))
+    if region is not None:
+        names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
+        region.check_placement("take", names)
         region.seen.update(names)
-    mesh_axes = region.placement(axis) if region is not None and region.manual else ()
-    own = dims_of(indices)
-    renamed = None
+    # The axis of the indices is another one than that which is read and goes; it gets the name back at the end.
+    asked = _Asked(axis)
     if axis in own:
-        if mesh_axes:
-            raise PositionalAxisError(
-                f"take: the indices {type_text(indices)} have the axis {axis!r} that is read, which is sharded over {mesh_axes}. Rename it in "
-                "the indices, and rename the result."
-            )
-        renamed = _Read(axis)
-        indices = make_in_region(indices._data, tuple(renamed if dim == axis else dim for dim in own))
-    if not mesh_axes:
-        result = _take_rows(lambda t, i: jnp.take(t, i, axis=0, mode=mode, fill_value=fill_value), x, indices, axis)
-    else:
+        indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
+    mesh_axes: Axes = ()
+    if region is not None and region.manual:
+        mesh_axes = region.placement(axis)
+    if mesh_axes:
         size = region.global_size(axis, x._data.shape[dims.index(axis)])  # type: ignore[union-attr]
-        result = _take_sharded(x, indices, axis, size, mesh_axes, mode, fill_value)
-    if renamed is not None:
-        result = wrap(result._data, tuple(axis if dim is renamed else dim for dim in result._dims))
-    return result
+        data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
+    else:
+        data, dims = _take_rows(lambda rows, index: read(rows, index, 0), x, indices, axis)
+    return wrap(data, tuple(axis if dim is asked else dim for dim in dims))
 
 
-class _Read:
-    """Stands for the axis that is read, where the indices have it too."""
+class _Asked:
+    """Stands for the axis that is read, in indices that have it too."""
 
-    def __init__(self, axis: Any):
+    def __init__(self, axis: Hashable):
         self.axis = axis
 
+    def __repr__(self) -> str:
+        return repr(self.axis)
 
-def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> Any:
-    """`read(rows, positions)` with the axis of `x` in front, vectorised over the names that both have."""
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, (NamedArray, jax.Array)) else jnp.asarray(x)
+
+
+def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> tuple[Any, tuple[Any, ...]]:
+    """`read(rows, positions)` with the axis of `x` in front, vectorised over the names that both have. Data and dims."""
     dims, own = x._dims, dims_of(indices)
     shared = [dim for dim in own if dim is not None and dim in dims]
     x_order = [dims.index(dim) for dim in (*shared, axis)]
     x_order += [i for i in range(len(dims)) if i not in x_order]
     i_order = [own.index(dim) for dim in shared]
     i_order += [i for i in range(len(own)) if i not in i_order]
-    data, index = x._data, indices._data if isinstance(indices, NamedArray) else jnp.asarray(indices)
+    data, index = x._data, indices._data if isinstance(indices, NamedArray) else indices
     region = ambient()
     if region is not None and region.manual:
         union = varying(data) | varying(index)
         data, index = cast(x, union), cast_data(index, union)
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
-            raise AxisSizeError(f"take: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(indices)}; a name has one size.")
+            raise AxisSizeError(
+                f"take: axis {name!r} has two sizes, in {type_text(x)} and in the indices {type_text(indices)}; a name has one "
+                "size. Rename one of the two axes."
+            )
     for _ in shared:
         read = jax.vmap(read)
     result = read(lax.transpose(data, x_order), lax.transpose(index, i_order))
-    out = [own[i] for i in i_order] + [dims[i] for i in x_order[len(shared) + 1 :]]
-    return wrap(result, tuple(out))
+    return result, tuple([own[i] for i in i_order] + [dims[i] for i in x_order[len(shared) + 1 :]])
 
 
 def _take_sharded(
-    x: NamedArray, indices: Any, axis: Any, size: int, mesh_axes: tuple[str, ...], mode: str, fill_value: Any
-) -> Any:
-    """Every device reads the rows that it has; the others count as zero, and one all-reduce adds them up."""
+    x: NamedArray, indices: Any, axis: Any, asked: Any, size: int, mesh_axes: Axes, mode: str, fill_value: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """Every device reads the rows that it has, for all who ask; the data and its dims."""
+    index = indices._data if isinstance(indices, NamedArray) else indices
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise PositionalAxisError(f"take: the indices {type_text(indices)} are no integers.")
+    # Small integers may not hold the size of the axis.
+    index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
+    own = dims_of(indices)
+    if asked in own:
+        index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
+    indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
+    fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
 
     def wanted(i: Any) -> Any:
         if mode == "clip":
             return jnp.clip(i, 0, size - 1)
         return jnp.mod(i, size) if mode == "wrap" else jnp.where(i < 0, i + size, i)
-
-    fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
 
     def local(rows: Any, i: Any) -> Any:
         block = rows.shape[0]
@@ -144,8 +174,12 @@ def _take_sharded(
         nobody = ((i < 0) | (i >= size)) & (comm.block_index(mesh_axes) == 0)
         return jnp.where(nobody.reshape(here.shape), fill, values)
 
-    partial = _take_rows(local, x, indices, axis)
-    return wrap(comm.psum(partial._data if isinstance(partial, NamedArray) else partial, mesh_axes), dims_of(partial))
+    data, dims = _take_rows(local, x, indices, axis)
+    truth = data.dtype == jnp.bool_  # there is no sum of truth values
+    if truth:
+        data = data.astype(jnp.int32)
+    data = comm.psum_scatter(data, dims.index(asked), mesh_axes) if asked in dims else comm.psum(data, mesh_axes)
+    return data.astype(bool) if truth else data, dims
 
 
 def _default_fill(dtype: Any) -> Any:
@@ -170,5 +204,3 @@ def index_positional(x: NamedArray, index: Any) -> Any:
         return data[filled]
 
     return nmap(read)(x, *arrays)
-
-

@@ -14,20 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.array import NamedArray, type_text
+from namedax.environment import ambient
 from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.contraction import dot
 from namedax.ops.elementwise import FUNCTIONS, apply_elementwise
 from namedax.ops.indexing import index_positional, take
-from namedax.ops.lift import nmap
+from namedax.ops.lift import Lifted, nmap
 from namedax.ops.reductions import REDUCTIONS
 from namedax.ops.reshaping import rename
-from namedax.environment import ambient
 
 __all__ = ["install"]
 
-_BINARY = {
+_BINARY: dict[str, Callable[..., Any]] = {
     "add": jnp.add,
     "sub": jnp.subtract,
     "mul": jnp.multiply,
@@ -41,7 +41,7 @@ _BINARY = {
     "lshift": jnp.left_shift,
     "rshift": jnp.right_shift,
 }
-_COMPARE = {
+_COMPARE: dict[str, Callable[..., Any]] = {
     "eq": jnp.equal,
     "ne": jnp.not_equal,
     "lt": jnp.less,
@@ -49,7 +49,7 @@ _COMPARE = {
     "gt": jnp.greater,
     "ge": jnp.greater_equal,
 }
-_UNARY = {"neg": jnp.negative, "pos": jnp.positive, "abs": jnp.abs, "invert": jnp.invert}
+_UNARY: dict[str, Callable[..., Any]] = {"neg": jnp.negative, "pos": jnp.positive, "abs": jnp.abs, "invert": jnp.invert}
 
 _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
 
@@ -110,7 +110,9 @@ def _round(self: NamedArray, ndigits: int | None = None) -> Any:
 
 def round_(self: NamedArray, decimals: int = 0) -> Any:
     """The values rounded to `decimals` decimals."""
-    return kernels.run_elementwise(("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self)
+    return kernels.run_elementwise(
+        ("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self
+    )
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -134,16 +136,18 @@ def astype(self: NamedArray, dtype: Any) -> Any:
 def _iter(self: NamedArray) -> Iterator[Any]:
     if not self.shape:
         raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
-    return (self[i] for i in range(self.shape[0]))
+    return (index_positional(self, i) for i in range(self.shape[0]))
 
 
 def _positional_method(name: str) -> Callable[..., Any]:
     function = getattr(jnp, name, None)
 
     def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
-        return nmap(lambda data: getattr(data, name)(*args, **kwargs))(self)
+        return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
-    method.__doc__ = f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
+    method.__doc__ = (
+        f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
+    )
     return method
 
 
@@ -160,7 +164,7 @@ def _take(self: NamedArray, indices: Any, axis: Any = None, **kwargs: Any) -> An
 
 def _rename(self: NamedArray, names: Any = None, /, **more: Hashable) -> Any:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
-    return rename(self, {**(names or {}), **more})
+    return rename(self, dict(names or {}) | more)
 
 
 def _dot(self: NamedArray, other: Any, axis: Any, **kwargs: Any) -> Any:

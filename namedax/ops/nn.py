@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -12,30 +13,40 @@ import jax.numpy as jnp
 
 from namedax.ops import kernels
 from namedax.ops.elementwise import apply_elementwise
-from namedax.ops.reductions import Site, log_sum_exp_parts, reduction_site
+from namedax.ops.lift import explain_type_errors
+from namedax.ops.reductions import Site, as_inexact, kind_of, reduction_site, sharded_maximum
+from namedax.resources import communication as comm
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 
 def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
-    parameters = tuple(inspect.signature(function).parameters)
+    signature = inspect.signature(function)
 
-    @functools.wraps(function)
+    def of_one(x: Any) -> Any:
+        return apply_elementwise(name, function, x)
+
+    @functools.wraps(function, updated=())
     def lifted(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs:
+            return kernels.run_elementwise(("nn", name), of_one, *args)
         # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
-        bound = dict(zip(parameters, args, strict=False)) | kwargs
+        bound = signature.bind(*args, **kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
 
-        def impl(*values: Any) -> Any:
-            return apply_elementwise(
-                name, lambda *xs: function(**dict(zip(arrays, xs, strict=True)), **dict(static)), *values
-            )
+        def call(*datas: Any) -> Any:
+            filled = inspect.BoundArguments(signature, dict(zip(arrays, datas, strict=True)) | dict(static))
+            return function(*filled.args, **filled.kwargs)
 
-        return kernels.run_elementwise((name, arrays, static), impl, *(bound[k] for k in arrays))
+        def impl(*operands: Any) -> Any:
+            return apply_elementwise(name, call, *operands)
 
-    lifted.__module__ = __name__
+        return kernels.run_elementwise(("nn", name, arrays, static), impl, *(bound[k] for k in arrays))
+
+    lifted.__name__ = lifted.__qualname__ = name
+    lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled
     lifted.__doc__ = (
         f"{(inspect.getdoc(function) or '').split(chr(10) * 2)[0].strip()}\n\nThe named version of `jax.nn.{name}`, with the same "
         "arguments; array arguments may have named axes and broadcast by name.\nMoves no data between devices."
@@ -59,13 +70,20 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
     def impl(x: Any, *mask: Any) -> Any:
         # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
         site = reduction_site(op, x, axis, False, *mask)
-        if not site.mesh_axes:
-            data = local(site.data, axis=site.axes, where=site.where)
-        else:
-            data = sharded(site)
+        site = dataclasses.replace(site, data=as_inexact(site.data))
+        data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
         return site.finish_whole(data)
 
-    return kernels.run((op, axis), impl, *((x,) if where is None else (x, where)))
+    with explain_type_errors:
+        return kernels.run((op, axis, kind_of(axis)), impl, *((x,) if where is None else (x, where)))
+
+
+def _sum_over(site: Site, data: Any, mask: Any) -> Any:
+    return comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
+
+
+def _masked(data: Any, mask: Any, value: float) -> Any:
+    return data if mask is None else jnp.where(mask, data, value)
 
 
 def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
@@ -76,7 +94,7 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
       axis: what to normalise over.
       where: a boolean array, named or not; where it is false the result is 0 and the entry does not count.
 
-    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum.
+    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum; the gradient takes one more.
 
     Raises:
       AxisNotFoundError: `x` lacks the name.
@@ -86,11 +104,21 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
 
-    def sharded(site: Site) -> Any:
-        _, terms, total = log_sum_exp_parts(site)
-        return terms / total
+    return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
-    return _normalised("softmax", x, axis, where, jax.nn.softmax, sharded)
+
+def _sharded_softmax(site: Site) -> Any:
+    @jax.custom_jvp
+    def softmax(data: Any, mask: Any) -> Any:
+        terms = jnp.exp(data - sharded_maximum(site, _masked(data, mask, -jnp.inf)))
+        return _masked(terms / _sum_over(site, terms, mask), mask, 0)
+
+    @softmax.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, tangent = softmax(*primals), tangents[0]
+        return result, result * (tangent - _sum_over(site, result * tangent, primals[1]))
+
+    return softmax(site.data, site.where)
 
 
 def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
@@ -101,11 +129,21 @@ def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     -1.3863
     """
 
-    def sharded(site: Site) -> Any:
-        shift, _, total = log_sum_exp_parts(site)
-        data = site.data if site.where is None else jnp.where(site.where, site.data, -jnp.inf)
-        return data - shift - jnp.log(total)
+    return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
-    return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, sharded)
+
+def _sharded_log_softmax(site: Site) -> Any:
+    @jax.custom_jvp
+    def log_softmax(data: Any, mask: Any) -> Any:
+        data = _masked(data, mask, -jnp.inf)
+        shifted = data - sharded_maximum(site, data)
+        return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), mask)), mask, -jnp.inf)
+
+    @log_softmax.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, tangent, mask = log_softmax(*primals), tangents[0], primals[1]
+        return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, mask), mask, 0)
+
+    return log_softmax(site.data, site.where)
 
 

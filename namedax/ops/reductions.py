@@ -4,7 +4,8 @@
 are batch axes. The result has the remaining axes. What stays on one device is `jnp`'s own function.
 
 Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
-var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device.
+var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
+but for max and min: they count their ties, one all-reduce more.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
 
-__all__ = ["REDUCTIONS", "log_sum_exp_parts", "reduction_site", "resolve_axis"]
+__all__ = ["REDUCTIONS", "as_inexact", "kind_of", "reduction_site", "resolve_axis", "sharded_maximum"]
 
 Axis = Any
 
@@ -134,76 +135,155 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
 
 
-def _static(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _static(axis: Axis) -> Hashable:
+    """`axis` as part of a kernel's key."""
+    return tuple(axis) if isinstance(axis, list) else axis
 
 
-def _run(op: str, site_to_data: Callable[..., Any], x: Any, axis: Axis, keepdims: bool, where: Any, *static: Hashable) -> Any:
-    """Runs one reduction. `site_to_data(site, *static)` returns the reduced data, with `keepdims` as in the site."""
+def kind_of(axis: Hashable) -> Hashable:
+    """What else the key of a kernel has to say of `axis`."""
+    # A name may equal a position (1.0 and 1), and they are not the same axis.
+    return tuple(type(entry) for entry in axis) if type(axis) is tuple else type(axis)
+
+
+def _run(
+    op: str,
+    reduce: Callable[..., Any],
+    x: Any,
+    axis: Axis,
+    keepdims: bool,
+    where: Any,
+    *static: Hashable,
+    initial: Any = None,
+) -> Any:
+    """Runs one reduction.
+
+    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
+    caller gave one.
+    """
     axis = _static(axis)
+    has_mask, has_initial = where is not None, initial is not None
 
-    def impl(x: Any, *mask: Any) -> Any:
-        site = reduction_site(op, x, axis, keepdims, *mask)
-        return site.finish(site_to_data(site, *static))
+    def impl(x: Any, *more: Any) -> Any:
+        site = reduction_site(op, x, axis, keepdims, more[0] if has_mask else None)
+        return site.finish(reduce(site, *static, *more[has_mask:]))
 
-    operands = (x,) if where is None else (x, where)
+    operands = (x,)
+    if has_mask:
+        operands += (where,)
+    if has_initial:
+        operands += (initial,)
+    key = (op, axis, kind_of(axis), keepdims, has_mask, has_initial, *static)
     with explain_type_errors:
-        return kernels.run((op, axis, keepdims, *static), impl, *operands)
+        return kernels.run(key, impl, *operands)
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
-def _sum(site: Site, dtype: Any = None) -> Any:
-    return comm.psum(jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+def _sum(site: Site, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+    if not site.mesh_axes:
+        return jnp.sum(
+            site.data,
+            site.axes,
+            dtype=dtype,
+            keepdims=site.keepdims,
+            where=site.where,
+            promote_integers=promote_integers,
+            initial=initial,
+        )
+    local = jnp.sum(
+        site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where, promote_integers=promote_integers
+    )
+    total = comm.psum(local, site.mesh_axes)
+    return total if initial is None else total + jnp.asarray(initial, total.dtype)
 
 
-def _count(site: Site) -> Any:
-    """The number of elements that a masked reduction takes in, per result."""
-    return comm.psum(jnp.sum(site.where, site.axes, keepdims=site.keepdims), site.mesh_axes)
+def _prod(site: Site, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+    options = {"dtype": dtype, "promote_integers": promote_integers}
+    if not site.mesh_axes:
+        return jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, initial=initial, **options)
+    local = jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, **options)
+    total = jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0, **options)
+    return total if initial is None else total * jnp.asarray(initial, total.dtype)
+
+
+def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
+    """The element types that `jnp.mean` and `jnp.var` compute in, and that of the mean."""
+    result = jnp.result_type(data, float) if not jnp.issubdtype(data.dtype, jnp.inexact) else data.dtype
+    result = result if dtype is None else jnp.empty(0, dtype).dtype
+    return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
+
+
+def _sum_and_count(site: Site, dtype: Any) -> tuple[Any, Any]:
+    """The sum, and the number of elements that it takes in: one all-reduce for both."""
+    total = comm.psum(
+        jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes
+    )
+    if site.where is None:
+        return total, jnp.asarray(site.count, dtype)
+    # Of the same element type, so that XLA puts them into one.
+    count = jnp.sum(site.where, site.axes, dtype=dtype, keepdims=site.keepdims)
+    return total, comm.psum(cast_data(count, site.mesh_axes), site.mesh_axes)
 
 
 def _mean(site: Site, dtype: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
+    wide, result = _mean_dtypes(site.data, dtype)
     if site.where is None:
-        local = jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims)
-        blocks = site.count // math.prod(site.data.shape[i] for i in site.axes)
-        return comm.psum(local / jnp.asarray(blocks, local.dtype), site.mesh_axes)
-    like = jnp.zeros((), dtype or jnp.mean(jnp.zeros((1,), site.data.dtype)).dtype)
-    total = comm.psum(
-        jnp.sum(site.data, site.axes, dtype=like.dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes
-    )
-    return total / _count(site).astype(like.dtype)
+        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
+        local = jnp.sum(site.data, site.axes, dtype=wide, keepdims=site.keepdims) / jnp.asarray(site.count, wide)
+        return comm.psum(local.astype(result), site.mesh_axes)
+    total, count = _sum_and_count(site, wide)
+    return (total / count).astype(result)
 
 
-def _centred_square_mean(site: Site, dtype: Any, ddof: Any) -> Any:
-    everything = dataclasses.replace(site, keepdims=True)
-    mean = _mean(everything, dtype)
-    centred = site.data - mean
-    squares = jnp.square(jnp.abs(centred)) if jnp.iscomplexobj(centred) else jnp.square(centred)
-    total = _sum(dataclasses.replace(site, data=squares))
-    count = jnp.asarray(site.count, total.dtype) if site.where is None else _count(site).astype(total.dtype)
-    return total / jnp.maximum(count - ddof, 0).astype(total.dtype)
+def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
+    """Variance, by one all-reduce for the mean and one for the squares. The gradient adds none.
+
+    The derivative needs no derivative of the mean, since the deviations from it add up to zero. Automatic differentiation would
+    not see that, and send the zeros.
+    """
+    wide, result = _mean_dtypes(site.data, dtype)
+    if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
+        result = jnp.zeros((), result).real.dtype
+    kept = dataclasses.replace(site, keepdims=True)
+
+    def parts(data: Any, mask: Any) -> tuple[Any, Any]:
+        total, count = _sum_and_count(dataclasses.replace(kept, data=data, where=mask), wide)
+        divisor = count.real - ddof
+        return data - total / count, jnp.where(divisor > 0, divisor, jnp.nan)
+
+    def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
+        product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
+        return _sum(dataclasses.replace(kept, data=product, where=mask)) / divisor
+
+    @jax.custom_jvp
+    def variance(data: Any, mask: Any) -> Any:
+        centred, divisor = parts(data, mask)
+        return mean_product(centred, centred, mask, divisor)
+
+    @variance.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        centred, divisor = parts(*primals)
+        mask = primals[1]
+        return mean_product(centred, centred, mask, divisor), 2 * mean_product(centred, tangents[0], mask, divisor)
+
+    data = variance(site.data.astype(wide), site.where).astype(result)
+    return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
 def _var(site: Site, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.var(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
-    return _centred_square_mean(site, dtype, ddof)
+    return _sharded_var(site, dtype, ddof)
 
 
 def _std(site: Site, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.std(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
-    return jnp.sqrt(_centred_square_mean(site, dtype, ddof))
-
-
-def _prod(site: Site, dtype: Any = None) -> Any:
-    local = jnp.prod(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
-    if not site.mesh_axes:
-        return local
-    return jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0)
+    return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
 
 # --- truth ----------------------------------------------------------------------------------------------------------
@@ -247,27 +327,28 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     return extremum
 
 
-def _limit(dtype: Any, largest: bool) -> Any:
-    if dtype == jnp.bool_:
-        return largest
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return jnp.asarray(jnp.inf if largest else -jnp.inf, dtype)
-    info = jnp.iinfo(dtype)
-    return jnp.asarray(info.max if largest else info.min, dtype)
-
-
 def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
     if not site.mesh_axes:
         return (jnp.max if largest else jnp.min)(
             site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
         )
     data = site.data
+    if initial is not None:
+        initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
-        data = jnp.where(site.where, data, _limit(data.dtype, not largest))
+        data = jnp.where(site.where, data, initial)
     result = sharded_extremum(largest, site.axes, site.mesh_axes)(data)
     if initial is not None:
         result = (jnp.maximum if largest else jnp.minimum)(result, initial)
     return result if site.keepdims else lax.squeeze(result, site.axes)
+
+
+def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Any:
+    if where is not None and initial is None:
+        raise ValueError(
+            f"{op}: where= may leave out all elements, and {op} of none has no value. Give one, initial=; it takes part in the {op}."
+        )
+    return _run(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
 def _arg_extremum(site: Site, largest: bool) -> Any:
@@ -291,27 +372,25 @@ def _arg_extremum(site: Site, largest: bool) -> Any:
 # --- log-sum-exp ----------------------------------------------------------------------------------------------------
 
 
-def log_sum_exp_parts(site: Site, b: Any = None) -> tuple[Any, Any, Any]:
-    """`(shift, terms, total)` with `terms = b * exp(data - shift)` and `total` their sum over the axes, which are kept.
+def sharded_maximum(site: Site, data: Any) -> Any:
+    """The maximum of `data` over the axes of the site, which are kept, without a gradient; `data` stands for that of the site."""
+    return comm.pmax(jnp.max(lax.stop_gradient(data.real), site.axes, keepdims=True), site.mesh_axes)
 
-    `shift` is the finite maximum, which carries no gradient.
-    """
-    data = site.data
-    if not jnp.issubdtype(data.dtype, jnp.inexact):
-        data = data.astype(jnp.result_type(data.dtype, float))
-    masked = data if site.where is None else jnp.where(site.where, data, -jnp.inf)
-    shift = comm.pmax(jnp.max(lax.stop_gradient(masked.real), site.axes, keepdims=True), site.mesh_axes)
-    shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
-    terms = jnp.exp(masked - shift)
-    if b is not None:
-        terms = terms * b
-    return shift, terms, comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
+
+def as_inexact(data: Any) -> Any:
+    """`data`, or its values as floats if they are integers or truth values."""
+    return data if jnp.issubdtype(data.dtype, jnp.inexact) else data.astype(jnp.result_type(data, float))
 
 
 def _logsumexp(site: Site) -> Any:
     if not site.mesh_axes:
         return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
-    shift, _, total = log_sum_exp_parts(site)
+    data = as_inexact(site.data)
+    if site.where is not None:
+        data = jnp.where(site.where, data, -jnp.inf)
+    shift = sharded_maximum(site, data)
+    shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
+    total = comm.psum(jnp.sum(jnp.exp(data - shift), site.axes, keepdims=True), site.mesh_axes)
     result = jnp.log(total) + shift
     return result if site.keepdims else lax.squeeze(result, site.axes)
 
@@ -319,7 +398,16 @@ def _logsumexp(site: Site) -> Any:
 # --- the face -------------------------------------------------------------------------------------------------------
 
 
-def sum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def sum(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    promote_integers: bool = True,
+) -> Any:
     """Sum over positional and named axes.
 
     Args:
@@ -327,7 +415,9 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False,
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       dtype: element type of the result, as in `jnp.sum`.
       keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
+      initial: a number to begin with.
       where: a boolean array, named or not; elements where it is false are left out.
+      promote_integers: whether narrow integers are added up as `int`, as in `jnp.sum`.
 
     Returns:
       An array with the remaining axes; a plain `jax.Array` if no name remains.
@@ -340,7 +430,7 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False,
     >>> nx.sum(z, axis=(0, "x", "y"))
     Array(40., dtype=float32)
     """
-    return _run("sum", _sum, x, axis, keepdims, where, dtype)
+    return _run("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
@@ -373,7 +463,16 @@ def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdi
     return _run("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
-def prod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def prod(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    promote_integers: bool = True,
+) -> Any:
     """Product over positional and named axes. Arguments as for `sum`.
 
     Over a sharded name the partial products, one per device, are gathered: XLA has no all-reduce for products.
@@ -382,7 +481,7 @@ def prod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False
     >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
     24.0
     """
-    return _run("prod", _prod, x, axis, keepdims, where, dtype)
+    return _run("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
@@ -395,7 +494,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     >>> float(nx.max(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
     5.0
     """
-    return _run("max", _extremum, x, axis, keepdims, where, True, initial)
+    return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
@@ -405,7 +504,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     >>> float(nx.min(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
     2.0
     """
-    return _run("min", _extremum, x, axis, keepdims, where, False, initial)
+    return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
@@ -451,15 +550,13 @@ def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any =
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     if isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
         raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
-    if axis is None:
-        if keepdims:
-            raise PositionalAxisError(f"{op}: keepdims=True needs an axis.")
-        if isinstance(x, NamedArray) and x.ndim != 1:
-            x = _flatten_positional(x)
-        elif not isinstance(x, NamedArray):
-            x = jnp.ravel(x)
-        axis = 0
-    return _run(op, _arg_extremum, x, axis, keepdims, None, largest)
+    if axis is not None:
+        return _run(op, _arg_extremum, x, axis, keepdims, None, largest)
+    rank = dims_of(x).count(None)
+    if rank != 1:
+        x = _flatten_positional(x) if isinstance(x, NamedArray) else jnp.ravel(x)
+    result = _run(op, _arg_extremum, x, 0, False, None, largest)
+    return _append_positional(result, rank) if keepdims else result
 
 
 def _flatten_positional(x: NamedArray) -> NamedArray:
@@ -468,6 +565,12 @@ def _flatten_positional(x: NamedArray) -> NamedArray:
     data = lax.transpose(x._data, names + places)
     dims = tuple(x._dims[i] for i in names)
     return make(data.reshape((*data.shape[: len(names)], -1)), (*dims, None))
+
+
+def _append_positional(x: Any, count: int) -> Any:
+    """`x` with `count` positional axes of size 1 behind the others."""
+    data = x._data if isinstance(x, NamedArray) else x
+    return wrap(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from jax import lax
 
-from namedax.array import NamedArray, check_dims, dims_of, is_name, type_text
-from namedax.environment import ambient
+from namedax.array import Dims, NamedArray, check_dims, dims_of, is_name, type_text
+from namedax.environment import Region, ambient
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.ops.align import local_block, wrap
-from namedax.resources.layout import relayout
-from namedax.resources.variance import with_varying_form
+from namedax.resources.layout import Axes, relayout
+from namedax.resources.variance import cast, share_memory, with_varying_forms
 
-__all__ = ["rename", "transpose_to"]
+__all__ = ["check_new_name", "move", "rename", "transpose_to"]
 
 
 def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
@@ -25,15 +25,23 @@ def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
       names: new names by old ones.
 
     Returns:
-      The same values under the new names. What moves, per axis: between equal placements nothing; from unmapped to mapped
-      nothing (every device keeps its block); from mapped to unmapped one all-gather; one axis from mapped to unmapped and
-      another from unmapped to mapped on the same mesh axes one all-to-all for both; from one mesh axis to another one
-      collective-permute of a slice and one all-gather.
+      The same values under the new names. What moves: where an axis gets the placement that it had,
+      nothing. From unmapped to mapped nothing: every device keeps its block. From mapped to
+      unmapped one all-gather of the axis. Where one axis leaves mesh axes that another one goes
+      onto, one all-to-all for both. Where two axes change places on mesh axes of equal size, or one
+      axis gets its mesh axes in another order, one collective-permute. From one mesh axis to
+      another a collective-permute of a slice and an all-gather of the rest. In general the steps
+      that send the fewest bytes (`namedax.resources.layout`).
+
+      The gradient of an all-gather is a reduce-scatter where the result was combined with values
+      that vary over the mesh axis, and sends nothing where it was not. That of a slice is an
+      all-reduce. The others are their own gradients.
 
     Raises:
       AxisNotFoundError: `x` lacks an old name.
       AxisNameError: a new name is none, or two axes would have one name.
-      AxisSizeError: a new name has another size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: a new name has another size in the mapped function, or does not divide over its
+        mesh axes.
       PlacementConflictError: two of the resulting names are on one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -47,42 +55,76 @@ def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
             raise_not_found("rename", old, type_text(x), [d for d in dims if d is not None])
         if not is_name(new):
             raise AxisNameError(f"rename: {new!r} is no axis name. To make {old!r} positional, use nx.positional.")
-    renamed = check_dims(tuple(names.get(dim, dim) if dim is not None else None for dim in dims), "rename")
+    renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), "rename")
     if renamed == dims:
         return x
     x = local_block(x, "rename", region)
-    data = x._data
-    if region is None or not region.resources:
-        return wrap(data, renamed)
+    if region is None:
+        return wrap(x._data, renamed)
+    for dim, new_dim, n in zip(dims, renamed, x._data.shape, strict=True):
+        if dim is not None and dim != new_dim:
+            check_new_name("rename", "become", dim, new_dim, region.global_size(dim, n), region)
     region.check_placement("rename", (dim for dim in renamed if dim is not None))
-    for dim, new_dim, n in zip(dims, renamed, data.shape, strict=True):
-        if dim is None or dim == new_dim:
-            continue
-        size = region.global_size(dim, n)
-        known = region.sizes.get(new_dim)
-        if known is not None and known != size:
-            raise AxisSizeError(
-                f"rename: axis {dim!r} of size {size} can not become {new_dim!r}, which has size {known} in this mapped function; a name "
-                "has one size. Choose another name."
-            )
-        region.block_size(new_dim, size, "rename")
     if not region.manual:
-        return wrap(data, renamed)
-    old_places = [() if dim is None else region.placement(dim) for dim in dims]
-    new_places = [() if dim is None else region.placement(dim) for dim in renamed]
-    if old_places == new_places:
-        return wrap(data, renamed)
-    region.seen.update(dim for dim in renamed if dim is not None)
-    held = frozenset(axis for axes in new_places for axis in axes)
-    gathered = frozenset(axis for axes in old_places for axis in axes) - held
-    moved = relayout(data, old_places, new_places)
-    if not gathered:
-        return wrap(moved, renamed)
-    return with_varying_form(moved, renamed, gathered, lambda: relayout(data, old_places, new_places, gathered))
+        return wrap(x._data, renamed)
+    old_layout = [() if dim is None else region.placement(dim) for dim in dims]
+    new_layout = [() if dim is None else region.placement(dim) for dim in renamed]
+    if old_layout == new_layout:
+        return share_memory(wrap(x._data, renamed), x)
+    return move(x, old_layout, new_layout, renamed)
+
+
+def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region) -> None:
+    """Raises where an axis of global size `size` can not have the name `new` in this region."""
+    known = region.sizes.get(new)
+    if known is not None and known != size:
+        raise AxisSizeError(
+            f"{op}: axis {old!r} of size {size} can not {verb} {new!r}, which has size {known} in "
+            "this mapped function; a name has one size. Choose another name."
+        )
+    region.block_size(new, size, op)
+
+
+def move(
+    source: Any,
+    old: Sequence[Axes],
+    new: Sequence[Axes],
+    dims: Dims,
+    finish: Callable[[Any], Any] = lambda data: data,
+) -> Any:
+    """The local block `source` in another layout, as an array with `dims`.
+
+    Whoever combines the array with values that vary over mesh axes that it was gathered over gets a gather whose transpose is a
+    reduce-scatter; whoever returns it one whose transpose is a slice.
+
+    Args:
+      source: the local block, or the named array that holds it.
+      old: the placement of every dimension.
+      new: the placement that every dimension shall have.
+      dims: of the result.
+      finish: what else is done to the data, without communication.
+    """
+    before = frozenset(axis for axes in old for axis in axes)
+    gathered = before - {axis for axes in new for axis in axes}
+
+    def form(wanted: frozenset[str]) -> Any:
+        return finish(relayout(cast(source, wanted - before), old, new, gathered & wanted))
+
+    if not gathered or all(dim is None for dim in dims):
+        return wrap(form(frozenset()), dims)
+    region = ambient()
+    if region is not None:
+        region.seen.update(dim for dim in dims if dim is not None)
+    return with_varying_forms(dims, form)
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:
-    """`x` with its named axes in the physical order of `dims`; positional axes keep theirs. Moves nothing between devices."""
+    """`x` with its named axes in the physical order of `dims`; positional axes keep theirs.
+
+    Moves nothing between devices.
+    """
     places = iter([i for i, dim in enumerate(x._dims) if dim is None])
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]
-    return x if order == list(range(len(order))) else wrap(lax.transpose(x._data, order), dims)
+    if order == list(range(len(order))):
+        return x
+    return wrap(lax.transpose(x._data, order), dims)

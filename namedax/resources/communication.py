@@ -6,6 +6,7 @@ does not vary nothing is sent: every device knows the result already.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Literal
 
@@ -46,9 +47,19 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     """The blocks along `dim` of all devices along `axes`: one all-gather.
 
     With `to="varying"` its transpose is a reduce-scatter, for a value that meets others that vary over `axes`. With
-    `to="invarying"` the result counts as replicated, and the transpose is a slice.
+    `to="invarying"` the result counts as replicated, and the transpose is a slice. Equal blocks are repeated, not sent.
     """
-    return lax.all_gather(cast_data(data, axes), axes, axis=dim, tiled=True, to=to)
+    variance = varying(data)
+    if variance.issuperset(axes):
+        return lax.all_gather(data, axes, axis=dim, tiled=True, to=to)
+    # Minor axes first; neighbours of the same kind together.
+    for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
+        part = tuple(reversed(list(group)))
+        if moving:
+            data = lax.all_gather(data, part, axis=dim, tiled=True, to=to)
+        else:
+            data = lax.concatenate([data] * math.prod(lax.axis_size(axis) for axis in part), dim)
+    return cast_data(data, axes) if to == "varying" else data
 
 
 def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
@@ -93,6 +104,9 @@ def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
     dtype = data.dtype
     if dtype == jnp.bool_:
         return reduce(data.astype(jnp.int32), moving).astype(dtype)
+    if jnp.issubdtype(dtype, jnp.complexfloating):  # ordered by jnp, not by XLA's all-reduce
+        local = jnp.max if reduce is lax.pmax else jnp.min
+        return local(all_gather(data[None], 0, moving, "invarying"), 0)
     if not jnp.issubdtype(dtype, jnp.floating):
         return reduce(data, moving)
     wide = dtype if dtype.itemsize >= 4 else jnp.dtype(jnp.float32)

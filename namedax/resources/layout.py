@@ -1,85 +1,244 @@
-"""Moving an axis from one placement to another, with the cheapest collective that does it.
+"""Moving axes from one placement to another, with the cheapest collectives that do it.
 
-The placement of a dimension is the tuple of mesh axes that its blocks are spread over, major first. `relayout` changes
-the placements of any number of dimensions at once. A prefix that old and new placement share stays where it is.
+The placement of a dimension is the tuple of mesh axes that its blocks are spread over, major first;
+the layout of an array is the placements of all of its dimensions. Four steps change a layout:
+
+    cut        a dimension goes onto one more mesh axis, the minor one     nothing is sent
+    gather     a dimension leaves its minor mesh axes                      one all-gather
+    exchange   minor mesh axes go from one dimension to another            one all-to-all
+    permute    mesh axes change places, no dimension its number of blocks  one collective-permute
+
+`relayout` looks for the sequence of steps that sends the fewest bytes, and among those for the
+shortest. So `(x, y)` to `(x,)` is a gather, `(x,)` to `(y,)` a cut, a permute and a gather of a
+part, and where one dimension leaves a mesh axis that another goes onto, that is one exchange.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from jax import lax
 
 from namedax.resources import communication as comm
 
-__all__ = ["relayout"]
+__all__ = ["Axes", "Layout", "plan", "relayout", "sum_scatter"]
 
 Axes = tuple[str, ...]
+Layout = tuple[Axes, ...]
+
+
+class Cut(NamedTuple):
+    """Dimension `dim` goes onto `axes`."""
+
+    dim: int
+    axes: Axes
+
+
+class Gather(NamedTuple):
+    """Dimension `dim` leaves `axes`, its minor ones."""
+
+    dim: int
+    axes: Axes
+
+
+class Exchange(NamedTuple):
+    """Dimension `source` leaves `axes`, its minor ones, and `target` goes onto them."""
+
+    source: int
+    target: int
+    axes: Axes
+
+
+class Permute(NamedTuple):
+    """Blocks move as `pairs` of devices say, by their row-major indices over `axes`."""
+
+    axes: Axes
+    pairs: tuple[tuple[int, int], ...]
+
+
+Step = Cut | Gather | Exchange | Permute
 
 
 def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str] = frozenset()) -> Any:
     """`data` with dimension `i` placed on `new[i]`, where it was on `old[i]`.
 
-    What it costs: a mesh axis that only appears: nothing (a local slice). One that only disappears: one all-gather. The
-    same mesh axes moving from one dimension to another: one all-to-all. One dimension moving to other mesh axes: one
-    collective-permute of a slice and one all-gather of the result.
+    The transpose of a gather is a slice and sends nothing, or where the result varies over the mesh
+    axis a reduce-scatter. That of an exchange or a permute is another one. That of a cut is an
+    all-reduce: JAX has no cut whose transpose is an all-gather.
 
     Args:
       data: the local block.
       old: the placement of every dimension.
-      new: the placement that every dimension shall have.
-      keep_varying: mesh axes over which the result shall be device-varying although it is gathered over them, because it
-        meets values that vary there (the transpose is then a reduce-scatter, not an all-reduce and a slice).
+      new: the placement that every dimension shall have; no mesh axis twice.
+      keep_varying: mesh axes over which the result shall be device-varying although it is gathered
+        over them, because it meets values that vary there.
     """
-    leaving: dict[int, Axes] = {}
-    arriving: dict[int, Axes] = {}
-    for dim, (a, b) in enumerate(zip(old, new, strict=True)):
-        shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))))
-        if a[shared:]:
-            leaving[dim] = a[shared:]
-        if b[shared:]:
-            arriving[dim] = b[shared:]
-
-    for source, axes in list(leaving.items()):
-        target = next((dim for dim, to in arriving.items() if to == axes and dim not in leaving), None)
-        if target is not None and source not in arriving:
-            data = comm.all_to_all(data, target, source, axes)
-            del leaving[source], arriving[target]
-
-    for dim in list(leaving):
-        if dim in arriving and _can_permute(data, dim, leaving[dim], arriving[dim]):
-            data = _move(data, dim, leaving.pop(dim), arriving.pop(dim), keep_varying)
-
-    for dim, axes in leaving.items():
-        data = _gather(data, dim, axes, keep_varying)
-    for dim, axes in arriving.items():
-        data = comm.cut(data, dim, axes)
+    used = sorted({axis for axes in (*old, *new) for axis in axes})
+    sizes = tuple((axis, lax.axis_size(axis)) for axis in used)
+    placed = frozenset(axis for axes in new for axis in axes)
+    for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes):
+        match step:
+            case Cut(dim, axes):
+                data = comm.cut(data, dim, axes)
+            case Gather(dim, axes):
+                data = _gather(data, dim, axes, keep_varying | placed)
+            case Exchange(source, target, axes):
+                data = comm.all_to_all(data, target, source, axes)
+            case Permute(axes, pairs):
+                data = comm.ppermute(data, axes, list(pairs))
     return data
 
 
 def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> Any:
     # Minor axes first; neighbours of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
-        data = comm.all_gather(data, dim, tuple(reversed(list(group))), "varying" if kept else "invarying")
+        minor = tuple(reversed(list(group)))
+        data = comm.all_gather(data, dim, minor, "varying" if kept else "invarying")
     return data
 
 
-def _devices(axes: Axes) -> int:
-    return math.prod(lax.axis_size(axis) for axis in axes)
+def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any:
+    """Dimension `dim` goes onto `axes`, as the minor ones, and `data` is summed over `pending`.
+
+    `pending` is a part of `axes`. One reduce-scatter, of what is left when the dimension has been cut
+    along the other mesh axes.
+    """
+    summed = tuple(axis for axis in axes if axis in pending)
+    if summed == axes:
+        return comm.psum_scatter(data, dim, axes)
+    shape = data.shape
+    blocks = [lax.axis_size(axis) for axis in axes]
+    split = (*shape[:dim], *blocks, shape[dim] // math.prod(blocks), *shape[dim + 1 :])
+    data = data.reshape(split)
+    for i, axis in enumerate(axes):
+        if axis not in pending:
+            data = comm.cut(data, dim + i, (axis,))
+    data = data.reshape((*shape[:dim], -1, *shape[dim + 1 :]))
+    return comm.psum_scatter(data, dim, summed)
 
 
-def _can_permute(data: Any, dim: int, old: Axes, new: Axes) -> bool:
-    return not set(old) & set(new) and data.shape[dim] % _devices(new) == 0
+# --- the plan ---------------------------------------------------------------------------------------
 
 
-def _move(data: Any, dim: int, old: Axes, new: Axes, keep_varying: frozenset[str]) -> Any:
-    # Cut the block along the new axes, which gives the placement old + new (old major). Exchange blocks so that the new
-    # axes are the major ones, then gather over the old axes, now the minor ones.
-    m, n = _devices(old), _devices(new)
-    data = comm.cut(data, dim, new)
-    # Device (i, j) holds global block i*n + j and shall hold block j*m + i, which is at the device of that row-major index.
-    data = comm.ppermute(data, old + new, [(j * m + i, i * n + j) for i in range(m) for j in range(n)])
-    return _gather(data, dim, old, keep_varying)
+@functools.lru_cache(maxsize=4096)
+def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[str, int], ...]) -> tuple[Step, ...]:
+    """The steps from one layout to another that send the fewest bytes, by a shortest-path search.
+
+    Args:
+      shape: of the local block.
+      old: the layout that it has.
+      new: the layout that it shall have.
+      sizes: the number of devices along every mesh axis of both.
+
+    >>> plan((4, 6), (("x",), ()), ((), ("x",)), (("x", 2),))
+    (Exchange(source=0, target=1, axes=('x',)),)
+    >>> plan((4, 6), (("x", "y"), ()), (("x",), ()), (("x", 2), ("y", 2)))
+    (Gather(dim=0, axes=('y',)),)
+    """
+    devices = dict(sizes)
+    search = _Search(shape, old, new, devices)
+    # Elements sent by one device, the number of steps, and a number that makes the order total.
+    queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, 0, search.start, ())]
+    numbers = itertools.count(1)
+    settled: set[Layout] = set()
+    while queue:
+        sent, length, _, layout, steps = heapq.heappop(queue)
+        if layout == search.goal:
+            return steps
+        if layout in settled:
+            continue
+        settled.add(layout)
+        for step, reached, cost in search.steps(layout):
+            if reached not in settled:
+                entry = (sent + cost, length + 1, next(numbers), reached, (*steps, step))
+                heapq.heappush(queue, entry)
+    raise AssertionError(f"no way from layout {old} to {new} of a block of shape {shape}")
+
+
+class _Search:
+    """The layouts between two, and the steps from each to its neighbours.
+
+    What the two layouts have in common stays as it is: dimensions that have one placement in both,
+    and the major mesh axes that a dimension keeps.
+    """
+
+    def __init__(self, shape: tuple[int, ...], old: Layout, new: Layout, devices: Mapping[str, int]):
+        self.devices = devices
+        shared = [_shared_prefix(a, b) for a, b in zip(old, new, strict=True)]
+        self.start = tuple(a[n:] for a, n in zip(old, shared, strict=True))
+        self.goal = tuple(b[n:] for b, n in zip(new, shared, strict=True))
+        self.moving = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+        self.whole = [n * self.blocks(a) for n, a in zip(shape, self.start, strict=True)]
+
+    def blocks(self, axes: Axes) -> int:
+        return math.prod(self.devices[axis] for axis in axes)
+
+    def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
+        """Steps from `layout`: the step, where it leads, and the elements that a device sends."""
+        block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
+        elements = math.prod(block)
+        used = {axis for axes in layout for axis in axes}
+        wanted = {axis for axes in self.goal for axis in axes} - used
+        for dim in self.moving:
+            for axis in sorted(wanted):
+                if block[dim] % self.devices[axis] == 0:
+                    yield Cut(dim, (axis,)), _put(layout, {dim: (*layout[dim], axis)}), 0
+            for kept in range(len(layout[dim])):
+                major, minor = layout[dim][:kept], layout[dim][kept:]
+                n = self.blocks(minor)
+                yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
+                for target in self.moving:
+                    if target != dim and block[target] % n == 0:
+                        reached = _put(layout, {dim: major, target: layout[target] + minor})
+                        yield Exchange(dim, target, minor), reached, elements * (n - 1) / n
+        yield from self._permutations(layout, elements)
+
+    def _permutations(self, layout: Layout, elements: int) -> Iterator[tuple[Step, Layout, float]]:
+        axes = tuple(axis for placement in layout for axis in placement)
+        for order in itertools.permutations(axes):
+            for reached in self._deal(order, layout):
+                if reached != layout:
+                    yield Permute(axes, self._pairs(axes, layout, reached)), reached, elements
+
+    def _deal(self, order: Axes, layout: Layout) -> Iterator[Layout]:
+        """All layouts with the mesh axes in this order, and with the block counts of `layout`."""
+        if not layout:
+            if not order:
+                yield ()
+            return
+        for n in range(len(order) + 1):
+            if self.blocks(order[:n]) == self.blocks(layout[0]):
+                for rest in self._deal(order[n:], layout[1:]):
+                    yield (order[:n], *rest)
+
+    def _pairs(self, axes: Axes, old: Layout, new: Layout) -> tuple[tuple[int, int], ...]:
+        """Which device (row-major over `axes`) sends its block where."""
+
+        def blocks(layout: Layout) -> list[tuple[int, ...]]:
+            held = []
+            for device in itertools.product(*(range(self.devices[axis]) for axis in axes)):
+                at = dict(zip(axes, device, strict=True))
+                held.append(tuple(self._block_index(placement, at) for placement in layout))
+            return held
+
+        targets = {block: device for device, block in enumerate(blocks(new))}
+        return tuple((device, targets[block]) for device, block in enumerate(blocks(old)))
+
+    def _block_index(self, placement: Axes, at: Mapping[str, int]) -> int:
+        index = 0
+        for axis in placement:
+            index = index * self.devices[axis] + at[axis]
+        return index
+
+
+def _shared_prefix(a: Axes, b: Axes) -> int:
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def _put(layout: Layout, placements: Mapping[int, Axes]) -> Layout:
+    return tuple(placements.get(i, axes) for i, axes in enumerate(layout))

@@ -13,7 +13,20 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["auto_mesh", "concrete_mesh", "current_mesh", "has_explicit_axes", "is_placed", "mesh_for", "to_spec", "use_mesh"]
+from namedax.errors import MeshError
+
+__all__ = [
+    "auto_mesh",
+    "concrete_mesh",
+    "current_mesh",
+    "explicit_specs",
+    "has_explicit_axes",
+    "is_placed",
+    "mesh_for",
+    "resolve_mesh",
+    "to_spec",
+    "use_mesh",
+]
 
 
 def current_mesh() -> Any:
@@ -22,9 +35,28 @@ def current_mesh() -> Any:
     return None if mesh.empty else mesh
 
 
+def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
+    """The mesh to use for the argument `mesh`, and whether it is that of the surrounding `jax.set_mesh`.
+
+    Of two meshes of one shape, the surrounding one is used: JAX allows no other, and it says how its types track shardings.
+
+    Raises:
+      MeshError: the two have different axes.
+    """
+    context = current_mesh()
+    if mesh is None or context is None:
+        return (mesh, False) if context is None else (context, True)
+    if dict(mesh.shape) == dict(context.shape) and mesh.axis_names == context.axis_names:
+        return context, True
+    raise MeshError(
+        f"{op}: the mesh given as mesh= has the axes {dict(mesh.shape)}, but that of the surrounding jax.set_mesh has {dict(context.shape)}; "
+        "JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of its own mesh."
+    )
+
+
 def concrete_mesh(mesh: Any) -> Mesh | None:
-    """`mesh`, or else that of the surrounding `jax.set_mesh`, if it is one with devices; `None` while JAX is tracing."""
-    if mesh is None:
+    """`mesh` or that of the surrounding `jax.set_mesh`, as `resolve_mesh` chooses, if it has devices; `None` under `jax.jit`."""
+    if mesh is None or current_mesh() is not None:
         try:
             mesh = jax.sharding.get_mesh()
         except ValueError:  # "can only be used outside of jax.jit"
@@ -33,18 +65,19 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
 
 
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
-    """`mesh`, or its Auto version where it has Explicit axes of which no value's type speaks.
+    """`mesh` with the axis types that suit the values: Explicit if one of their types speaks of such axes, or else Auto.
 
     JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any, a
-    result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one.
+    result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one. And where a value has such
+    a type, its gradient has to have it too.
     """
-    if not has_explicit_axes(mesh) or current_mesh() is not None:
+    if current_mesh() is not None:
         return mesh
-    for data in datas:
-        sharding = jax.typeof(data).sharding
-        if isinstance(sharding, NamedSharding) and not sharding.mesh.empty and has_explicit_axes(sharding.mesh):
-            return mesh
-    return auto_mesh(mesh)
+    tracking = next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
+    if tracking is None:
+        return auto_mesh(mesh) if has_explicit_axes(mesh) else mesh
+    same = tracking.axis_names == mesh.axis_names and dict(tracking.shape) == dict(mesh.shape)
+    return tracking if same and not has_explicit_axes(mesh) else mesh
 
 
 def use_mesh(mesh: Any, from_context: bool) -> Any:
@@ -56,7 +89,12 @@ def use_mesh(mesh: Any, from_context: bool) -> Any:
 
 def has_explicit_axes(mesh: Any) -> bool:
     """Whether some axis of the mesh is Explicit."""
-    return any(kind == AxisType.Explicit for kind in mesh.axis_types)
+    return bool(_explicit_axes(mesh))
+
+
+def _explicit_axes(mesh: Any) -> frozenset[str]:
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return frozenset(axis for axis, kind in kinds if kind == AxisType.Explicit)
 
 
 def auto_mesh(mesh: Any) -> Any:
@@ -74,17 +112,57 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -
 
     Mesh axes outside of `manual` that shard a dimension now go on sharding it, as the minor ones.
     """
-    if not has_explicit_axes(current_mesh() if mesh is None else mesh):
+    explicit = _explicit_axes(current_mesh() if mesh is None else mesh)
+    if not explicit:
         return data
     sharding = jax.typeof(data).sharding
     held = tuple(sharding.spec) if isinstance(sharding, NamedSharding) and not sharding.mesh.empty else ()
     entries: list[Any] = []
     for dim in range(data.ndim):
-        wanted = _as_tuple(spec[dim] if dim < len(spec) else None)
-        others = tuple(axis for axis in _as_tuple(held[dim] if dim < len(held) else None) if axis not in manual)
+        wanted = tuple(axis for axis in _as_tuple(spec[dim] if dim < len(spec) else None) if axis in explicit)
+        others = tuple(axis for axis in _as_tuple(held[dim] if dim < len(held) else None) if axis not in manual and axis in explicit)
         entries.append(wanted + others or None)
     wanted_spec = PartitionSpec(*entries)
     return jax.reshard(data, wanted_spec if mesh is None else NamedSharding(mesh, wanted_spec))
+
+
+def replicated(data: Any) -> Any:
+    """`data` replicated over the Explicit axes that its type speaks of."""
+    if not _is_tracked(data):
+        return data
+    sharding = data.sharding if not isinstance(data, jax.core.Tracer) else jax.typeof(data).sharding
+    return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
+
+
+def entering(data: Any, mesh: Any) -> Any:
+    """A value from outside, as the body of `jax.shard_map` can use it: without a type that speaks of Explicit axes.
+
+    JAX casts values on Auto axes by itself.
+    """
+    if not _is_tracked(data):
+        return data
+    inside = current_mesh() or mesh
+    if jax.typeof(data).sharding.mesh == inside:
+        return data
+    return jax.reshard(data, NamedSharding(inside, PartitionSpec(*[None] * data.ndim)))
+
+
+def _is_tracked(data: Any) -> bool:
+    """Whether the type of `data` says how Explicit axes shard it."""
+    if not isinstance(data, jax.Array):
+        return False
+    sharding = jax.typeof(data).sharding
+    return isinstance(sharding, NamedSharding) and not sharding.mesh.empty and has_explicit_axes(sharding.mesh)
+
+
+def explicit_specs(specs: Any, mesh: Any) -> Any:
+    """A tree of partition specs without the mesh axes that are Auto, of which JAX's types do not speak."""
+    explicit = _explicit_axes(mesh)
+
+    def one(spec: PartitionSpec) -> PartitionSpec:
+        return PartitionSpec(*(tuple(axis for axis in _as_tuple(entry) if axis in explicit) or None for entry in spec))
+
+    return jax.tree.map(one, specs, is_leaf=lambda node: isinstance(node, PartitionSpec))
 
 
 def _as_tuple(entry: Any) -> tuple[str, ...]:

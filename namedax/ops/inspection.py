@@ -1,0 +1,75 @@
+"""Questions about arrays that their types answer: shape, rank, size, element type. Nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.array import NamedArray
+
+__all__ = ["FUNCTIONS"]
+
+
+def _data(x: Any) -> Any:
+    return x._data if isinstance(x, NamedArray) else x
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    """Sizes of the positional axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.shape(nx.named(jnp.ones((2, 5)), ["batch", ...]))
+    (5,)
+    """
+    return x.shape if isinstance(x, NamedArray) else jnp.shape(x)
+
+
+def ndim(x: Any) -> int:
+    """The number of positional axes."""
+    return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
+
+
+def size(x: Any, axis: int | None = None) -> int:
+    """The number of elements over the positional axes, or along one of them."""
+    if not isinstance(x, NamedArray):
+        return jnp.size(x, axis)
+    return x.size if axis is None else x.shape[axis]
+
+
+
+
+def result_type(*args: Any) -> Any:
+    """The element type that JAX's promotion gives these arrays and types together."""
+    return jnp.result_type(*(_data(arg) for arg in args))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the element type is complex."""
+    return jnp.iscomplexobj(_data(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the element type is not complex."""
+    return jnp.isrealobj(_data(x))
+
+
+def isscalar(x: Any) -> bool:
+    """Whether `x` is a scalar; a named array is none, however few positional axes it has."""
+    return False if isinstance(x, NamedArray) else jnp.isscalar(x)
+
+
+def array_repr(x: Any, *args: Any, **kwargs: Any) -> str:
+    """`repr(x)` of a named array, `jnp.array_repr` of others."""
+    return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, *args, **kwargs)
+
+
+def array_str(x: Any, *args: Any, **kwargs: Any) -> str:
+    """`str(x)` of a named array, `jnp.array_str` of others."""
+    return str(x) if isinstance(x, NamedArray) else jnp.array_str(x, *args, **kwargs)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (shape, ndim, size, result_type, iscomplexobj, isrealobj, isscalar, array_repr, array_str)
+}

@@ -1,0 +1,10 @@
+"""The namespace `nx.scipy`: `jax.scipy` for named arrays."""
+
+from namedax.scipy import fft as fft
+from namedax.scipy import linalg as linalg
+from namedax.scipy import ndimage as ndimage
+from namedax.scipy import signal as signal
+from namedax.scipy import special as special
+from namedax.scipy import stats as stats
+
+__all__ = ["fft", "linalg", "ndimage", "signal", "special", "stats"]

@@ -1,0 +1,15 @@
+"""The namespace `nx.scipy.special`: `jax.scipy.special` for named arrays."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax.scipy.special as _module
+
+from namedax.ops.surface import lift_namespace as _lift_namespace
+from namedax.ops.vocabulary import SPECIAL as _OWN
+
+globals().update(_lift_namespace(_module, _OWN))
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,20 @@
+"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, with a namespace per distribution."""
+
+import pkgutil as _pkgutil
+import types as _types
+from typing import TYPE_CHECKING, Any
+
+import jax.scipy.stats as _module
+
+from namedax.ops.surface import lift_namespace as _lift_namespace
+
+globals().update(_lift_namespace(_module, {}))
+for _name in (info.name for info in _pkgutil.iter_modules(_module.__path__)):
+    _distribution = _types.ModuleType(f"{__name__}.{_name}", f"`jax.scipy.stats.{_name}` for named arrays.")
+    _distribution.__dict__.update(_lift_namespace(getattr(_module, _name), {}))
+    globals()[_name] = _distribution
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,63 @@
+"""The Python blocks of README and docs run, and the values that their comments state are right.
+
+A comment that is a Python literal (`x.shape  # (5,)`, with more text after a comma or a colon) is compared with what the expression gives,
+one that begins with the name of an error says what the statement raises, and other comments are prose.
+"""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+import namedax as nx
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+_BLOCK = re.compile(r"```python\n(.*?)```", re.S)
+
+
+def statements(block):
+    """The statements of a block, each with the comment at its end (or an empty one)."""
+    lines = block.splitlines()
+    for node in ast.parse(block).body:
+        rest = lines[node.end_lineno - 1][node.end_col_offset :].strip()
+        yield node, rest[2:] if rest.startswith("# ") else ""
+
+
+def literal(comment):
+    """The Python literal that a comment begins with, or `None` if it is prose."""
+    for end in (len(comment), *(m.start() for m in re.finditer(r"[,:;] ", comment))):
+        try:
+            return (ast.literal_eval(comment[:end]),)
+        except (SyntaxError, ValueError):
+            continue
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_page_runs(page):
+    scope = {}
+    checked = 0
+    for block in _BLOCK.findall(page.read_text()):
+        for node, comment in statements(block):
+            error = re.match(r"(\w+Error)\b", comment)
+            if error:
+                with pytest.raises(getattr(nx.errors, error[1])):
+                    exec(ast.unparse(node), scope)
+                checked += 1
+                continue
+            value = literal(comment) if isinstance(node, ast.Expr) else None
+            if value is None:
+                exec(ast.unparse(node), scope)
+                continue
+            have = eval(ast.unparse(node), scope)
+            assert have == value[0] or str(have) == comment, (ast.unparse(node), comment)
+            checked += 1
+    assert checked or page.name not in ("README.md", "concepts.md", "axis_mappings.md")
+
+
+def test_literal_reads_values_and_leaves_prose():
+    assert literal("(5,), {'batch': 20, 'k': 7}") == (((5,), {"batch": 20, "k": 7}),)
+    assert literal("(8, 6), on one device") == ((8, 6),)
+    assert literal("broadcasts by name") is None

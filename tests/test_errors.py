@@ -1,0 +1,872 @@
+"""Law 7: errors name the names.
+
+Every message of the core says the operation, the axes with their sizes, the rule that was broken, and what to write instead.
+Messages are compared whole. Those of axis notation are in `test_axes`, those of arrays in `test_array`, those of other parts of
+the package next to their operations.
+"""
+
+import functools
+import re
+import traceback
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax import errors
+from namedax.environment import Region
+from namedax.errors import (
+    AxisMappingError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisResourceError,
+    AxisSizeError,
+    EinsumError,
+    MeshError,
+    NamedaxError,
+    NamedAxesLeftError,
+    PlacementConflictError,
+    PositionalAxisError,
+)
+from namedax.ops.elementwise import apply_elementwise
+from tests.harness import make_mesh
+
+MESH = make_mesh((4, 2))
+A = nx.named(jnp.zeros((8, 3), jnp.int32), ["a", None])
+B = nx.named(jnp.zeros((8, 4), jnp.int32), ["a", "b"])
+C = nx.named(jnp.zeros(6, jnp.int32), ["a"])
+
+
+def zeros(*shape):
+    return jnp.zeros(shape, jnp.int32)
+
+
+def xmap(body, in_axes, out_axes=None, resources=None, mesh=MESH, **options):
+    return nx.xmap(body, in_axes, out_axes, axis_resources=resources, mesh=mesh, **options)
+
+
+def fails(call, kind, text):
+    """Calls, and compares the type and the whole text of the error."""
+    with pytest.raises(kind) as error:
+        call()
+    assert type(error.value) is kind
+    assert str(error.value).partition("\n--------------------\n")[0] == text
+
+
+def cases(table):
+    """Parametrizes over a table of `id: (call, type, text)`."""
+    return pytest.mark.parametrize(("call", "kind", "text"), table.values(), ids=table)
+
+
+# --- the classes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_class_is_a_built_in_one_too(name):
+    kind = getattr(errors, name)
+    assert issubclass(kind, NamedaxError)
+    assert kind is NamedaxError or issubclass(kind, TypeError if kind is NamedAxesLeftError else ValueError)
+    assert kind.__doc__
+
+
+def test_suggestions():
+    assert errors.did_you_mean("bacth", ["batch", "hidden"]) == " Did you mean 'batch'?"
+    assert errors.did_you_mean(("layer", 1), [("layer", 0), "other"]) == " Did you mean ('layer', 0)?"
+    assert errors.did_you_mean("q", ["batch", "hidden"]) == ""
+    assert errors.did_you_mean("q", []) == ""
+
+
+# --- sizes, names and positions of operands -----------------------------------------------------------------------------
+
+OPERANDS = {
+    "a name with two sizes": (
+        lambda: B + C,
+        AxisSizeError,
+        "add: axis 'a' has size 8 in operand 0, i32[]{a:8, b:4}, and size 6 in operand 1, i32[]{a:6}; a name has one size. "
+        "Rename one of the two axes.",
+    ),
+    "by another operation": (
+        lambda: nx.where(B > 0, C, 0),
+        AxisSizeError,
+        "where: axis 'a' has size 8 in operand 0, bool[]{a:8, b:4}, and size 6 in operand 1, i32[]{a:6}; a name has one size. "
+        "Rename one of the two axes.",
+    ),
+    "positions": (
+        lambda: A - jnp.zeros((2, 5), jnp.int32),
+        PositionalAxisError,
+        "subtract: positional axis -1 has size 3 in operand 0, i32[3]{a:8}, and size 5 in operand 1, i32[2,5]; positional "
+        "axes broadcast from the right, as in NumPy. Insert an axis (x[..., None]), or give the axis a name.",
+    ),
+    "where with one argument": (
+        lambda: nx.where(B > 0),
+        NamedAxesLeftError,
+        "where: a named condition needs both x and y; the shape of the form with one argument depends on data.",
+    ),
+    "axes of nmap": (
+        lambda: nx.nmap(jnp.add)(B, C),
+        AxisSizeError,
+        "nmap(add): axis 'a' has size 8 in one argument and size 6 in another; a name has one size. Rename one of the two "
+        "axes.",
+    ),
+}
+
+
+@cases(OPERANDS)
+def test_operands(call, kind, text):
+    fails(call, kind, text)
+
+
+# --- reductions -----------------------------------------------------------------------------------------------------
+
+REDUCTIONS = {
+    "a name that the array lacks": (
+        lambda: nx.sum(nx.named(zeros(2, 3), ["batch", "k"]), "bacth"),
+        AxisNotFoundError,
+        "sum: no axis 'bacth' in i32[]{batch:2, k:3}; its named axes are 'batch', 'k'. Did you mean 'batch'? Reduce over an "
+        "axis that it has; a collective (nx.lax.psum) also takes a value without the name.",
+    ),
+    "another operation": (
+        lambda: nx.prod(B, "q"),
+        AxisNotFoundError,
+        "prod: no axis 'q' in i32[]{a:8, b:4}; its named axes are 'a', 'b'. Reduce over an axis that it has.",
+    ),
+    "a plain array": (
+        lambda: nx.max(zeros(3), "a"),
+        AxisNotFoundError,
+        "max: no axis 'a' in i32[3]; it has no named axis. Reduce over an axis that it has; a collective (nx.lax.pmax) also "
+        "takes a value without the name.",
+    ),
+    "one of several": (
+        lambda: nx.mean(B, ("a", "q")),
+        AxisNotFoundError,
+        "mean: no axis 'q' in i32[]{a:8, b:4}; its named axes are 'a', 'b'. (A tuple in axis= is a sequence of axes; if the "
+        "tuple is the name, write axis=(('a', 'q'),).)",
+    ),
+    "a position out of range": (
+        lambda: nx.sum(A, 1),
+        PositionalAxisError,
+        "sum: positional axis 1 is out of range for i32[3]{a:8}, which has 1 positional axes. Write the name of the axis if "
+        "it has one.",
+    ),
+    "a negative position out of range": (
+        lambda: nx.sum(B, -1),
+        PositionalAxisError,
+        "sum: positional axis -1 is out of range for i32[]{a:8, b:4}, which has 0 positional axes. Write the name of the axis "
+        "if it has one.",
+    ),
+    "an axis twice": (
+        lambda: nx.sum(B, ("a", "a")),
+        PositionalAxisError,
+        "sum: axis 'a' is given twice in axis=('a', 'a') for i32[]{a:8, b:4}.",
+    ),
+    "a position twice": (
+        lambda: nx.sum(A, (0, -1)),
+        PositionalAxisError,
+        "sum: axis -1 is given twice in axis=(0, -1) for i32[3]{a:8}.",
+    ),
+    "no axis": (
+        lambda: nx.sum(B, True),
+        PositionalAxisError,
+        "sum: axis=True is neither a position nor a name nor a tuple of these.",
+    ),
+    "argmax over two axes": (
+        lambda: nx.argmax(B, ("a", "b")),
+        PositionalAxisError,
+        "argmax: axis=('a', 'b') must be one axis, a position or a name; the index is along that axis.",
+    ),
+    "softmax": (
+        lambda: nx.nn.softmax(B.astype(float), "classes"),
+        AxisNotFoundError,
+        f"softmax: no axis 'classes' in {'f64' if jax.config.jax_enable_x64 else 'f32'}[]{{a:8, b:4}}; its named axes are "
+        f"'a', 'b'. Reduce over an "
+        "axis that it has.",
+    ),
+}
+
+
+@cases(REDUCTIONS)
+def test_reductions(call, kind, text):
+    fails(call, kind, text)
+
+
+def test_a_maximum_that_may_be_of_nothing():
+    with pytest.raises(
+        ValueError, match=r"max: where= may leave out all elements, and max of none has no value\. Give one, initial="
+    ):
+        nx.max(B, "a", where=B > 0)
+
+
+# --- renaming, taking, making ---------------------------------------------------------------------------------------
+
+MAKING = {
+    "rename from nowhere": (
+        lambda: nx.rename(B, {"aa": "c"}),
+        AxisNotFoundError,
+        "rename: no axis 'aa' in i32[]{a:8, b:4}; its named axes are 'a', 'b'. Did you mean 'a'?",
+    ),
+    "rename a plain array": (
+        lambda: nx.rename(zeros(3), {"a": "c"}),
+        AxisNotFoundError,
+        "rename: no axis 'a' in i32[3]; it has no named axis.",
+    ),
+    "rename to no name": (
+        lambda: nx.rename(B, {"a": 0}),
+        AxisNameError,
+        "rename: 0 is no axis name. To make 'a' positional, use nx.positional.",
+    ),
+    "rename to a name that is there": (
+        lambda: nx.rename(B, {"a": "b"}),
+        AxisNameError,
+        "rename: axis 'b' appears twice in ('b', 'b'); one array has an axis at most once. Rename one of them.",
+    ),
+    "take along a name that is missing": (
+        lambda: nx.take(B, jnp.asarray([1]), "c"),
+        AxisNotFoundError,
+        "take: no axis 'c' in i32[]{a:8, b:4}; its named axes are 'a', 'b'.",
+    ),
+    "take along a position that is missing": (
+        lambda: nx.take(A, jnp.asarray([1]), 1),
+        PositionalAxisError,
+        "take: positional axis 1 is out of range for i32[3]{a:8}, which has 1 positional axes. Write the name of the axis if "
+        "it has one.",
+    ),
+    "take in an unknown mode": (
+        lambda: nx.take(B, jnp.asarray([1]), "a", mode="bounce"),
+        PositionalAxisError,
+        "take: mode='bounce' is none of ('fill', 'clip', 'wrap').",
+    ),
+    "take at indices of another size": (
+        lambda: nx.take(B, C, "b"),
+        AxisSizeError,
+        "take: axis 'a' has two sizes, in i32[]{a:8, b:4} and in i32[]{a:6}; a name has one size.",
+    ),
+    "arange without a size": (
+        lambda: nx.arange(axis="k"),
+        AxisNotFoundError,
+        "arange: axis 'k' has no size here. Give a stop, or the size in axis_sizes of xmap.",
+    ),
+    "arange of another size": (
+        lambda: xmap(lambda x: x + nx.arange(5, axis="a"), ["a"], ["a"])(zeros(8)),
+        AxisSizeError,
+        "arange: the number of values is 5, but axis 'a' has size 8 in this mapped function; a name has one size.",
+    ),
+    "one_hot without a size": (
+        lambda: nx.nn.one_hot(C, axis="classes"),
+        AxisNotFoundError,
+        "one_hot: axis 'classes' has no size here. Give num_classes, or the size in axis_sizes of xmap.",
+    ),
+    "one_hot of another size": (
+        lambda: xmap(lambda x: nx.nn.one_hot(x, 10, axis="b"), ["a"], None, axis_sizes={"b": 4})(zeros(8)),
+        AxisSizeError,
+        "one_hot: num_classes is 10, but axis 'b' has size 4 in this mapped function; a name has one size.",
+    ),
+    "one_hot along a name that is there": (
+        lambda: nx.nn.one_hot(C, 6, axis="a"),
+        AxisSizeError,
+        "one_hot: the argument has the axis 'a' already, which is to be the new one. Choose another name.",
+    ),
+    "one_hot along a position": (
+        lambda: nx.nn.one_hot(C),
+        AxisNotFoundError,
+        "one_hot: a positional axis needs num_classes; only a name has a size of its own.",
+    ),
+}
+
+
+@cases(MAKING)
+def test_renaming_taking_and_making(call, kind, text):
+    fails(call, kind, text)
+
+
+# --- contractions -----------------------------------------------------------------------------------------------------
+
+
+def caret(why, spec, at):
+    return f"einsum: {why}\n  {spec}\n  {' ' * at}^"
+
+
+X, W = nx.named(zeros(5, 8, 3), [None, "b", "k"]), nx.named(zeros(3, 4), ["k", "m"])
+
+EINSUM = {
+    "no specification": (
+        lambda: nx.einsum(X, W),
+        EinsumError,
+        "einsum: the first argument is the specification, a string; got i32[5]{b:8, k:3}.",
+    ),
+    "too few arrays": (
+        lambda: nx.einsum("n{b,k},{k,m}->n{b,m}", X),
+        EinsumError,
+        "einsum: 'n{b,k},{k,m}->n{b,m}' has 2 operands, but 1 arrays were given. Separate operands by commas.",
+    ),
+    "too few letters": (
+        lambda: nx.einsum("{b,k}->{b}", X),
+        EinsumError,
+        "einsum: operand 0 of '{b,k}->{b}' is '{b,k}', with 0 letters, but the array is i32[5]{b:8, k:3} with 1 positional "
+        "axes. Write one letter per positional axis, or '...'.",
+    ),
+    "too many letters": (
+        lambda: nx.einsum("nm...{b,k}->nm...{b}", X),
+        EinsumError,
+        "einsum: operand 0 of 'nm...{b,k}->nm...{b}' is 'nm...{b,k}', with 2 letters, but the array is i32[5]{b:8, k:3} with "
+        "1 positional axes. Write one letter per positional axis, or '...'.",
+    ),
+    "a name that the operand lacks": (
+        lambda: nx.einsum("n{b,k},{k,mm}->n{b,mm}", X, W),
+        AxisNotFoundError,
+        "einsum: no axis 'mm' in operand 1 of 'n{b,k},{k,mm}->n{b,mm}', i32[]{k:3, m:4}; its named axes are 'k', 'm'. Did you "
+        "mean 'm'?",
+    ),
+    "a name that is skipped": (
+        lambda: nx.einsum("n{b},{k,m}->n{b,m}", X, W),
+        EinsumError,
+        "einsum: 'n{b},{k,m}->n{b,m}' mentions 'k', but skips it for operand 0, i32[5]{b:8, k:3}, which has it. Mention it "
+        "there too, or rename it on reading: {other:k}.",
+    ),
+    "a letter from nowhere": (
+        lambda: nx.einsum("n{b,k}->m{b,k}", X),
+        EinsumError,
+        "einsum: letter 'm' in the result of 'n{b,k}->m{b,k}' appears in no operand.",
+    ),
+    "a name from nowhere": (
+        lambda: nx.einsum("n{b,k}->n{b,kk}", X),
+        EinsumError,
+        "einsum: name 'kk' in the result of 'n{b,k}->n{b,kk}' appears in no operand; the operands have the names 'b', 'k'. "
+        "Did you mean 'k'?",
+    ),
+    "an ellipsis that is lost": (
+        lambda: nx.einsum("...{b,k}->{b}", X),
+        EinsumError,
+        "einsum: '...{b,k}->{b}' has '...' in an operand but not in the result. Write it there, or use letters.",
+    ),
+    "written onto a name that is skipped": (
+        lambda: nx.einsum("n{k}->n{b:k}", X),
+        EinsumError,
+        "einsum: 'n{k}->n{b:k}' mentions 'b', but skips it for operand 0, i32[5]{b:8, k:3}, which has it. Mention it there "
+        "too, or rename it on reading: {other:b}.",
+    ),
+    "a letter with two sizes": (
+        lambda: nx.einsum("n{b,k},n->{b,k}", X, zeros(6)),
+        PositionalAxisError,
+        "einsum 'n{b,k},n->{b,k}': letter 'n' has size 5 in operand 0, i32[5]{b:8, k:3}, and size 6 in operand 1, i32[6]. One "
+        "letter stands for one size.",
+    ),
+    "an ellipsis with two sizes": (
+        lambda: nx.einsum("...{b,k},...->...{b,k}", X, zeros(6)),
+        PositionalAxisError,
+        "einsum '...{b,k},...->...{b,k}': an axis of '...' has size 5 in operand 0, i32[5]{b:8, k:3}, and size 6 in operand "
+        "1, i32[6]. One letter stands for one size.",
+    ),
+    "a name with two sizes": (
+        lambda: nx.einsum("n{b,k},{k:m}->n{b}", X, nx.named(zeros(4), ["m"])),
+        AxisSizeError,
+        "einsum 'n{b,k},{k:m}->n{b}': axis 'k' has size 3 in operand 0, i32[5]{b:8, k:3}, and size 4 in operand 1, "
+        "i32[]{m:4}; a name has one size. Rename one of the two axes.",
+    ),
+    "a name with a character that separates nothing": (
+        lambda: nx.einsum("n{b;k}->n", X),
+        AxisNotFoundError,
+        "einsum: no axis 'b;k' in operand 0 of 'n{b;k}->n', i32[5]{b:8, k:3}; its named axes are 'b', 'k'.",
+    ),
+    "a character without meaning": (
+        lambda: nx.einsum("n{b}+m", X, X),
+        EinsumError,
+        caret(
+            "'+' has no meaning here. Write one letter per positional axis, names in braces, commas between operands, and "
+            "'->' before the result.",
+            "n{b}+m",
+            4,
+        ),
+    ),
+    "a second arrow": (
+        lambda: nx.einsum("n->n->n", X),
+        EinsumError,
+        caret("the result ends here; there is one result, without a comma or a second arrow.", "n->n->n", 4),
+    ),
+    "a letter twice in the result": (
+        lambda: nx.einsum("n->nn", X),
+        EinsumError,
+        caret("letter 'n' appears twice in the result; each of its axes has a letter of its own.", "n->nn", 4),
+    ),
+    "a second ellipsis": (
+        lambda: nx.einsum("...n...->n", X),
+        EinsumError,
+        caret("a second '...' in one term; there can be one.", "...n...->n", 4),
+    ),
+    "a name twice in an operand": (
+        lambda: nx.einsum("n{b,b}->n", X),
+        EinsumError,
+        caret("name 'b' appears twice in one operand.", "n{b,b}->n", 4),
+    ),
+    "a name twice in the result": (
+        lambda: nx.einsum("n{b,k}->n{b,b}", X),
+        EinsumError,
+        caret("name 'b' appears twice in one result.", "n{b,k}->n{b,b}", 12),
+    ),
+    "an axis read twice": (
+        lambda: nx.einsum("n{b,c:b}->n", X),
+        EinsumError,
+        caret("axis 'b' is read twice in one operand.", "n{b,c:b}->n", 4),
+    ),
+    "an axis written twice": (
+        lambda: nx.einsum("n{b,k}->n{c:b,d:b}", X),
+        EinsumError,
+        caret("axis 'b' is written twice in one result.", "n{b,k}->n{c:b,d:b}", 14),
+    ),
+    "an open brace": (
+        lambda: nx.einsum("n{b,k->n", X),
+        EinsumError,
+        caret("expected ',' or '}' after a name.", "n{b,k->n", 6),
+    ),
+    "an open brace at the end": (lambda: nx.einsum("n{b,k", X), EinsumError, caret("this brace is never closed.", "n{b,k", 1)),
+    "an open brace after a colon": (lambda: nx.einsum("n{b:", X), EinsumError, caret("this brace is never closed.", "n{b:", 1)),
+    "no name": (lambda: nx.einsum("n{b,,k}->n", X), EinsumError, caret("expected an axis name here.", "n{b,,k}->n", 4)),
+    "dot over a name that one lacks": (
+        lambda: nx.dot(X, W, "m"),
+        AxisNotFoundError,
+        "dot: no axis 'm' in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. dot contracts names that both have.",
+    ),
+    "dot over a position": (
+        lambda: nx.dot(X, W, None),
+        AxisNotFoundError,
+        "dot: no axis None in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. dot contracts names that both have.",
+    ),
+    "dot of positions": (
+        lambda: nx.dot(X, nx.named(zeros(6, 3), [None, "k"]), "k"),
+        PositionalAxisError,
+        "dot: both operands have positional axes, of shapes (5,) and (6,) (i32[5]{b:8, k:3} and i32[6]{k:3}); they have to be "
+        "equal, or those of one operand empty. For an outer product write einsum with a letter for each axis.",
+    ),
+    "dot of two sizes": (
+        lambda: nx.dot(X, nx.named(zeros(4), ["k"]), "k"),
+        AxisSizeError,
+        "dot: axis 'k' has size 3 in operand 0, i32[5]{b:8, k:3}, and size 4 in operand 1, i32[]{k:4}; a name has one size. "
+        "Rename one of the two axes.",
+    ),
+}
+
+
+@cases(EINSUM)
+def test_contractions(call, kind, text):
+    fails(call, kind, text)
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+COLLECTIVES = {
+    "a position": (
+        lambda: nx.lax.psum(B, 0),
+        AxisNotFoundError,
+        "psum: 0 is no axis name; collectives go over named axes.",
+    ),
+    "a name twice": (
+        lambda: nx.lax.pmean(B, ("a", "a")),
+        AxisNameError,
+        "pmean: the names 'a', 'a' are not all different; a collective goes over a name once.",
+    ),
+    "outside of a body": (
+        lambda: nx.lax.axis_index("a"),
+        AxisNotFoundError,
+        "axis_index: axis 'a' has no size; no mapped function is being traced here. Give an argument that axis in in_axes, or "
+        "its size in axis_sizes of xmap.",
+    ),
+    "a name that nobody has": (
+        lambda: xmap(lambda x: nx.lax.psum(x, "bacth"), ["batch"], [])(zeros(8)),
+        AxisNotFoundError,
+        "psum: axis 'bacth' has no size; the names here are 'batch'. Did you mean 'batch'? Give an argument that axis in "
+        "in_axes, or its size in axis_sizes of xmap.",
+    ),
+    "all_gather to nowhere": (
+        lambda: nx.lax.all_gather(A, "a", axis=2),
+        PositionalAxisError,
+        "all_gather: axis=2 is out of range: i32[3]{a:8} has 1 positional axes, to which one is added.",
+    ),
+    "all_gather along nothing": (
+        lambda: nx.lax.all_gather(A, "a", axis=1, tiled=True),
+        PositionalAxisError,
+        "all_gather: axis=1 is out of range: i32[3]{a:8} has 1 positional axes.",
+    ),
+}
+
+
+@cases(COLLECTIVES)
+def test_collectives(call, kind, text):
+    fails(call, kind, text)
+
+
+# --- xmap: options ----------------------------------------------------------------------------------------------------
+
+
+def body(x):
+    return x
+
+
+OPTIONS = {
+    "no function": (
+        lambda: nx.xmap(["a"], ["a"]),
+        AxisMappingError,
+        "xmap: the first argument is the function to map; got ['a'].",
+    ),
+    "partitioning": (
+        lambda: xmap(body, ["a"], ["a"], partitioning="automatic"),
+        AxisResourceError,
+        "xmap: partitioning='automatic' is neither 'manual' nor 'auto'.",
+    ),
+    "axis_resources is no dictionary": (
+        lambda: xmap(body, ["a"], ["a"], [("a", "x")]),
+        AxisResourceError,
+        "xmap: axis_resources is [('a', 'x')]; write a dict from axis names to mesh axes, such as {'batch': 'x'} or {'batch': "
+        "('x', 'y')}.",
+    ),
+    "a position in axis_resources": (
+        lambda: xmap(body, ["a"], ["a"], {0: "x"}),
+        AxisResourceError,
+        "xmap: axis_resources has the key 0, which is no axis name; keys are names of axes.",
+    ),
+    "no mesh axis": (
+        lambda: xmap(body, ["a"], ["a"], {"a": 0}),
+        AxisResourceError,
+        "xmap: axis_resources maps 'a' to 0, which is no mesh axis; write a mesh axis name, or a tuple of them, major first.",
+    ),
+    "a list of mesh axes": (
+        lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),
+        AxisResourceError,
+        "xmap: axis_resources maps 'a' to ['x', 'y'], which is no mesh axis; write a mesh axis name, or a tuple of them, "
+        "major first.",
+    ),
+    "a mesh axis twice in one assignment": (
+        lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y", "x")}),
+        AxisResourceError,
+        "xmap: axis_resources maps 'a' to mesh axis 'x' twice (('x', 'y', 'x')); a mesh axis can hold an axis once. Remove "
+        "one of the two.",
+    ),
+    "axis_sizes is no dictionary": (
+        lambda: xmap(body, ["a"], ["a"], axis_sizes=[("a", 8)]),
+        AxisSizeError,
+        "xmap: axis_sizes is [('a', 8)]; write a dict from axis names to sizes, such as {'batch': 128}.",
+    ),
+    "a position in axis_sizes": (
+        lambda: xmap(body, ["a"], ["a"], axis_sizes={0: 8}),
+        AxisSizeError,
+        "xmap: axis_sizes has the key 0, which is no axis name; keys are names of axes.",
+    ),
+    "no size": (
+        lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": 2.5}),
+        AxisSizeError,
+        "xmap: axis_sizes gives 'a' the size 2.5; a size is an integer from 0.",
+    ),
+    "a negative size": (
+        lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": -1}),
+        AxisSizeError,
+        "xmap: axis_sizes gives 'a' the size -1; a size is an integer from 0.",
+    ),
+    "in_axes is no mapping": (
+        lambda: xmap(body, "a", ["a"])(zeros(8)),
+        AxisMappingError,
+        "xmap, in_axes: 'a' is no axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry "
+        "per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).",
+    ),
+    "in_axes of a dictionary": (
+        lambda: xmap(body, {"x": ["a"]}, ["a"])(zeros(8)),
+        AxisMappingError,
+        "xmap: in_axes is {'x': ['a']}; write one axis mapping for all arguments, or a tuple with one entry per argument.",
+    ),
+}
+
+
+@cases(OPTIONS)
+def test_options(call, kind, text):
+    fails(call, kind, text)
+
+
+# --- xmap: arguments, meshes, results ---------------------------------------------------------------------------------
+
+
+def two(x, y):
+    return x
+
+
+MAPPED = {
+    "sizes that disagree": (
+        lambda: xmap(two, (["batch", None], [None, "batch"]), ["batch", None])(zeros(8, 3), zeros(3, 6)),
+        AxisSizeError,
+        "xmap: axis 'batch' has size 8 in argument 'x' of shape (8, 3), and size 6 in argument 'y' of shape (3, 6); a name "
+        "has one size. Check the axis mappings in in_axes, or use two names.",
+    ),
+    "sizes that disagree in a tree": (
+        lambda: xmap(two, ({"w": ["a"], "v": [["a"]]}, {}), {})({"w": zeros(3), "v": [zeros(4)]}, 1),
+        AxisSizeError,
+        "xmap: axis 'a' has size 4 in argument 'x'['v'][0] of shape (4,), and size 3 in argument 'x'['w'] of shape (3,); a "
+        "name has one size. Check the axis mappings in in_axes, or use two names.",
+    ),
+    "axis_sizes that disagree": (
+        lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": 16})(zeros(8)),
+        AxisSizeError,
+        "xmap: axis 'a' has size 16 in axis_sizes, and size 8 in argument 'x' of shape (8,); a name has one size. Check the "
+        "axis mappings in in_axes, or use two names.",
+    ),
+    "a name twice in one array": (
+        lambda: xmap(body, {0: "a"}, None)(nx.named(zeros(8, 8), {1: "a"})),
+        AxisNameError,
+        "xmap: axis 'a' appears twice in ('a', 'a'); one array has an axis at most once. Rename one of them.",
+    ),
+    "a rank that is not asserted": (
+        lambda: xmap(two, (["a"], ["b"]), None)(zeros(8), zeros(4, 4)),
+        AxisMappingError,
+        "xmap: the axis mapping ['b'] asserts 1 axes, but argument 'y', i32[4,4], has 2. Write one entry per axis (None for "
+        "one without a name), or end the list with '...' to speak of the first axes only.",
+    ),
+    "a rank of a result that is not asserted": (
+        lambda: xmap(body, ["a", None], ["a"])(zeros(8, 3)),
+        AxisMappingError,
+        "xmap, out_axes: the axis mapping ['a'] asserts 1 axes, but the result, i32[3]{a:8}, with its names has 2. Write one "
+        "entry per axis (None for one without a name), or end the list with '...' to speak of the first axes only.",
+    ),
+    "too few mappings": (
+        lambda: xmap(two, (["a"],), None)(zeros(8), zeros(8)),
+        AxisMappingError,
+        "xmap: in_axes has 1 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
+        "axis mapping per argument, or a single one for all.",
+    ),
+    "too many mappings": (
+        lambda: xmap(two, (["a"], ["a"], ["a"]), None)(zeros(8), zeros(8)),
+        AxisMappingError,
+        "xmap: in_axes has 3 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
+        "axis mapping per argument, or a single one for all.",
+    ),
+    "a keyword without a mapping": (
+        lambda: xmap(lambda x, *, y: x, (["a"],), None)(zeros(8), y=zeros(8)),
+        AxisMappingError,
+        "xmap: in_axes has no axis mapping for the keyword argument 'y' of <lambda>. Put a dict from keywords to mappings "
+        "behind the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
+    ),
+    "an axis that does not divide": (
+        lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y")})(zeros(12)),
+        AxisSizeError,
+        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y') of together 8 devices. Use a size that is a "
+        "multiple of 8, or map 'a' to fewer devices in axis_resources.",
+    ),
+    "an unknown mesh axis": (
+        lambda: xmap(body, ["a"], ["a"], {"a": "xx"})(zeros(8)),
+        MeshError,
+        "xmap: axis_resources maps 'a' to mesh axis 'xx', which the mesh does not have; its axes are 'x', 'y' with sizes (4, "
+        "2). Did you mean 'x'?",
+    ),
+    "no mesh": (
+        lambda: xmap(body, ["a"], ["a"], {"a": "x"}, mesh=None)(zeros(8)),
+        MeshError,
+        "xmap: axis_resources maps 'a' to mesh axes ('x',), but there is no mesh. Give one as mesh=jax.make_mesh(...), or set "
+        "one around the call with jax.set_mesh(mesh).",
+    ),
+    "resources for a name that nobody has": (
+        lambda: xmap(body, ["batch"], ["batch"], {"bacth": "x"})(zeros(8)),
+        AxisResourceError,
+        "xmap: axis_resources maps 'bacth' to ('x',), but no value in body has an axis 'bacth'; the names are 'batch'. Did "
+        "you mean 'batch'? Correct the name, or remove the entry.",
+    ),
+    "a result with a name left": (
+        lambda: xmap(lambda x: {"out": [x]}, ["a", "b"], {"out": [["a"]]})(zeros(8, 4)),
+        NamedAxesLeftError,
+        "xmap, out_axes: the result['out'][0], i32[]{a:8, b:4}, still has the axes 'b', which ['a'] does not place. Reduce "
+        "them in the function, or give them a position, as in ['a', 'b'].",
+    ),
+    "a result that lacks a name": (
+        lambda: xmap(body, ["a"], ["a", "q"])(zeros(8)),
+        AxisMappingError,
+        "xmap, out_axes: ['a', 'q'] places 'q', but the result, i32[]{a:8}, has no such axis, and it has no size to broadcast "
+        "to. Remove it from the mapping, or give its size in axis_sizes.",
+    ),
+    "a local block that escapes": (
+        lambda: xmap(lambda x: x.data, ["a"], [None], {"a": "x"})(zeros(8)),
+        NamedAxesLeftError,
+        "xmap: the result, i32[2], differs from device to device along mesh axes ['x'], on which none of its names lives: a "
+        "local block (x.data) has left its array. Return the named array.",
+    ),
+    "an array of another size that is closed over": (
+        lambda: xmap(lambda x: x + C, ["a"], ["a"], {"a": "x"})(zeros(8)),
+        AxisSizeError,
+        "add: axis 'a' has size 6 in an array of shape (6,) with dims ('a',), but 'a' has size 8 in this mapped function; a "
+        "name has one size. Rename one of the two axes.",
+    ),
+    "rename to a name of another size": (
+        lambda: xmap(lambda x, y: nx.rename(x, {"a": "b"}), (["a"], ["b"]), None, {"a": "x"})(zeros(8), zeros(4)),
+        AxisSizeError,
+        "rename: axis 'a' of size 8 can not become 'b', which has size 4 in this mapped function; a name has one size. Choose "
+        "another name.",
+    ),
+    "rename to a name that does not divide": (
+        lambda: xmap(lambda x: nx.rename(x, {"b": "c"}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 3)),
+        AxisSizeError,
+        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',) of together 2 devices. Use a size that is a "
+        "multiple of 2, or map 'c' to fewer devices in axis_resources.",
+    ),
+    "take at an axis that is sharded": (
+        lambda: xmap(lambda x, i: nx.take(x, i, "a"), (["a", None], ["a"]), None, {"a": "x"})(zeros(8, 3), zeros(8)),
+        PositionalAxisError,
+        "take: the indices i32[]{a:8@x} have the axis 'a' that is read, which is sharded over ('x',). Rename it in the "
+        "indices, and rename the result.",
+    ),
+    "a branch on a named value": (
+        lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
+        NamedAxesLeftError,
+        "bool(): bool[]{a:8} still has named axes, and bool() needs an array without names. Reduce them, or give them "
+        "positions with nx.positional(x, ['a', ...]).",
+    ),
+}
+
+
+@cases(MAPPED)
+def test_mapped_functions(call, kind, text):
+    fails(call, kind, text)
+
+
+def test_out_axes_that_are_no_prefix():
+    with pytest.raises(AxisMappingError) as error:
+        xmap(lambda x: {"x": x, "y": x}, ["a"], {"x": ["a"]})(zeros(8))
+    text = str(error.value)
+    assert text.startswith(
+        "xmap, out_axes: the axis mappings {'x': ['a']} are no prefix of the structure that they are for, PyTreeDef("
+    )
+    assert "each entry stands for one value." in text
+
+
+def test_another_mesh_in_the_context():
+    other = make_mesh((2, 4))
+    with jax.set_mesh(other), pytest.raises(MeshError) as error:
+        xmap(body, ["a"], ["a"], {"a": "x"})(zeros(8))
+    assert str(error.value).startswith(
+        "xmap: the mesh given as mesh= has the axes {'x': 4, 'y': 2}, but that of the surrounding jax.set_mesh has {'x': 2, "
+        "'y': 4}; JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of its own mesh."
+    )
+
+
+# --- two names on one mesh axis ---------------------------------------------------------------------------------------
+
+CONFLICTS = {
+    "multiply": lambda x, y: x * y,
+    "where": lambda x, y: nx.where(x > 0, y, 0),
+    "dot": lambda x, y: nx.dot(x, y, "k"),
+    "einsum '{a,k},{b,k}->{a,b}'": lambda x, y: nx.einsum("{a,k},{b,k}->{a,b}", x, y),
+    "rename": lambda x, y: nx.rename(x, {"k": "b"}),
+    "nmap(maximum)": lambda x, y: nx.nmap(jnp.maximum)(x, y),
+    "take": lambda x, y: nx.take(x, (y * 0).astype(int), "k"),
+}
+
+
+@pytest.mark.parametrize("partitioning", ["manual", "auto"])
+@pytest.mark.parametrize("op", CONFLICTS)
+def test_two_names_on_one_mesh_axis_meet(op, partitioning):
+    # Which operation, which names, which mesh axis, and what to do about it.
+    f = xmap(CONFLICTS[op], (["a", "k"], ["b", "k"]), None, {"a": ("x", "y"), "b": "x"}, partitioning=partitioning)
+    fails(
+        lambda: f(jnp.zeros((8, 4)), jnp.zeros((4, 4))),
+        PlacementConflictError,
+        f"{op}: axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of them. "
+        f"Rename one of them to "
+        "an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or change axis_resources.",
+    )
+
+
+def test_two_names_on_one_mesh_axis_in_one_argument():
+    fails(
+        lambda: xmap(body, ["a", "b"], ["a", "b"], {"a": "x", "b": "x"})(zeros(8, 4)),
+        PlacementConflictError,
+        "xmap, argument 'x': axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only "
+        "one of them. Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this "
+        "communicates), or change axis_resources.",
+    )
+
+
+def test_two_names_on_one_mesh_axis_that_do_not_meet():
+    f = xmap(lambda x, y: nx.sum(x, "a") + nx.sum(y, "b"), (["a"], ["b"]), [], {"a": "x", "b": "x"})
+    assert int(f(jnp.arange(8), jnp.arange(4))) == 28 + 6
+
+
+# --- a named array given to a function of positions ---------------------------------------------------------------------
+
+NOTE = (
+    "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
+    "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
+)
+
+GIVEN_TO_JAX = {
+    "xmap": lambda: xmap(lambda x: jnp.linalg.norm(x), ["a", None], ["a"])(jnp.zeros((8, 3))),
+    "xmap, sharded": lambda: xmap(lambda x: jnp.add(x, 1), ["a"], ["a"], {"a": "x"})(jnp.zeros(8)),
+    "xmap, eager": lambda: xmap(lambda x: jax.lax.exp(x), ["a"], ["a"], jit=False)(jnp.zeros(8)),
+    "xmap, deeper": lambda: xmap(lambda x: {"y": jax.nn.gelu(x * 2)}, ["a"], ["a"])(jnp.zeros(8)),
+    "nmap": lambda: nx.nmap(lambda v: jnp.sin(nx.named(v, ["k"])))(nx.named(jnp.zeros((2, 3)), ["a", None])),
+    "nmap of nothing named": lambda: nx.nmap(lambda: jnp.sin(A))(),
+    "an operation": lambda: apply_elementwise("mine", lambda v: jnp.add(v, A), A),
+}
+
+
+@pytest.mark.parametrize("call", GIVEN_TO_JAX.values(), ids=GIVEN_TO_JAX)
+def test_a_named_array_given_to_jax(call):
+    with pytest.raises(TypeError) as error:
+        call()
+    notes = [note for note in getattr(error.value, "__notes__", []) if note.startswith("namedax")]
+    assert notes == [NOTE]
+    assert "nx.nmap(function)" in "".join(traceback.format_exception(error.value))
+
+
+def test_other_type_errors_have_no_such_note():
+    with pytest.raises(TypeError, match="something else") as error:
+        xmap(lambda x: (_ for _ in ()).throw(TypeError("something else")), ["a"], ["a"])(zeros(8))
+    assert NOTE not in getattr(error.value, "__notes__", [])
+
+
+def test_numpy_given_a_named_array():
+    for call in (np.sin, functools.partial(np.add, np.ones(3))):
+        with pytest.raises(TypeError):
+            call(A)
+
+
+# --- where it is reported -----------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_reported_at_the_line_that_made_it():
+    def model(x, w):
+        hidden = nx.dot(x, w, "inputs")
+        return nx.sum(hidden, "hiden")  # the mistake
+
+    f = xmap(model, (["batch", "inputs"], ["inputs", "hidden"]), None, {"batch": "x"})
+    with pytest.raises(AxisNotFoundError) as error:
+        f(jnp.zeros((8, 3)), jnp.zeros((3, 4)))
+    lines = [frame.line for frame in traceback.extract_tb(error.value.__traceback__) if frame.filename == __file__]
+    assert lines[-1].endswith("# the mistake")
+    assert "Did you mean 'hidden'?" in str(error.value)
+    assert "{batch:8@x, hidden:4}" in str(error.value)
+
+
+def test_an_error_leaves_nothing_behind():
+    # A call that fails is not remembered by the kernels, and the next one is right.
+    good = nx.named(jnp.arange(8.0), ["a"])
+    for _ in range(2):
+        with pytest.raises(AxisSizeError):
+            good + nx.named(jnp.arange(6.0), ["a"])
+        np.testing.assert_array_equal((good + nx.named(jnp.ones(8), ["a"])).data, jnp.arange(8.0) + 1)
+
+
+@pytest.mark.parametrize(
+    "module", ["array", "axes", "environment", "xmap", "ops.align", "ops.contraction", "ops.conversion", "ops.lift"]
+)
+def test_every_message_begins_with_its_operation(module):
+    import importlib
+    import inspect
+
+    source = inspect.getsource(importlib.import_module(f"namedax.{module}"))
+    for kind, text in re.findall(r'raise (\w+Error)\(\s*f?"([^"]*)', source):
+        assert kind in errors.__all__ or kind == "AttributeError", (kind, text)
+        if kind in errors.__all__:
+            assert re.match(r"\{op\}|\{what\}|\w+(\(\))?(, \w+)?:", text), (kind, text)
+
+
+def test_a_region_says_which_operation():
+    region = Region({}, {"a": ("x",)}, MESH, "manual", None)
+    fails(
+        lambda: region.block_size("a", 6, "pad"),
+        AxisSizeError,
+        "pad: axis 'a' of size 6 does not divide over mesh axes ('x',) of together 4 devices. Use a size that is a multiple "
+        "of 4, or map 'a' to fewer devices in axis_resources.",
+    )

@@ -1,0 +1,297 @@
+"""Renaming is resharding: the values stay, what moves is what the docstring says, and the gradients cost their transposes."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax import hlo
+from namedax.resources.layout import Cut, Exchange, Gather, Permute, plan
+from tests.harness import make_mesh
+
+GATHER, EXCHANGE, PERMUTE = "all-gather", "all-to-all", "collective-permute"
+REDUCE, SCATTER = "all-reduce", "reduce-scatter"
+
+# Both sizes divide over both mesh axes together, and no block has two equal sizes.
+VALUE = np.random.default_rng(0).normal(size=(16, 24, 3)).astype(np.float32)
+ONE_AXIS = [None, "x", "y", ("x", "y"), ("y", "x")]
+
+
+def moved(names, resources, mesh, out_axes=("c", "d")):
+    """A function that renames the first two axes, and what it communicates."""
+    f = nx.xmap(
+        lambda v: nx.rename(v, names),
+        {0: "a", 1: "b"},
+        dict(enumerate(out_axes)),
+        axis_resources={name: axes for name, axes in resources.items() if axes},
+        mesh=mesh,
+    )
+    return f, dict(hlo.summary(f.lower(VALUE).compile()))
+
+
+# --- one axis: every pair of placements --------------------------------------------------------------
+
+BYTES = VALUE.nbytes
+M, N = 4, 2  # the sizes of x and y
+
+# Of an axis that goes from one placement to another; what is missing here sends nothing.
+COSTS = {
+    ("x", None): {GATHER: (1, BYTES)},
+    ("y", None): {GATHER: (1, BYTES)},
+    (("x", "y"), None): {GATHER: (1, BYTES)},
+    (("y", "x"), None): {GATHER: (1, BYTES)},
+    # Each device permutes one of the eight parts, and gathers those that make up its new block.
+    ("x", "y"): {PERMUTE: (1, BYTES // 8), GATHER: (1, BYTES // N)},
+    ("y", "x"): {PERMUTE: (1, BYTES // 8), GATHER: (1, BYTES // M)},
+    (("x", "y"), "y"): {PERMUTE: (1, BYTES // 8), GATHER: (1, BYTES // N)},
+    (("y", "x"), "x"): {PERMUTE: (1, BYTES // 8), GATHER: (1, BYTES // M)},
+    (("x", "y"), "x"): {GATHER: (1, BYTES // M)},
+    (("y", "x"), "y"): {GATHER: (1, BYTES // N)},
+    ("x", ("y", "x")): {PERMUTE: (1, BYTES // 8)},
+    ("y", ("x", "y")): {PERMUTE: (1, BYTES // 8)},
+    (("x", "y"), ("y", "x")): {PERMUTE: (1, BYTES // 8)},
+    (("y", "x"), ("x", "y")): {PERMUTE: (1, BYTES // 8)},
+}
+
+
+@pytest.mark.parametrize("old", ONE_AXIS, ids=str)
+def test_one_axis(old):
+    mesh = make_mesh((M, N))
+    for new in ONE_AXIS:
+        f, sent = moved({"a": "c"}, {"a": old, "c": new}, mesh, ("c", "b"))
+        assert sent == COSTS.get((old, new), {}), (old, new)
+        np.testing.assert_array_equal(f(VALUE), VALUE, err_msg=f"{old} to {new}")
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize(("old", "new"), [(None, "x"), ("x", None), ("x", "x")], ids=str)
+def test_one_mesh_axis(old, new, kind):
+    f, sent = moved({"a": "c"}, {"a": old, "c": new}, make_mesh((8,), kind), ("c", "b"))
+    assert sent == ({GATHER: (1, BYTES)} if new is None else {})
+    np.testing.assert_array_equal(f(VALUE), VALUE)
+
+
+# --- two axes ----------------------------------------------------------------------------------------
+
+TWO_AXES = {
+    # One axis leaves what the other goes onto: one exchange for both.
+    "exchange": ("x", None, None, "x", {EXCHANGE: (1, BYTES // M)}),
+    "exchange-of-two": (("x", "y"), None, None, ("x", "y"), {EXCHANGE: (1, BYTES // 8)}),
+    "exchange-beside-another": ("x", "y", None, ("y", "x"), {EXCHANGE: (1, BYTES // 8)}),
+    # A part of the mesh axes changes the dimension.
+    "exchange-of-the-minor": (("x", "y"), None, "x", "y", {EXCHANGE: (1, BYTES // 8)}),
+    # The exchange comes first, while the blocks are small.
+    "exchange-then-gather": (("x", "y"), None, None, "x", {EXCHANGE: (1, BYTES // 8), GATHER: (1, BYTES // M)}),
+    "cut-then-exchange": ("x", None, None, ("x", "y"), {EXCHANGE: (1, BYTES // 8)}),
+    # Mesh axes of unequal sizes change places by way of one dimension that has both.
+    "swap": ("x", "y", "y", "x", {EXCHANGE: (3, 3 * BYTES // 8)}),
+    "both-gathered": ("x", "y", None, None, {GATHER: (2, BYTES + BYTES // M)}),
+    "both-cut": (None, None, "y", "x", {}),
+}
+
+
+@pytest.mark.parametrize("name", TWO_AXES)
+def test_two_axes(name):
+    a, b, c, d, expected = TWO_AXES[name]
+    f, sent = moved({"a": "c", "b": "d"}, {"a": a, "b": b, "c": c, "d": d}, make_mesh((M, N)))
+    np.testing.assert_array_equal(f(VALUE), VALUE)
+    assert sent == expected
+
+
+def test_swap_of_names():
+    """On mesh axes of equal size blocks trade places in one permute; with the names, nothing moves."""
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
+    resources = {"a": "x", "b": "y", "c": "y", "d": "x"}
+    f, sent = moved({"a": "c", "b": "d"}, resources, mesh)
+    np.testing.assert_array_equal(f(VALUE), VALUE)
+    assert sent == {PERMUTE: (1, BYTES // 4)}
+    resources = {"a": "x", "b": "y", "c": "x", "d": "y"}
+    f, sent = moved({"a": "c", "b": "d"}, resources, mesh)
+    np.testing.assert_array_equal(f(VALUE), VALUE)
+    assert sent == {}
+
+
+def test_physical_order():
+    """Positional axes between the names, and names in another order, change neither values nor costs."""
+    mesh = make_mesh((M, N))
+    value = np.moveaxis(VALUE, 2, 1)
+    f = nx.xmap(
+        lambda v: nx.rename(v, {"a": "c", "b": "d"}),
+        ["a", None, "b"],
+        ["d", "c", None],
+        axis_resources={"a": "x", "d": "x"},
+        mesh=mesh,
+    )
+    np.testing.assert_array_equal(f(value), VALUE.transpose(1, 0, 2))
+    assert hlo.summary(f.lower(value).compile()) == {EXCHANGE: (1, BYTES // M)}
+
+
+def test_all_ways_keep_the_values():
+    """Every layout of two axes on two mesh axes, to every other."""
+    layouts = [(a, b) for a, b in itertools.product(ONE_AXIS, ONE_AXIS) if set(a or ()).isdisjoint(b or ())]
+    mesh = make_mesh((2, 4))
+    for old in layouts[::3]:
+        resources = {"a": old[0], "b": old[1]}
+        for i, new in enumerate(layouts):
+            resources |= {f"c{i}": new[0], f"d{i}": new[1]}
+        results = nx.xmap(
+            lambda v: [nx.rename(v, {"a": f"c{i}", "b": f"d{i}"}) for i in range(len(layouts))],
+            {0: "a", 1: "b"},
+            [{0: f"c{i}", 1: f"d{i}"} for i in range(len(layouts))],
+            axis_resources={name: axes for name, axes in resources.items() if axes},
+            mesh=mesh,
+        )(VALUE)
+        for new, result in zip(layouts, results, strict=True):
+            np.testing.assert_array_equal(result, VALUE, err_msg=f"{old} to {new}")
+
+
+def test_blocks_that_do_not_divide_further():
+    """Four entries lie on four devices; they can not be cut in eight, so they are gathered and then cut."""
+    value = VALUE[:4]
+    f = nx.xmap(
+        lambda v: nx.rename(v, {"a": "c"}), ["a", ...], ["c", ...], axis_resources={"a": "x", "c": "y"}, mesh=make_mesh((M, N))
+    )
+    np.testing.assert_array_equal(f(value), value)
+    assert hlo.summary(f.lower(value).compile()) == {GATHER: (1, value.nbytes)}
+
+
+# --- the plan ----------------------------------------------------------------------------------------
+
+
+def test_plan():
+    sizes = (("x", 2), ("y", 2), ("z", 3))
+    assert plan((6, 5), (("x",), ()), (("x",), ()), sizes) == ()
+    assert plan((6, 12), (("x",), ()), ((), ("x",)), sizes) == (Exchange(0, 1, ("x",)),)
+    assert plan((6, 12), (("x", "z"), ()), (("x",), ()), sizes) == (Gather(0, ("z",)),)
+    assert plan((6, 12), ((), ()), ((), ("z",)), sizes) == (Cut(1, ("z",)),)
+    # Device (i, j) of x and y holds block (i, j), and gets block (j, i).
+    swap = Permute(("x", "y"), ((0, 0), (1, 2), (2, 1), (3, 3)))
+    assert plan((5, 7), (("x",), ("y",)), (("y",), ("x",)), sizes) == (swap,)
+
+
+def test_plan_of_empty_blocks():
+    assert plan((0, 4), (("x",), ()), ((), ("x",)), (("x", 2),))
+
+
+# --- gradients ---------------------------------------------------------------------------------------
+
+BACKWARD = {
+    "gathered": ("x", None, {REDUCE: 0, SCATTER: 0, GATHER: 0}),
+    "cut": (None, "x", {REDUCE: BYTES}),
+    "permuted": (("x", "y"), ("y", "x"), {PERMUTE: BYTES // 8}),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_transpose(name):
+    """What the transpose of a rename sends by itself: it is linear, so the forward pass is not needed for it."""
+    old, new, expected = BACKWARD[name]
+    f, _ = moved({"a": "c"}, {"a": old, "c": new}, make_mesh((M, N)), ("c", "b"))
+    transpose = jax.jit(lambda ct: jax.linear_transpose(f, VALUE)(ct)[0])
+    ct = VALUE + 1
+    np.testing.assert_array_equal(transpose(ct), ct)
+    sent = {kind: size for kind, (_, size) in hlo.summary(transpose.lower(ct).compile()).items()}
+    assert sent == {kind: size for kind, size in expected.items() if size}
+
+
+def test_gradient_in_every_placement():
+    mesh = make_mesh((2, 4))
+    weights = np.random.default_rng(1).normal(size=VALUE.shape).astype(np.float32)
+    pairs = [("x", "y"), (("x", "y"), "y"), ("y", ("x", "y")), (None, ("y", "x")), (("x", "y"), None)]
+    for old, new in pairs:
+        resources = {name: axes for name, axes in (("a", old), ("c", new)) if axes}
+        f = nx.xmap(lambda v: nx.sin(nx.rename(v, {"a": "c"})), ["a", ...], ["c", ...], axis_resources=resources, mesh=mesh)
+        gradient = jax.jit(jax.grad(lambda v, f=f: jnp.sum(f(v) * weights)))
+        np.testing.assert_allclose(gradient(VALUE), np.cos(VALUE) * weights, rtol=1e-5, atol=1e-6, err_msg=f"{old} to {new}")
+
+
+def test_forward_mode_and_vmap():
+    options = {"axis_resources": {"a": "x", "d": "x"}, "mesh": make_mesh((M, N))}
+    f = nx.xmap(lambda v: nx.rename(v, {"a": "c", "b": "d"}) ** 2, {0: "a", 1: "b"}, {0: "c", 1: "d"}, **options)
+    primal, tangent = jax.jit(lambda v: jax.jvp(f, (v,), (v + 1,)))(VALUE)
+    np.testing.assert_allclose(primal, VALUE**2, rtol=1e-6)
+    np.testing.assert_allclose(tangent, 2 * VALUE * (VALUE + 1), rtol=1e-6)
+    stacked = np.stack([VALUE, VALUE + 1])
+    np.testing.assert_allclose(jax.vmap(f)(stacked), stacked**2, rtol=1e-6)
+
+
+# --- unmapped, and mistakes --------------------------------------------------------------------------
+
+
+def test_names_only():
+    x = nx.named(jnp.asarray(VALUE), ["a", "b", None])
+    y = nx.rename(x, {"a": "b", "b": "a"})
+    assert y.dims == ("b", "a", None)
+    np.testing.assert_array_equal(y.data, VALUE)
+    assert nx.rename(x, {}) is x
+    assert nx.rename(x, {"a": "a"}) is x
+    assert nx.rename(x, {"a": ("layer", 0)}).dims == (("layer", 0), "b", None)
+
+
+MISTAKES = {
+    "unknown": (
+        {"bacth": "c"},
+        nx.errors.AxisNotFoundError,
+        "rename: no axis 'bacth' in f32[3]{batch:16, b:24}; its named axes are 'batch', 'b'. Did you mean 'batch'?",
+    ),
+    "positional": (
+        {"batch": 0},
+        nx.errors.AxisNameError,
+        "rename: 0 is no axis name. To make 'batch' positional, use nx.positional.",
+    ),
+    "twice": (
+        {"batch": "b"},
+        nx.errors.AxisNameError,
+        "rename: axis 'b' appears twice in ('b', 'b', None); one array has an axis at most once. Rename one of them.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name):
+    names, error, message = MISTAKES[name]
+    with pytest.raises(error) as caught:
+        nx.rename(nx.named(jnp.asarray(VALUE), ["batch", "b", None]), names)
+    assert str(caught.value) == message
+
+
+def test_size_is_that_of_the_mapped_function():
+    """With resources and without, since resources never change meaning."""
+    for options in ({}, {"axis_resources": {"b": "x"}, "mesh": make_mesh((8,))}):
+        f = nx.xmap(lambda v: nx.rename(v, {"a": "b"}), ["a", ...], ["b", ...], axis_sizes={"b": 24}, **options)
+        with pytest.raises(nx.errors.AxisSizeError) as caught:
+            f(VALUE)
+        assert str(caught.value) == (
+            "rename: axis 'a' of size 16 can not become 'b', which has size 24 in this mapped function; a name has one size. "
+            "Choose another name."
+        )
+
+
+def test_size_does_not_divide():
+    f = nx.xmap(lambda v: nx.rename(v, {"a": "c"}), ["a", ...], ["c", ...], axis_resources={"c": "x"}, mesh=make_mesh((8,)))
+    with pytest.raises(nx.errors.AxisSizeError) as caught:
+        f(VALUE[:12])
+    assert str(caught.value) == (
+        "rename: axis 'c' of size 12 does not divide over mesh axes ('x',) of together 8 devices. Use a size that is a "
+        "multiple of 8, or map 'c' to fewer devices in axis_resources."
+    )
+
+
+def test_conflict():
+    f = nx.xmap(
+        lambda v: nx.rename(v, {"a": "c"}),
+        ["a", "b", None],
+        ["c", "b", None],
+        axis_resources={"b": "x", "c": "x"},
+        mesh=make_mesh((8,)),
+    )
+    with pytest.raises(nx.errors.PlacementConflictError) as caught:
+        f(VALUE)
+    assert str(caught.value) == (
+        "rename: axes 'c' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of them. "
+        "Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or "
+        "change axis_resources."
+    )

@@ -1,0 +1,291 @@
+"""Law 3 over whole namespaces: every public function of JAX takes named arrays, or stands on a short list with the reason.
+
+Every function is tried on samples of arguments until JAX itself takes one; the named version then has to give, over a name, what JAX's
+function gives for each entry along it.
+"""
+
+import itertools
+import types
+
+import jax
+import jax.numpy as jnp
+import jax.scipy as jsp
+import numpy as np
+import pytest
+
+import namedax as nx
+
+pytestmark = pytest.mark.slow
+
+SPACES = {
+    "numpy": (jnp, nx.numpy),
+    "numpy.linalg": (jnp.linalg, nx.numpy.linalg),
+    "numpy.fft": (jnp.fft, nx.numpy.fft),
+    "lax": (jax.lax, nx.lax),
+    "nn": (jax.nn, nx.nn),
+    "scipy.special": (jsp.special, nx.scipy.special),
+    "scipy.linalg": (jsp.linalg, nx.scipy.linalg),
+    "scipy.signal": (jsp.signal, nx.scipy.signal),
+    "scipy.fft": (jsp.fft, nx.scipy.fft),
+    "scipy.ndimage": (jsp.ndimage, nx.scipy.ndimage),
+    "scipy.stats": (jsp.stats, nx.scipy.stats),
+}
+
+DATA = "the result's shape depends on the values"
+NO_ARRAYS = "takes no arrays whose values matter: types, constants, printing, files, index helpers"
+FUNCTION = "takes functions; control flow by name is a module of its own"
+MESH = "speaks of mesh axes or devices, not of named axes"
+
+rng = np.random.default_rng(0)
+BATCH = 2
+
+
+def f(*shape):
+    return ("array", rng.normal(size=(BATCH, *shape)).astype("float32"))
+
+
+def positive(*shape):
+    return ("array", rng.uniform(0.1, 0.9, (BATCH, *shape)).astype("float32"))
+
+
+def i(*shape):
+    return ("array", rng.integers(0, 3, (BATCH, *shape)).astype("int32"))
+
+
+def u(*shape):
+    return ("array", rng.integers(0, 9, (BATCH, *shape)).astype("uint8"))
+
+
+def b(*shape):
+    return ("array", rng.random((BATCH, *shape)) < 0.5)
+
+
+def c(*shape):
+    return ("array", (rng.normal(size=(BATCH, *shape)) + 1j * rng.normal(size=(BATCH, *shape))).astype("complex64"))
+
+
+def spd(n):
+    half = rng.normal(size=(BATCH, n, n)).astype("float32")
+    return ("array", half @ half.transpose(0, 2, 1) + n * np.eye(n, dtype="float32"))
+
+
+def call(*args, **kwargs):
+    return args, kwargs
+
+
+# Tried in this order until JAX takes one.
+GENERIC = [
+    call(positive(3, 3)),
+    call(positive(3, 3), positive(3, 3)),
+    call(i(3, 3)),
+    call(i(3, 3), i(3, 3)),
+    call(b(3, 3)),
+    call(b(3, 3), b(3, 3)),
+    call(positive(3, 3), 0),
+    call(positive(3, 3), 0, 1),
+    call(positive(3, 3), i(3)),
+    call(positive(3, 3), (3, 3)),
+    call(positive(3, 3), positive(3, 3), positive(3, 3)),
+    call(positive(3)),
+    call(positive(3), positive(3)),
+    call(c(3, 3)),
+    call(u(8)),
+    call(positive(3, 3), positive(3)),
+    call(positive(3), positive(3), positive(3)),
+    call(i(3), positive(3)),
+    call(i(3), positive(3, 3)),
+    call(positive(4, 4), 2),
+    call(positive(3, 3), (0,)),
+    call(positive(3, 3), (1, 0)),
+]
+groups = ("array", np.array([[2, 4], [3, 3]], "int32"))
+pivots = ("array", np.tile(np.arange(3, dtype="int32"), (BATCH, 1)))
+rows = jax.lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+into = jax.lax.ScatterDimensionNumbers(
+    update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
+)
+_scatter = call(f(5, 4), i(3, 1), f(3, 4), into)
+zero = np.float32(0)
+
+SPECIAL = {
+    "numpy.apply_along_axis": call(jnp.sum, 0, f(3, 3)),
+    "numpy.argwhere": call(b(3, 3), size=4),
+    "numpy.astype": call(f(3, 3), "int32"),
+    "numpy.bincount": call(i(5), length=4),
+    "numpy.choose": call(i(3), [f(3), f(3), f(3)], mode="clip"),
+    "numpy.compress": call(b(3), f(3, 3), axis=0, size=2, fill_value=0.0),
+    "numpy.delete": call(f(3, 3), 1, axis=0),
+    "numpy.dsplit": call(f(2, 2, 4), 2),
+    "numpy.extract": call(b(3), f(3), size=2, fill_value=0.0),
+    "numpy.fill_diagonal": call(f(3, 3), 1.0, inplace=False),
+    "numpy.flatnonzero": call(b(3, 3), size=4),
+    "numpy.intersect1d": call(i(4), i(4), size=3),
+    "numpy.nonzero": call(b(3, 3), size=3),
+    "numpy.place": call(f(3, 3), b(3, 3), f(3), inplace=False),
+    "numpy.polyfit": call(f(5), f(5), 2),
+    "numpy.put": call(f(3, 3), i(2), f(2), inplace=False),
+    "numpy.put_along_axis": call(f(3, 3), i(3, 3), f(3, 3), 1, inplace=False),
+    "numpy.ravel_multi_index": call((i(3), i(3)), (4, 4), mode="clip"),
+    "numpy.repeat": call(f(3, 3), 2, axis=0),
+    "numpy.roots": call(positive(4), strip_zeros=False),
+    "numpy.setdiff1d": call(i(4), i(4), size=3),
+    "numpy.setxor1d": call(i(4), i(4), size=3),
+    "numpy.union1d": call(i(4), i(4), size=6),
+    "numpy.unique": call(i(4), size=3),
+    "numpy.unique_all": call(i(4), size=3),
+    "numpy.unique_counts": call(i(4), size=3),
+    "numpy.unique_inverse": call(i(4), size=3),
+    "numpy.unique_values": call(i(4), size=3),
+    "numpy.where": call(b(3), f(3), f(3)),
+    "numpy.linalg.multi_dot": call([f(2, 3), f(3, 4), f(4, 2)]),
+    "numpy.linalg.tensorinv": call(f(6, 2, 3), ind=1),
+    "lax.argmax": call(f(3, 3), 0, jnp.int32),
+    "lax.argmin": call(f(3, 3), 0, jnp.int32),
+    "lax.bitcast_convert_type": call(f(3, 3), jnp.int32),
+    "lax.broadcast_in_dim": call(f(3), (2, 3), (1,)),
+    "lax.conv": call(f(1, 2, 8), f(3, 2, 3), (1,), "SAME"),
+    "lax.conv_general_dilated": call(f(1, 2, 8), f(3, 2, 3), (1,), "SAME"),
+    "lax.conv_general_dilated_local": call(f(1, 2, 8), f(3, 6, 6), (1,), "VALID", (3,)),
+    "lax.conv_general_dilated_patches": call(f(1, 2, 8), (3,), (1,), "VALID"),
+    "lax.conv_transpose": call(f(1, 8, 2), f(3, 2, 3), (2,), "SAME"),
+    "lax.conv_with_general_padding": call(f(1, 2, 8), f(3, 2, 3), (1,), [(1, 1)], (1,), (1,)),
+    "lax.convert_element_type": call(f(3), jnp.int32),
+    "lax.dot_general": call(f(3, 4), f(4, 2), (((1,), (0,)), ((), ()))),
+    "lax.dynamic_slice": call(f(5, 4), (1, 0), (2, 3)),
+    "lax.dynamic_update_index_in_dim": call(f(5, 4), f(4), 1, 0),
+    "lax.dynamic_update_slice": call(f(5, 4), f(2, 2), (1, 1)),
+    "lax.dynamic_update_slice_in_dim": call(f(5, 4), f(2, 4), 1, 0),
+    "lax.fft": call(c(8), jax.lax.FftType.FFT, (8,)),
+    "lax.gather": call(f(5, 4), i(3, 1), rows, (1, 4)),
+    "lax.index_take": call(f(5, 4), (i(3),), (0,)),
+    "lax.pad": call(f(3), zero, [(1, 1, 0)]),
+    "lax.ragged_dot": call(f(6, 4), f(2, 4, 3), groups),
+    "lax.reduce": call(f(3, 3), zero, jax.lax.add, (0,)),
+    "lax.reduce_and": call(i(3, 3), (0,)),
+    "lax.reduce_or": call(i(3, 3), (0,)),
+    "lax.reduce_precision": call(f(3), 8, 7),
+    "lax.reduce_window": call(f(6), zero, jax.lax.add, (2,), (1,), "VALID"),
+    "lax.reduce_xor": call(i(3, 3), (0,)),
+    "lax.scatter": _scatter,
+    "lax.scatter_add": _scatter,
+    "lax.scatter_apply": call(f(5, 4), i(3, 1), jnp.sin, into, update_shape=(3, 4)),
+    "lax.scatter_max": _scatter,
+    "lax.scatter_min": _scatter,
+    "lax.scatter_mul": _scatter,
+    "lax.scatter_sub": _scatter,
+    "lax.select": call(b(3), f(3), f(3)),
+    "lax.slice": call(f(5), (1,), (4,)),
+    "lax.split": call(f(6), (2, 4)),
+    "lax.squeeze": call(f(1, 3), (0,)),
+    "nn.glu": call(f(4)),
+    "scipy.special.bessel_jn": call(positive(3), v=2),
+    "scipy.special.hyp2f1": call(positive(3), positive(3), positive(3), positive(3)),
+    "scipy.special.sph_harm_y": call(
+        ("array", np.full((BATCH, 3), 2)), ("array", np.tile(np.arange(3), (BATCH, 1))), f(3), f(3), n_max=3
+    ),
+    "scipy.linalg.cho_solve": call((spd(3), True), f(3)),
+    "scipy.linalg.eigh_tridiagonal": call(f(4), f(3), eigvals_only=True),
+    "scipy.linalg.funm": call(spd(3), jnp.exp),
+    "scipy.linalg.leslie": call(positive(3), positive(2)),
+    "scipy.linalg.lu_solve": call((spd(3), pivots), f(3)),
+    "scipy.ndimage.map_coordinates": call(f(4, 4), [f(3), f(3)], order=1),
+}
+
+# Not lifted over a name, and why.
+EXCEPTIONS = {
+    "numpy.trim_zeros": DATA,
+    "nn.scaled_dot_general": "block-scaled types of particular hardware",
+    "nn.scaled_matmul": "block-scaled types of particular hardware",
+    "lax.ragged_dot_general": "sampled through ragged_dot, which it generalises",
+    **{f"scipy.linalg.{name}": NO_ARRAYS for name in ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")},
+    **{f"numpy.fft.{name}": NO_ARRAYS for name in ("fftfreq", "rfftfreq")},
+    "scipy.special.bernoulli": NO_ARRAYS,
+}
+
+# Written by this package, with tests of their own for what named axes mean to them.
+OWN_MEANING = {
+    "numpy": {"arange", "array_repr", "array_str", "einsum", "empty", "full", "ones", "result_type", "zeros"},
+    "lax": {
+        "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
+        "psum_scatter",
+    },
+}  # fmt: skip
+
+FUNCTIONS = [
+    f"{space}.{name}"
+    for space, (ours_of, _) in ((label, spaces) for label, spaces in SPACES.items())
+    for name in dir(ours_of)
+    if not name.startswith("_")
+    and callable(getattr(ours_of, name))
+    and not isinstance(getattr(ours_of, name), (type, types.ModuleType))
+]
+
+
+def is_sample(node):
+    return isinstance(node, tuple) and len(node) == 2 and isinstance(node[0], str) and node[0] == "array"
+
+
+def pick(sample, choose):
+    return jax.tree.map(lambda leaf: choose(leaf[1]) if is_sample(leaf) else leaf, sample, is_leaf=is_sample)
+
+
+def as_arrays(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def by_hand(function, sample):
+    """JAX's function for each entry along the name; `None` if it does not take these arguments."""
+    results = []
+    for entry in range(BATCH):
+        args, kwargs = pick(sample, lambda values, entry=entry: jnp.asarray(values[entry]))
+        try:
+            results.append(as_arrays(function(*args, **kwargs)))
+        except Exception:
+            return None
+    return [np.stack(leaves) for leaves in zip(*results, strict=True)] or None
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_takes_named_arrays(name):
+    space, _, short = name.rpartition(".")
+    theirs, ours = (getattr(module, short) for module in SPACES[space])
+    if ours is theirs or name in EXCEPTIONS or short in OWN_MEANING.get(space, ()):
+        return
+    samples = [SPECIAL[name]] if name in SPECIAL else GENERIC
+    for sample, want in ((s, by_hand(theirs, s)) for s in samples):
+        if want is None:
+            continue
+        args, kwargs = pick(sample, lambda values: nx.named(jnp.asarray(values), ["batch", ...]))
+        have = ours(*args, **kwargs)
+        leaves = jax.tree.leaves(have, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+        assert len(leaves) == len(want)
+        for h, w in zip(leaves, want, strict=True):
+            # What does not depend on the arrays (an index range, a shape) comes without the name.
+            h = np.asarray(nx.positional(h, ["batch", ...])) if isinstance(h, nx.NamedArray) else np.broadcast_to(h, w.shape)
+            np.testing.assert_allclose(h, w, rtol=2e-3, atol=2e-3)
+        return
+    raise AssertionError(f"{name}: no sample of arguments fits; add one to SPECIAL, or a reason to EXCEPTIONS")
+
+
+def test_what_is_handed_through_is_known():
+    """A function that is JAX's own here is one of those that `untouched` lists, so that none slips through by accident."""
+    untouched = {
+        f"{space}.{name}"
+        for space, (theirs, ours) in SPACES.items()
+        for name in dir(theirs)
+        if f"{space}.{name}" in FUNCTIONS and getattr(theirs, name) is getattr(ours, name)
+    }
+    assert {name.partition(".")[0] for name in untouched} <= {"numpy", "lax", "nn"}
+    assert not untouched & {"numpy.sum", "numpy.sort", "lax.sort", "numpy.linalg.norm", "lax.psum"}
+
+
+def test_every_name_resolves():
+    for space, (theirs, ours) in SPACES.items():
+        missing = [name for name in dir(theirs) if not name.startswith("_") and not hasattr(ours, name)]
+        assert [m for m in missing if not isinstance(getattr(theirs, m), types.ModuleType)] == [], space
+
+
+def test_exceptions_and_samples_are_not_stale():
+    stale = [name for name in itertools.chain(EXCEPTIONS, SPECIAL) if name not in FUNCTIONS]
+    assert stale == [], "JAX of this version has no such function"

@@ -1,0 +1,208 @@
+"""Updates by name, in every placement, against `jnp`'s `.at` on positional arrays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
+from namedax.hlo import collectives
+from namedax.ops.updates import at
+from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+
+X = array(8, 4, 3, 5)  # a, b, c, and a positional axis
+AXES = ["a", "b", "c", None]
+GRAD = ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")
+V = array(4, 5, seed=3)  # b, and the positional axis
+W = array(8, 4, seed=4)  # a, b
+IDX = jnp.array([2, -1, 2, 11, -9])  # along a: twice 2, the last, and two out of range
+OWN = jnp.array([5, 0, 7, 7, 1, 2, 3, 6])  # 7 is there twice
+PER_B = jnp.array([7, 0, 3, 9])
+U = array(5, 3, seed=5)  # an axis for IDX, c
+
+
+def program(x, v, w, u, own, per_b):
+    return (
+        at(x)["a", 3].set(v),
+        at(x)["a", slice(2, 7, 2), "c", 1].add(v),
+        at(x)[{"a": IDX}].add(nx.named(u, {1: "c"})[:, None]),
+        at(x)[{"a": own}].add(w),
+        at(x)[{"a": per_b, "b": slice(None)}].multiply(nx.named(V, ["b", None])),
+        at(x)[{"a": per_b, 0: 2}].set(nx.named(jnp.arange(4.0), ["b"])),
+        at(x)["a", slice(None, None, -1)].set(w),
+        at(x)[1:4].add(w),
+        at(x)[nx.named(jnp.array([0, 1, 4]), ["c"])].set(w),
+        at(x)["a", nx.named(jnp.array([1, 6]), ["n"])].set(0.5),
+        at(x)[{"c": slice(0, 2), 0: slice(None, None, 2)}].subtract(v[::2]),
+        at(x)[x > 0.5].set(v),
+    )
+
+
+B, C = jnp.arange(4), jnp.arange(3)
+
+
+@jax.jit
+def oracle(x, v, w, u, own, per_b):
+    masked = jnp.where(x > 0.5, v[:, None], x)
+    both = jnp.stack([x.at[i].set(0.5) for i in (1, 6)])
+    return (
+        x.at[3].set(v[:, None]),
+        x.at[2:7:2, :, 1].add(v),
+        x.at[IDX].add(u[:, None, :, None]),
+        x.at[own].add(w[:, :, None, None]),
+        x.at[per_b, B].multiply(V[:, None]),
+        x.at[per_b, B, :, 2].set(jnp.arange(4.0)[:, None]),
+        w[::-1][:, :, None, None] + 0 * x,
+        x.at[..., 1:4].add(w[:, :, None, None]),
+        x.at[:, :, C, jnp.array([0, 1, 4])].set(w[:, :, None]),
+        both,
+        x.at[:, :, :2, ::2].subtract(v[:, None, ::2]),
+        masked,
+    )
+
+
+IN_AXES = (AXES, ["b", None], ["a", "b"], [None, None], ["a"], ["b"])
+OUT_AXES = (AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, ["n", *AXES], AXES, AXES)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_updates_as_jnp_does(placement):
+    args = (X, V, W, U, OWN, PER_B)
+    check(program, oracle, args, IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_all_methods(placement):
+    x, y = jnp.abs(X) + 0.5, jnp.abs(V) + 0.5
+
+    def fun(x, v):
+        there = at(x)[{"a": nx.named(jnp.array([2, 5]), ["n"]), "c": 2}]
+        twice = at(x)["a", jnp.array([[4, 1], [4, 0]])]
+        return (
+            there.divide(nx.named(y, ["b", None])),  # JAX has no gradient for the divisor, the factor and the exponent
+            there.power(nx.named(y, ["b", None])),
+            there.min(v),
+            there.max(v),
+            twice.min(0.8),
+            at(x)["a", nx.named(np.arange(8) % 3 == 0, ["a"])].power(y[0, 0]),
+            at(x)["a", np.arange(8) % 3 == 0].divide(y[1, 1]),
+        )
+
+    @jax.jit
+    def want(x, v):
+        def each(method, v):
+            return jnp.stack([getattr(x.at[i, :, 2], method)(v) for i in (2, 5)])
+
+        at_mask = x.at[jnp.array([0, 3, 6])]
+        return (
+            each("divide", y),
+            each("power", y),
+            each("min", v),
+            each("max", v),
+            x.at[jnp.array([4, 1, 0])].min(0.8),
+            at_mask.power(y[0, 0]),
+            at_mask.divide(y[1, 1]),
+        )
+
+    out = (["n", *AXES],) * 4 + (AXES,) * 3
+    check(fun, want, (x, y), (AXES, ["b", None]), out, placement, grad=str(placement) in GRAD)
+
+    def modes(x, v):
+        return (
+            at(x)["a", IDX].set(7.0, mode="clip"),
+            at(x)["a", IDX].mul(2.0, mode="drop"),
+            at(x)["a", jnp.array([2, 4])].apply(jnp.exp),
+            at(x)[x < 1].apply(jnp.exp),
+            at(x)[0, ...].apply(jnp.exp),
+        )
+
+    def want_modes(x, v):
+        return (
+            x.at[IDX].set(7.0, mode="clip"),
+            x.at[IDX].mul(2.0, mode="drop"),
+            x.at[jnp.array([2, 4])].apply(jnp.exp),
+            jnp.where(x < 1, jnp.exp(x), x),
+            x.at[..., 0].apply(jnp.exp),
+        )
+
+    check(modes, jax.jit(want_modes), (x, y), (AXES, ["b", None]), (AXES,) * 5, placement, grad=False)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_integers_and_truth_values(placement):
+    x = array(8, 4, kind="int")
+
+    def fun(x):
+        return at(x)["a", IDX].add(3), at(x > 0)["a", 2].set(True), at(x)["a", 1].set(nx.lax.axis_index("b"))
+
+    def want(x):
+        return x.at[IDX].add(3), (x > 0).at[2].set(True), x.at[1].set(jnp.arange(4))
+
+    check(fun, jax.jit(want), (x,), (["a", "b"],), (["a", "b"],) * 3, placement, grad=False)
+
+
+def test_nothing_is_sent():
+    def fun(x, v):
+        return (
+            at(x)["a", 3].set(v),
+            at(x)["a", slice(2, 7)].add(v),
+            at(x)["a", IDX].add(1.0),
+            at(x)[x > 0].multiply(v),
+            at(x)["k", 1].set(0.0),
+        )
+
+    options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x"}}
+    mapped = nx.xmap(fun, (["a", "k"], ["k"]), ["a", "k"], **options)
+    x, v = jnp.ones((8, 6)), jnp.ones(6)
+    assert collectives(mapped.lower(x, v).compile()) == ()
+    backward = jax.jit(jax.grad(lambda x: sum(jnp.sum(leaf**2) for leaf in mapped(x, v))))
+    assert collectives(backward.lower(x).compile()) == ()
+
+
+def test_an_index_with_the_sharded_axis_gathers_itself_and_the_values():
+    options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x"}}
+    fun = nx.xmap(lambda x, i, v: at(x)[{"a": i}].add(v), (["a", "k"], ["a"], ["a", "k"]), ["a", "k"], **options)
+    args = jnp.zeros((8, 6)), OWN, array(8, 6)
+    np.testing.assert_allclose(fun(*args), args[0].at[OWN].add(args[2]))
+    assert sorted((c.kind, c.bytes) for c in collectives(fun.lower(*args).compile())) == [("all-gather", 32), ("all-gather", 192)]
+
+
+def test_outside_of_mapped_functions():
+    x = nx.named(X, AXES)
+    v = nx.named(array(3, 3, seed=7), ["a", "c"])
+    have = nx.positional(at(x)["a", 2:5].set(v), AXES)
+    np.testing.assert_array_equal(have, X.at[2:5].set(v.data[:, None, :, None]))
+    row = nx.named(jnp.array([3, 0, 1]), ["a"])
+    have = nx.positional(at(x)[{"a": slice(2, 5), "b": row}].set(v), AXES)
+    np.testing.assert_array_equal(have, X.at[jnp.array([2, 3, 4]), row.data].set(v.data[..., None]))
+    unchanged = nx.positional(at(x)[{}].add(0.0), AXES)
+    np.testing.assert_array_equal(unchanged, X)
+    assert at(x)["a", 2].set(1.0).dims == x.dims
+    assert repr(at(x)["a", 2]).endswith("at ('a', 2)>")
+
+
+@pytest.mark.parametrize(
+    ("update", "kind", "message"),
+    [
+        (lambda x: at(x)["d", 3].set(0.0), AxisNotFoundError, "at[...].set: no axis 'd' in"),
+        (lambda x: at(x)["a", 9].add(0.0), AxisSizeError, "at[...].add: index 9 is out of range for axis 'a' of size 8"),
+        (lambda x: at(x)["a", 3].set(x), AxisNotFoundError, "have the axis 'a', which the index removes"),
+        (lambda x: at(x)["a", 0:3].set(x), AxisSizeError, "have 8 entries along 'a', of which the slice has 3"),
+        (lambda x: at(x)["a", 3].set(jnp.zeros((2, 5))), PositionalAxisError, "have 2 positional axes"),
+        (lambda x: at(x)["a", 3].set(0.0, mode="wrap"), PositionalAxisError, "mode='wrap' is none of"),
+        (lambda x: at(x)[{"a": np.zeros(8, bool), "b": 2}].set(0.0), PositionalAxisError, "can not stand beside a boolean mask"),
+    ],
+)
+def test_mistakes(update, kind, message):
+    with pytest.raises(kind) as error:
+        update(nx.named(X, AXES))
+    assert message in str(error.value)
+
+
+def test_mistakes_in_mapped_functions():
+    options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x", "t": "x"}}
+    with pytest.raises(PlacementConflictError, match="'a' and 't' meet in one value"):
+        nx.xmap(lambda x, v: at(x)["a", 3].set(v), (["a"], ["t"]), None, **options)(jnp.zeros(8), jnp.zeros(4))
+    with pytest.raises(AxisNotFoundError, match=r"a part of which is updated, and which is sharded.*nx.where"):
+        nx.xmap(lambda x: at(x)["a", 0:3].set(x), (["a"],), None, mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(jnp.zeros(8))
