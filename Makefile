@@ -8,8 +8,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
-# What the second pass, with 64-bit types, and the third, with tracer-leak checks, select.
-X64_ARGS ?= tests -m "not slow"
+# What the second pass, with 64-bit types (a part of the suite, on Auto meshes), and the third, with tracer-leak checks, select.
+X64_ARGS ?= $(addprefix tests/test_,array.py elementwise.py reductions.py einsum.py dot.py programs.py nn.py resources.py) -m "not slow" -k "not explicit"
 LEAKS_ARGS ?= tests -m leaks
 DEMO_ARGS ?=
 
@@ -25,7 +25,7 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        all tests: test-suite, then test-x64, then test-leaks"
 	@echo "make test-suite  the tests and the doctests"
-	@echo "make test-x64    the tests that are not slow, with JAX_ENABLE_X64=1"
+	@echo "make test-x64    a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       every program in benchmarks/"

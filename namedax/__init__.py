@@ -10,6 +10,7 @@ from namedax import hlo as hlo
 from namedax import lax as lax
 from namedax import nn as nn
 from namedax import numpy as numpy
+from namedax import random as random
 from namedax.array import NamedArray as NamedArray
 from namedax import scipy as scipy
 from namedax.ops.conversion import named as named

@@ -315,12 +315,29 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     return array
 
 
+def _leaf(array: NamedArray) -> Any:
+    # What a body closes over is whole; a copy that is made of leaves in the body could not be told from a block, so the leaf
+    # of such an array is its block.
+    if array._casts is None and (region := ambient()) is not None and region.manual and isinstance(array._data, jax.Array):
+        return _block_of[0](array, "an array that the body closes over", region)._data
+    return array._data
+
+
+# How a body cuts an array to its block is an operation's business; `namedax.ops.methods.install` puts it here.
+_block_of: list[Callable[..., NamedArray]] = []
+
+
+def set_block_of(local_block: Callable[..., NamedArray]) -> None:
+    """Says how an array that a body closes over is cut to its block."""
+    _block_of[:] = [local_block]
+
+
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    return ((jax.tree_util.GetAttrKey("data"), array._data),), _tail(array._dims)
+    return ((jax.tree_util.GetAttrKey("data"), _leaf(array)),), _tail(array._dims)
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    return (array._data,), _tail(array._dims)
+    return (_leaf(array),), _tail(array._dims)
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:

@@ -1,8 +1,8 @@
 """`xmap`: a function over names becomes a function over arrays, and names get hardware.
 
 The pipeline of a call, in the order of this module: the wrapper and its options; arguments to named arrays and a region; the
-region's lowering (`jax.vmap` semantics by the operations themselves, one `jax.shard_map`, or XLA's partitioner); the body; results to
-arrays.
+region's lowering (`jax.vmap` semantics by the operations themselves, one `jax.shard_map`, or XLA's partitioner); the body;
+results to arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,18 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.conversion import attach_names, detach_names, is_named, map_with_mappings
 from namedax.ops.lift import belongs_to_jax, explain_type_errors, nmap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
-from namedax.resources.mesh import auto_mesh, concrete_mesh, current_mesh, explicit_specs, has_explicit_axes, is_placed, mesh_for, replicated, resolve_mesh, to_spec, use_mesh
+from namedax.resources.mesh import (
+    auto_mesh,
+    concrete_mesh,
+    explicit_specs,
+    has_explicit_axes,
+    is_placed,
+    mesh_for,
+    replicated,
+    resolve_mesh,
+    to_spec,
+    use_mesh,
+)
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Xmapped", "xmap"]
@@ -184,7 +195,9 @@ def _typed(value: Any) -> Any:
 
 def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
     if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
-        raise AxisSizeError(f"xmap: axis_sizes is {axis_sizes!r}; write a dict from axis names to sizes, such as {{'batch': 128}}.")
+        raise AxisSizeError(
+            f"xmap: axis_sizes is {axis_sizes!r}; write a dict from axis names to sizes, such as {{'batch': 128}}."
+        )
     sizes: dict[Hashable, int] = {}
     for name, size in (axis_sizes or {}).items():
         if not is_name(name):
@@ -290,7 +303,8 @@ class Xmapped:
         except ValueError as error:
             if "incompatible devices" in str(error):
                 error.add_note(
-                    f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to other devices. "
+                    f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to "
+                    "other devices. "
                     "Bring it onto the mesh first, with jax.device_put or nx.shard."
                 )
             raise
@@ -413,12 +427,14 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
             found[name] = None
         else:
             raise AxisMappingError(
-                f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from keywords to mappings "
+                f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from "
+                "keywords to mappings "
                 f"behind the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(
-            f"xmap: in_axes has {len(in_axes)} entries, but {xmapped._name} was called with {count} positional arguments (static ones not "
+            f"xmap: in_axes has {len(in_axes)} entries, but {xmapped._name} was called with {count} positional arguments "
+            "(static ones not "
             "counted). Write one axis mapping per argument, or a single one for all."
         )
     return in_axes[:count], found
@@ -456,7 +472,8 @@ def _collect_sizes(arguments: Sequence[_Argument], axis_sizes: Mapping[Hashable,
                 continue
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
-                    f"xmap: axis {dim!r} has size {sizes[dim]} in {origin[dim]}, and size {n} in {argument.what} of shape {shape}; a name has "
+                    f"xmap: axis {dim!r} has size {sizes[dim]} in {origin[dim]}, and size {n} in {argument.what} of shape "
+                    f"{shape}; a name has "
                     "one size. Check the axis mappings in in_axes, or use two names."
                 )
             origin.setdefault(dim, f"{argument.what} of shape {shape}")
@@ -470,7 +487,8 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     """One call, traced or eager: names the arguments, makes the region, lowers the body into it."""
     if ambient() is not None:
         raise AxisResourceError(
-            f"xmap: {xmapped._name} is called inside of another mapped function; nested xmap is not there yet. Call the function itself: it "
+            f"xmap: {xmapped._name} is called inside of another mapped function; nested xmap is not there yet. Call the "
+            "function itself: it "
             "sees the outer names."
         )
     arguments, tree = _name_arguments(xmapped, args, kwargs)
@@ -524,7 +542,8 @@ def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Runs `mapped` after what its body closes over was replicated: `jax.shard_map` takes it no other way over Explicit axes."""
+    """Runs `mapped` after what its body closes over was replicated: `jax.shard_map` takes it no other way over Explicit "
+    "axes."""
     closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
     consts = [replicated(const) for const in closed.consts]
     flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
@@ -542,7 +561,12 @@ def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = [
-            to_spec(data, partition_spec(argument.dims, region.resources), None if from_context else mesh, frozenset(mesh.axis_names))
+            to_spec(
+                data,
+                partition_spec(argument.dims, region.resources),
+                None if from_context else mesh,
+                frozenset(mesh.axis_names),
+            )
             for argument, data in zip(call.arguments, datas, strict=True)
         ]
         if call.results_are_placed:
@@ -613,7 +637,8 @@ class _Call:
             axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.placement(dim))
             if varying(data) - axes:
                 raise NamedAxesLeftError(
-                    f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes {sorted(varying(data) - axes)}, on which "
+                    f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
+                    f"{sorted(varying(data) - axes)}, on which "
                     "none of its names lives: a local block (x.data) has left its array. Return the named array."
                 )
             data = cast_data(data, axes)
@@ -664,6 +689,8 @@ def _check_names_used(xmapped: Xmapped, region: Region) -> None:
     for name in xmapped._resources:
         if name not in region.seen:
             raise AxisResourceError(
-                f"xmap: axis_resources maps {name!r} to {xmapped._resources[name]}, but no value in {xmapped._name} has an axis {name!r}; the names "
-                f"are {show_names(sorted(region.seen, key=str))}.{did_you_mean(name, region.seen)} Correct the name, or remove the entry."
+                f"xmap: axis_resources maps {name!r} to {xmapped._resources[name]}, but no value in {xmapped._name} has an "
+                f"axis {name!r}; the names "
+                f"are {show_names(sorted(region.seen, key=str))}.{did_you_mean(name, region.seen)} Correct the name, or "
+                "remove the entry."
             )

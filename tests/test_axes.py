@@ -411,9 +411,7 @@ def test_a_name_born_in_a_body_divides_over_its_mesh_axes():
 
 
 def test_two_names_on_one_mesh_axis_do_not_meet_in_named():
-    f = nx.xmap(
-        lambda x: nx.named(x, ["b"]), ["a", None], ["a", "b"], axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2))
-    )
+    f = nx.xmap(lambda x: nx.named(x, ["b"]), ["a", None], axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
     kind, text = message(f, jnp.zeros((8, 4)))
     assert kind is PlacementConflictError
     assert text.startswith("named: axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x'")
@@ -588,13 +586,7 @@ def test_nmap_in_a_body(placement):
 
 
 def test_two_names_on_one_mesh_axis_do_not_meet_in_nmap():
-    f = nx.xmap(
-        lambda x, y: nx.nmap(jnp.multiply)(x, y),
-        (["a"], ["b"]),
-        ["a", "b"],
-        axis_resources={"a": "x", "b": "x"},
-        mesh=make_mesh((4, 2)),
-    )
+    f = nx.xmap(nx.nmap(jnp.multiply), (["a"], ["b"]), axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
     kind, text = message(f, jnp.zeros(8), jnp.zeros(4))
     assert kind is PlacementConflictError
     assert text.startswith("nmap(multiply): axes 'a' and 'b' meet in one value")
@@ -623,55 +615,55 @@ def wraps_jax():
     return wrapper
 
 
-JAX_FUNCTIONS = [
-    jnp.vdot,
-    jnp.add,
-    jnp.einsum,
-    jnp.linalg.solve,
-    jax.nn.relu,
-    jax.nn.logsumexp,
-    jax.lax.dot_general,
-    jax.random.normal,
-    jax.scipy.special.erf,
-    jax.jit(jnp.vdot),
-    jax.vmap(jnp.vdot),
-    jax.value_and_grad(jnp.sum),
-    functools.partial(jnp.einsum, "i,i->"),
-    functools.partial(functools.partial(jnp.sum, axis=0), keepdims=True),
-]
-USER_FUNCTIONS = [
-    user,
-    lambda x: x,
-    User(),
-    User().method,
-    functools.partial(user),
-    jax.jit(user),
-    jax.jit(functools.partial(user)),
-    jax.grad(user),
-    jax.value_and_grad(user),
-    jax.vmap(user),
-    jax.checkpoint(user),
-    jax.custom_jvp(user),
-    jax.custom_vjp(user),
-    jax.jit(User()),
-    jax.tree_util.Partial(user),
-    wraps_jax(),
-    nx.sum,
-    nx.exp,
-    nx.nn.relu,
-    nx.nmap(jnp.vdot),
-    nx.xmap(jnp.vdot, (["a"], ["a"]), ["a"]),
-    functools.partial(nx.einsum, "{a}->"),
-    np.add,
-]
+JAX_FUNCTIONS = {
+    "a function": jnp.vdot,
+    "a ufunc": jnp.add,
+    "not jit-ed": jnp.einsum,
+    "of a module": jnp.linalg.solve,
+    "with its own derivative": jax.nn.relu,
+    "of jax.nn": jax.nn.logsumexp,
+    "of jax.lax": jax.lax.dot_general,
+    "of jax.random": jax.random.normal,
+    "of jax.scipy": jax.scipy.special.erf,
+    "jit": jax.jit(jnp.vdot),
+    "vmap": jax.vmap(jnp.vdot),
+    "value_and_grad": jax.value_and_grad(jnp.sum),
+    "partial": functools.partial(jnp.einsum, "i,i->"),
+    "partial of a partial": functools.partial(functools.partial(jnp.sum, axis=0), keepdims=True),
+}
+USER_FUNCTIONS = {
+    "a function": user,
+    "a lambda": lambda x: x,
+    "an object": User(),
+    "a method": User().method,
+    "partial": functools.partial(user),
+    "jit": jax.jit(user),
+    "jit of a partial": jax.jit(functools.partial(user)),
+    "jit of an object": jax.jit(User()),
+    "grad": jax.grad(user),
+    "value_and_grad": jax.value_and_grad(user),
+    "vmap": jax.vmap(user),
+    "checkpoint": jax.checkpoint(user),
+    "custom_jvp": jax.custom_jvp(user),
+    "custom_vjp": jax.custom_vjp(user),
+    "jax's partial": jax.tree_util.Partial(user),
+    "a wrapper of a function of jax": wraps_jax(),
+    "a reduction": nx.sum,
+    "an elementwise function": nx.exp,
+    "an activation": nx.nn.relu,
+    "a lifted function": nx.nmap(jnp.vdot),
+    "a mapped function": nx.xmap(jnp.vdot, (["a"], ["a"]), ["a"]),
+    "einsum": functools.partial(nx.einsum, "{a}->"),
+    "of NumPy": np.add,
+}
 
 
-@pytest.mark.parametrize("function", JAX_FUNCTIONS, ids=str)
+@pytest.mark.parametrize("function", JAX_FUNCTIONS.values(), ids=JAX_FUNCTIONS)
 def test_functions_of_jax(function):
     assert belongs_to_jax(function)
 
 
-@pytest.mark.parametrize("function", USER_FUNCTIONS, ids=str)
+@pytest.mark.parametrize("function", USER_FUNCTIONS.values(), ids=USER_FUNCTIONS)
 def test_functions_of_users(function):
     assert not belongs_to_jax(function)
 

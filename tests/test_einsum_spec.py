@@ -52,7 +52,10 @@ def test_a_specification_is_parsed_once():
 # --- malformed specifications ------------------------------------------------------------------------
 # The message, then the specification with a caret under the bad spot.
 
-NO_MEANING = " has no meaning here. Write one letter per positional axis, names in braces, commas between operands, and '->' before the result."
+NO_MEANING = (
+    " has no meaning here. Write one letter per positional axis, names in braces, commas between operands, and "
+    "'->' before the result."
+)
 
 MALFORMED = {
     "brace-never-closed": ("n{b,k->n{b}", "this brace is never closed.", 1),

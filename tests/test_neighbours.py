@@ -16,6 +16,8 @@ from namedax.hlo import summary
 from namedax.ops.neighbours import conv, convolve, diff, halo, move_rows, pad, roll, shift
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
+SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
+
 
 def also(placement, names):
     """The placement with more names, each where another one is."""
@@ -53,7 +55,7 @@ def neighbours_oracle(x, k):
     )
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS + PARTITIONER[:1], ids=str)
+@pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_neighbours(placement):
     ab, windows = ["a", "b", None], ["a", "b", None, None]
     out = (ab, ab, ab, windows, windows, ab, ab, ["A", "b", None])
@@ -76,7 +78,7 @@ def convolutions_oracle(x, w, v, k):
     return y, z.transpose(2, 0, 1), full
 
 
-# Not with the partitioner: XLA's CPU partitioner computes a wrong gradient of a dilated convolution over a sharded axis.
+# Not with the partitioner: on CPUs it computes a wrong gradient of a strided, dilated convolution over a sharded axis.
 @pytest.mark.parametrize("placement", FEW + [p for p in PLACEMENTS if str(p) in ("crossed-auto", "two-reversed-auto")], ids=str)
 def test_convolutions(placement):
     args = (array(8, 4, 3), array(3, 2, 3, 5, seed=1), array(3, 3, seed=2), array(9, seed=3))
@@ -109,10 +111,9 @@ def test_any_map_of_rows(axes):
         rng.integers(-1, n, (devices, 4)),
         rng.permutation(n).reshape(devices, 3),
         np.pad(np.arange(n), devices, mode="reflect").reshape(devices, 5),
-        np.repeat(np.arange(devices) * 2 + 1, 2).reshape(devices, 2),
-        np.full((devices, 2), -1),
-        np.zeros((devices, 0), int),
     ]
+    if devices == 4:
+        maps += [np.repeat(np.arange(4) * 2 + 1, 2).reshape(4, 2), np.full((4, 2), -1), np.zeros((4, 0), int)]
     x = array(2, n)
 
     def body(x):
@@ -190,19 +191,24 @@ def test_conv_sends_its_halo():
 def test_outside_of_mapped_functions():
     data = array(6, 3)
     x = nx.named(data, ["k", None])
-    for n in (0, 1, 2, 7):
+    for n in (0, 2, 7):
         np.testing.assert_allclose(nx.positional(diff(x, n, "k"), ["k", ...]), jnp.diff(data, n, 0), rtol=1e-6)
     for mode in ("constant", "edge", "reflect", "mean", "linear_ramp"):
-        np.testing.assert_allclose(nx.positional(pad(x, {"k": (1, 2), 0: 1}, mode), ["k", ...]), jnp.pad(data, [(1, 2), (1, 1)], mode), rtol=1e-6)
+        np.testing.assert_allclose(
+            nx.positional(pad(x, {"k": (1, 2), 0: 1}, mode), ["k", ...]), jnp.pad(data, [(1, 2), (1, 1)], mode), rtol=1e-6
+        )
     for mode in ("full", "same", "valid"):
-        for taps in (1, 2, 3, 4, 7, 8):
+        for taps in (1, 4, 7):
             kernel = array(taps)
             have = nx.positional(convolve(x, kernel, mode, axis="k"), [None, "k"])
-            np.testing.assert_allclose(have, jax.vmap(lambda row: jnp.convolve(row, kernel, mode))(data.T), rtol=1e-4, atol=1e-5)
+            want = [np.convolve(row, kernel, mode) for row in np.asarray(data).T]
+            np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
     assert jnp.array_equal(roll(x, 2).data, jnp.roll(data, 2, 1))  # no axis: the positional ones
     assert jnp.array_equal(roll(data, 2), jnp.roll(data, 2))
     window = halo(x, "k", 0, 1, out_axis="w", mode="constant", fill_value=7)
-    np.testing.assert_array_equal(nx.positional(window, ["w", "k", None])[1], jnp.pad(data, ((0, 1), (0, 0)), constant_values=7)[1:])
+    np.testing.assert_array_equal(
+        nx.positional(window, ["w", "k", None])[1], jnp.pad(data, ((0, 1), (0, 0)), constant_values=7)[1:]
+    )
     assert jnp.array_equal(pad(data, ((1, 1), (0, 2))), jnp.pad(data, ((1, 1), (0, 2))))
     assert diff(nx.named(jnp.array([True, False]), ["k"]), axis="k").dtype == bool
 
@@ -245,7 +251,7 @@ def test_mistakes(call, error, message):
 
 @pytest.mark.parametrize("placement", FEW[:2], ids=str)
 def test_a_name_keeps_its_size_in_a_mapped_function(placement):
-    with pytest.raises(AxisSizeError, match="diff: axis 'a' would have size 7, but it has size 8 .* out_axis=..."):
+    with pytest.raises(AxisSizeError, match=r"diff: axis 'a' would have size 7, but it has size 8 .* out_axis=..."):
         nx.xmap(lambda x: diff(x, axis="a"), ["a"], ["a"], **placement.options)(jnp.zeros(8))
     options = also(placement, {"q": "a"}).options
     if placement.resources:

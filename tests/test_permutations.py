@@ -158,7 +158,9 @@ def test_every_permutation_of_blocks():
     """The planner, executed by NumPy: random maps, whole and partial, over one and two axes, in any blocks."""
     rng = np.random.default_rng(0)
     for trial in range(150):
-        sizes, blocks = [((12,), (3,)), ((12,), (1,)), ((12,), (12,)), ((6, 4), (3, 2)), ((16,), (4,)), ((4, 8), (4, 1))][trial % 6]
+        sizes, blocks = [((12,), (3,)), ((12,), (1,)), ((12,), (12,)), ((6, 4), (3, 2)), ((16,), (4,)), ((4, 8), (4, 1))][
+            trial % 6
+        ]
         n = int(np.prod(sizes))
         sources = rng.permutation(n) if trial % 4 else (np.arange(n) + trial) % n
         if trial % 3 == 0:
@@ -263,7 +265,9 @@ def test_values_without_the_name_are_not_sent():
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pgather(placement):
     x, tokens, at = array(8, 4, 3, 2, seed=6), jnp.array([[1, -1], [7, 0], [3, 3]]), jnp.array([5, 9, -24, 2])
-    own = jnp.array([[1, 2, 3, 0], [7, 6, 5, 4], [0, 0, 0, 0], [1, 3, 5, 7], [2, 2, 6, 6], [4, 1, 4, 1], [0, 2, 4, 6], [5, 5, 5, 5]])
+    own = jnp.array(
+        [[1, 2, 3, 0], [7, 6, 5, 4], [0, 0, 0, 0], [1, 3, 5, 7], [2, 2, 6, 6], [4, 1, 4, 1], [0, 2, 4, 6], [5, 5, 5, 5]]
+    )
 
     def ours(x, tokens, at, own):
         return (
@@ -336,7 +340,9 @@ def test_mistakes():
     x = nx.named(jnp.arange(24.0).reshape(4, 6), ["a", None])
     with pytest.raises(AxisNotFoundError, match="psum_scatter: axis 'c' has no size"):
         psum_scatter(x, "c")
-    with pytest.raises(PositionalAxisError, match="scatter_dimension=0 has size 6; with tiled=False it has to be equal to .* 'a', 4"):
+    with pytest.raises(
+        PositionalAxisError, match=r"scatter_dimension=0 has size 6; with tiled=False it has to be equal to .* 'a', 4"
+    ):
         psum_scatter(x, "a")
     with pytest.raises(PositionalAxisError, match="split_axis=0 has size 6; with tiled=True it has to be a multiple of"):
         all_to_all(x, "a", 0, 0, tiled=True)

@@ -48,7 +48,8 @@ ALONG_AN_AXIS = {"categorical", "choice", "permutation"}
 SAMPLERS = [
     name
     for name in random.__all__
-    if inspect.isfunction(getattr(random, name)) and "named_shape" in inspect.signature(getattr(random, name)).parameters
+    if inspect.isfunction(getattr(random, name))
+    and "named_shape" in inspect.signature(getattr(random, name)).parameters
     and name not in ALONG_AN_AXIS | {"split"}
 ]
 
@@ -104,7 +105,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
             jax.random.uniform(key, (4, 8, 3), minval=low[:, None]).swapaxes(0, 1),
             jax.random.gamma(key, concentration),
             jax.random.bernoulli(key, 0.4, (8,)).astype(float),
-            each * shift[:, None],
+            each * shift,
             jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), (2,)))(jnp.arange(8)),
         )
 
@@ -169,7 +170,9 @@ def test_named_keys(key):
     assert dict(keys.named_shape) == {"layer": 3}
     raw = jax.random.split(key, 3)
     mean = array(3, seed=1)
-    have = random.multivariate_normal(keys, nx.named(mean, ["layer"])[..., None] * jnp.ones(2), jnp.eye(2), named_shape={"k": 2})
+    have = random.multivariate_normal(
+        keys, nx.named(mean, ["layer"])[..., None] * jnp.ones(2), jnp.eye(2), named_shape={"k": 2}
+    )
     want = jax.vmap(lambda k, m: jax.random.multivariate_normal(k, m * jnp.ones(2), jnp.eye(2), (2,)))(raw, mean)
     np.testing.assert_allclose(nx.positional(have, ["layer", "k", None]), want, rtol=1e-6)
     order = random.permutation(keys, nx.named(jnp.arange(5), ["k"]), "k")
@@ -180,7 +183,8 @@ def test_named_keys(key):
     more = random.split(keys, 4)
     assert dict(more.named_shape) == {"layer": 3}
     np.testing.assert_array_equal(
-        nx.positional(random.key_data(more), ["layer", ...]), jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 4))(raw))
+        nx.positional(random.key_data(more), ["layer", ...]),
+        jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 4))(raw)),
     )
     seeds = nx.named(jnp.arange(3), ["layer"])
     assert random.normal(random.key(seeds)).named_shape["layer"] == 3
@@ -206,7 +210,9 @@ def test_what_is_sent():
     assert sent(lambda k, p: random.poisson(k, p), ([], ["a"]), ["a"], KEY, p) == {"all-gather": (1, 16 * 4)}
     assert sent(lambda k, x: random.categorical(k, x, "c"), ([], ["a", "c"]), ["a"], KEY, logits) == {}
     # the best value and the least index among those who have it
-    assert sent(lambda k, x: random.categorical(k, x, "a"), ([], ["a", "c"]), ["c"], KEY, logits) == {"all-reduce": (2, 2 * 6 * 4)}
+    assert sent(lambda k, x: random.categorical(k, x, "a"), ([], ["a", "c"]), ["c"], KEY, logits) == {
+        "all-reduce": (2, 2 * 6 * 4)
+    }
     assert sent(lambda k, x: random.permutation(k, x, "a"), ([], ["a", "c"]), ["a", "c"], KEY, logits) == {
         "reduce-scatter": (1, 16 * 6 * 4)
     }

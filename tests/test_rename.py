@@ -114,6 +114,21 @@ def test_swap_of_names():
     assert sent == {}
 
 
+def test_three_mesh_axes():
+    """Layouts that permute devices in more than pairs."""
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
+    ways = [
+        (("z", "x", "y"), None, ("y", "z", "x"), None),
+        (("y", "z"), "x", ("z", "x"), "y"),
+        ("z", ("y", "x"), "x", ("z", "y")),
+        (("z", "y"), "x", "y", ("x", "z")),
+    ]
+    for a, b, c, d in ways:
+        f, sent = moved({"a": "c", "b": "d"}, {"a": a, "b": b, "c": c, "d": d}, mesh)
+        np.testing.assert_array_equal(f(VALUE), VALUE, err_msg=f"{a}, {b} to {c}, {d}")
+        assert sent
+
+
 def test_physical_order():
     """Positional axes between the names, and names in another order, change neither values nor costs."""
     mesh = make_mesh((M, N))
@@ -282,9 +297,9 @@ def test_size_does_not_divide():
 
 def test_conflict():
     f = nx.xmap(
-        lambda v: nx.rename(v, {"a": "c"}),
+        lambda v: nx.sum(nx.rename(v, {"a": "c"}), ("b", "c")),
         ["a", "b", None],
-        ["c", "b", None],
+        {},
         axis_resources={"b": "x", "c": "x"},
         mesh=make_mesh((8,)),
     )

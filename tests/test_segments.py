@@ -35,11 +35,11 @@ def reduce(kind, data, ids):
     return getattr(jax.ops, f"segment_{kind}")(data, ids, COUNT)
 
 
-@pytest.mark.parametrize("mesh_kind", ["auto", "explicit"])
-@pytest.mark.parametrize(("label", "shape", "resources"), PLACED, ids=[p[0] for p in PLACED])
-def test_segments(label, shape, resources, mesh_kind):
-    if shape is None and mesh_kind == "explicit":
-        pytest.skip("no mesh")
+CASES = [("auto", *p) for p in PLACED] + [("explicit", *p) for p in PLACED if p[0] in ("axis", "same", "crossed")]
+
+
+@pytest.mark.parametrize(("mesh_kind", "label", "shape", "resources"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES])
+def test_segments(mesh_kind, label, shape, resources):
     mesh = None if shape is None else make_mesh(shape, mesh_kind)
 
     def fun(data, ties, ids, per_b):
@@ -67,8 +67,6 @@ def test_segments(label, shape, resources, mesh_kind):
         jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=1e-5, atol=1e-5), have, want)
 
     same(mapped(DATA, TIES, IDS, PER_B), oracle(DATA, TIES, IDS, PER_B))
-    if mesh_kind == "explicit" and label not in ("same", "crossed"):
-        return
     same(nx.xmap(products, (axes, ["a"]), ["s", *axes[1:]], **options)(DATA, IDS), reduce("prod", DATA, IDS))
 
     def project(f):
@@ -147,12 +145,20 @@ def test_the_axis_keeps_its_name():
     [
         (lambda x, i: segments.segment_sum(x, i, 3, axis="q"), AxisNotFoundError, "segment_sum: no axis 'q' in"),
         (lambda x, i: segments.segment_sum(x, i, axis="a"), AxisNotFoundError, "the number of segments is not known"),
-        (lambda x, i: segments.segment_max(x, jnp.zeros(6, int), 3, axis="a"), AxisNotFoundError, "no axis 'a' in the segment_ids"),
+        (
+            lambda x, i: segments.segment_max(x, jnp.zeros(6, int), 3, axis="a"),
+            AxisNotFoundError,
+            "no axis 'a' in the segment_ids",
+        ),
         (lambda x, i: segments.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are no integers"),
         (lambda x, i: segments.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "have the axis 'k' already"),
         (lambda x, i: segments.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is no name"),
         (lambda x, i: segments.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none besides the name 'a'"),
-        (lambda x, i: segments.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"), AxisSizeError, "axis 'a' has two sizes"),
+        (
+            lambda x, i: segments.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"),
+            AxisSizeError,
+            "axis 'a' has two sizes",
+        ),
     ],
 )
 def test_mistakes(call, kind, message):
@@ -165,7 +171,9 @@ def test_mistakes_in_mapped_functions():
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"s": "x", "k": "x"}}
 
     def run(count):
-        fun = nx.xmap(lambda x, i: segments.segment_sum(x, i, count, axis="a", out_axis="s"), (["a", "k"], ["a"]), None, **options)
+        fun = nx.xmap(
+            lambda x, i: segments.segment_sum(x, i, count, axis="a", out_axis="s"), (["a", "k"], ["a"]), None, **options
+        )
         return fun(jnp.ones((6, 4)), jnp.zeros(6, int))
 
     with pytest.raises(PlacementConflictError, match="'k' and 's' meet in one value"):

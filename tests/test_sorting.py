@@ -49,7 +49,7 @@ def _orders(sort, argsort, lexsort, partition, a):
 
 
 _named_orders = _orders(ns.sort, ns.argsort, ns.lexsort, ns.partition, "a")
-_plain_orders = _orders(jnp.sort, jnp.argsort, jnp.lexsort, jnp.partition, 0)
+_plain_orders = jax.jit(_orders(jnp.sort, jnp.argsort, jnp.lexsort, jnp.partition, 0))
 
 
 def _order_arguments():
@@ -67,14 +67,23 @@ def test_orders_in_every_placement(placement):
 @pytest.mark.parametrize("placement", [*[p for p in PLACEMENTS if p not in SOME], PARTITIONER[3]], ids=str)
 def test_sort_in_every_placement(placement):
     args = _order_arguments()[:2]
-    check(lambda x, t: (ns.sort(x, "a"), ns.argsort(t, "a")), lambda x, t: (jnp.sort(x, 0), jnp.argsort(t, 0)), args, (IN,) * 2, IN, placement)
+    check(
+        lambda x, t: (ns.sort(x, "a"), ns.argsort(t, "a")),
+        lambda x, t: (jnp.sort(x, 0), jnp.argsort(t, 0)),
+        args,
+        (IN,) * 2,
+        IN,
+        placement,
+    )
 
 
 @pytest.mark.parametrize("shape", [(3,), (5,), (6,), (7,)])
 def test_a_number_of_devices_that_is_no_power_of_two(shape):
     mesh = jax.make_mesh(shape, ("x",), devices=jax.devices()[: shape[0]], axis_types=(jax.sharding.AxisType.Auto,))
     x = array(3 * shape[0], kind="int")
-    f = nx.xmap(lambda x: (ns.sort(x, "a"), ns.argsort(x, "a", descending=True)), ["a"], ["a"], mesh=mesh, axis_resources={"a": "x"})
+    f = nx.xmap(
+        lambda x: (ns.sort(x, "a"), ns.argsort(x, "a", descending=True)), ["a"], ["a"], mesh=mesh, axis_resources={"a": "x"}
+    )
     have, index = f(x)
     np.testing.assert_array_equal(have, jnp.sort(x))
     np.testing.assert_array_equal(index, jnp.argsort(x, descending=True))
@@ -104,7 +113,7 @@ def _plain_top_k(x, k, *, axis):
 
 
 _named_picks = _picks("a", ns.top_k, ns.quantile, ns.nanquantile, ns.median, ns.percentile, ("a", 0))
-_plain_picks = _picks(0, _plain_top_k, jnp.quantile, jnp.nanquantile, jnp.median, jnp.percentile, (0, 1))
+_plain_picks = jax.jit(_picks(0, _plain_top_k, jnp.quantile, jnp.nanquantile, jnp.median, jnp.percentile, (0, 1)))
 
 
 def _pick_arguments():
@@ -124,7 +133,11 @@ def test_picks_in_every_placement(placement):
 def test_top_k_with_a_named_result(resources):
     logits = array(8, 3, kind="ties").at[4, 1].set(jnp.nan)
     f = nx.xmap(
-        lambda z: ns.top_k(z, 4, axis="a", out_axis="best"), ["a", "c"], ["c", "best"], mesh=make_mesh((4, 2)), axis_resources=resources
+        lambda z: ns.top_k(z, 4, axis="a", out_axis="best"),
+        ["a", "c"],
+        ["c", "best"],
+        mesh=make_mesh((4, 2)),
+        axis_resources=resources,
     )
     values, index = f(logits)
     want = lax.top_k(logits.T, 4)
@@ -147,7 +160,9 @@ def test_searchsorted(side):
         np.testing.assert_array_equal(f(edges, values), want)
     assert summary(jax.jit(f).lower(edges, values).compile()) == {"all-reduce": (1, 3 * 6 * 4)}
     order = jnp.array([2, 0, 1])
-    have = ns.searchsorted(nx.named(jnp.array([2.0, 3.0, 1.0]), ["k"]), 2.5, sorter=nx.named(jnp.argsort(order), ["k"]), axis="k")
+    have = ns.searchsorted(
+        nx.named(jnp.array([2.0, 3.0, 1.0]), ["k"]), 2.5, sorter=nx.named(jnp.argsort(order), ["k"]), axis="k"
+    )
     assert int(have) == int(jnp.searchsorted(jnp.array([2.0, 3.0, 1.0]), 2.5, sorter=jnp.argsort(order)))
 
 
@@ -156,7 +171,9 @@ def test_plain_arrays_and_flattened_positional_axes():
     named = nx.named(array(3, 4, 5), [None, "k", None])
     np.testing.assert_array_equal(ns.sort(x), jnp.sort(x))
     np.testing.assert_array_equal(ns.argsort(x, None), jnp.argsort(x, None))
-    np.testing.assert_array_equal(nx.positional(ns.sort(named, None), ["k", None]), jnp.sort(array(3, 4, 5).swapaxes(0, 1).reshape(4, 15)))
+    np.testing.assert_array_equal(
+        nx.positional(ns.sort(named, None), ["k", None]), jnp.sort(array(3, 4, 5).swapaxes(0, 1).reshape(4, 15))
+    )
     np.testing.assert_array_equal(ns.lexsort(jnp.stack([x, x.round()])), jnp.lexsort(jnp.stack([x, x.round()])))
     values, index = ns.top_k(named, 2, axis=0)
     assert values.dims == index.dims == (None, "k", None)
@@ -165,7 +182,9 @@ def test_plain_arrays_and_flattened_positional_axes():
     tenths = jnp.array([10, 90])
     want = jnp.nanpercentile(x, tenths, 0, keepdims=True)
     np.testing.assert_allclose(ns.nanpercentile(x, tenths, 0, keepdims=True), want, rtol=1e-5)
-    np.testing.assert_array_equal(nx.positional(ns.argpartition(named, 1, "k"), [None, "k", None]), jnp.argpartition(array(3, 4, 5), 1, 1))
+    np.testing.assert_array_equal(
+        nx.positional(ns.argpartition(named, 1, "k"), [None, "k", None]), jnp.argpartition(array(3, 4, 5), 1, 1)
+    )
     assert ns.argsort(x, dtype=jnp.int16).dtype == jnp.int16
 
 
@@ -196,7 +215,9 @@ def test_communication_of_picks():
     top = program(functools.partial(ns.top_k, k=3, axis="a"))
     candidates = 4 * 3 * 5 * 4
     assert summary(top.lower(x).compile()) == {"all-gather": (2, 2 * candidates)}
-    assert summary(jax.jit(jax.grad(lambda x: jnp.sum(top(x).values ** 2))).lower(x).compile()) == {"all-gather": (1, candidates)}
+    assert summary(jax.jit(jax.grad(lambda x: jnp.sum(top(x).values ** 2))).lower(x).compile()) == {
+        "all-gather": (1, candidates)
+    }
     found = summary(program(lambda x: ns.median(x, "a")).lower(x).compile())
     assert set(found) == {"collective-permute", "all-reduce"}
     assert found["collective-permute"] == (3, 3 * 16 * 5 * 4)
@@ -214,9 +235,9 @@ def test_mistakes():
         ns.top_k(x, 9, axis="pos")
     with pytest.raises(nx.errors.AxisSizeError, match="axis 'pos' would have size 2, but it has size 8"):
         nx.xmap(lambda x: ns.top_k(x, 2, axis="pos", out_axis="pos").values, ["pos"], ["pos"])(array(8))
-    with pytest.raises(nx.errors.AxisSizeError, match="the values .* have the axis 'pos' that is searched"):
+    with pytest.raises(nx.errors.AxisSizeError, match=r"the values .* have the axis 'pos' that is searched"):
         ns.searchsorted(nx.sum(x, 0), nx.sum(x, 0), axis="pos")
-    with pytest.raises(nx.errors.NamedAxesLeftError, match="median|quantile: q, .*, has named axes"):
+    with pytest.raises(nx.errors.NamedAxesLeftError, match=r"quantile: q, .*, has named axes"):
         ns.quantile(x, nx.sum(x, 0), "pos")
     with pytest.raises(ValueError, match="method='middle' is none of"):
         ns.quantile(x, 0.5, "pos", method="middle")

@@ -13,7 +13,7 @@ from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
 
 X = array(8, 4, 3, 5)  # a, b, c, and a positional axis
 AXES = ["a", "b", "c", None]
-GRAD = ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")
+GRAD = ("one-each-auto", "both-explicit", "two-reversed-auto")
 V = array(4, 5, seed=3)  # b, and the positional axis
 W = array(8, 4, seed=4)  # a, b
 IDX = jnp.array([2, -1, 2, 11, -9])  # along a: twice 2, the last, and two out of range
@@ -160,12 +160,33 @@ def test_nothing_is_sent():
     assert collectives(backward.lower(x).compile()) == ()
 
 
+def test_an_index_that_another_device_has_leaves_the_gradient_alone():
+    # XLA of jaxlib 0.10.2 gets this wrong for a scatter at one index out of range.
+    options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x", "b": "y"}}
+    x, weights = array(8, 4), array(8, 4, seed=1)
+    updates = [
+        lambda x: at(x)["a", 3].set(0.5),
+        lambda x: at(x)["a", jnp.array([3])].set(0.5),
+        lambda x: at(x)["a", 3].power(2.0),
+        lambda x: at(x)["a", 3, "b", 1].set(0.5),
+    ]
+    for update in updates:
+        mapped = nx.xmap(update, (["a", "b"],), ["a", "b"], **options)
+        alone = nx.xmap(update, (["a", "b"],), ["a", "b"])
+        have = jax.jit(jax.grad(lambda x, f=mapped: jnp.sum(f(x) * weights)))(x)
+        want = jax.grad(lambda x, f=alone: jnp.sum(f(x) * weights))(x)
+        np.testing.assert_allclose(have, want, rtol=1e-5)
+
+
 def test_an_index_with_the_sharded_axis_gathers_itself_and_the_values():
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x"}}
     fun = nx.xmap(lambda x, i, v: at(x)[{"a": i}].add(v), (["a", "k"], ["a"], ["a", "k"]), ["a", "k"], **options)
     args = jnp.zeros((8, 6)), OWN, array(8, 6)
     np.testing.assert_allclose(fun(*args), args[0].at[OWN].add(args[2]))
-    assert sorted((c.kind, c.bytes) for c in collectives(fun.lower(*args).compile())) == [("all-gather", 32), ("all-gather", 192)]
+    assert sorted((c.kind, c.bytes) for c in collectives(fun.lower(*args).compile())) == [
+        ("all-gather", 32),
+        ("all-gather", 192),
+    ]
 
 
 def test_outside_of_mapped_functions():
@@ -191,7 +212,11 @@ def test_outside_of_mapped_functions():
         (lambda x: at(x)["a", 0:3].set(x), AxisSizeError, "have 8 entries along 'a', of which the slice has 3"),
         (lambda x: at(x)["a", 3].set(jnp.zeros((2, 5))), PositionalAxisError, "have 2 positional axes"),
         (lambda x: at(x)["a", 3].set(0.0, mode="wrap"), PositionalAxisError, "mode='wrap' is none of"),
-        (lambda x: at(x)[{"a": np.zeros(8, bool), "b": 2}].set(0.0), PositionalAxisError, "can not stand beside a boolean mask"),
+        (
+            lambda x: at(x)[{"a": np.zeros(8, bool), "b": 2}].set(0.0),
+            PositionalAxisError,
+            "can not stand beside a boolean mask",
+        ),
     ],
 )
 def test_mistakes(update, kind, message):
@@ -205,4 +230,6 @@ def test_mistakes_in_mapped_functions():
     with pytest.raises(PlacementConflictError, match="'a' and 't' meet in one value"):
         nx.xmap(lambda x, v: at(x)["a", 3].set(v), (["a"], ["t"]), None, **options)(jnp.zeros(8), jnp.zeros(4))
     with pytest.raises(AxisNotFoundError, match=r"a part of which is updated, and which is sharded.*nx.where"):
-        nx.xmap(lambda x: at(x)["a", 0:3].set(x), (["a"],), None, mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(jnp.zeros(8))
+        nx.xmap(lambda x: at(x)["a", 0:3].set(x), (["a"],), None, mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(
+            jnp.zeros(8)
+        )

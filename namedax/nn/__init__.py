@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.nn as _module
 
+from namedax.nn import initializers as initializers
 from namedax.ops.surface import lift_namespace as _lift_namespace
 from namedax.ops.vocabulary import NN as _OWN
 

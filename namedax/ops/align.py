@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, dims_of, make, make_in_region, positions, type_text
+from namedax.array import Dims, NamedArray, dims_of, is_global, make, make_in_region, positions, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
@@ -47,6 +47,10 @@ def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple
                 at = result.index(label)
             else:
                 result.insert(at, label)
+    # Names may have pulled positional axes apart; these keep their own order, in the places that they have.
+    places = [i for i, label in enumerate(result) if isinstance(label, int)]
+    for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
+        result[i] = label
     steps = []
     for dims in all_dims:
         places = [result.index(label) for label in _labels(dims)]
@@ -76,15 +80,19 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     dims = positions(array, op)
     if region is None:
         return array
+    region.seen.update(dim for dim in dims if dim is not None)
     data = array._data
+    whole = is_global(array)
     for i, dim in enumerate(dims):
         if dim is None:
             continue
         size = region.sizes.get(dim)
         if size is None:
-            continue
-        block = region.block_size(dim, size, op) if region.mode == "manual" else size
-        if data.shape[i] == block:
+            if not whole or dim not in region.resources:
+                continue
+            size = data.shape[i]  # a name that comes into the body with an array that it closes over
+        block = region.block_size(dim, size, op)
+        if data.shape[i] == block and not (whole and block != size):
             continue
         if data.shape[i] != size:
             raise AxisSizeError(

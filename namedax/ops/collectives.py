@@ -171,7 +171,8 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
       The array without the names. A value that lacks a name is repeated along the new axis, as in JAX.
 
     Sharded: one all-gather, which is what is asked for: the result is whole on every device. Combined with a value that varies
-    over the same mesh axis its transpose is a reduce-scatter, otherwise a slice.
+    over the same mesh axis its transpose is a reduce-scatter, otherwise a slice. (A result in which no name is left is a plain array, and counts
+    as replicated: combined, its transpose is an all-reduce and a slice.)
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.lax.all_gather(x, "i") * x, in_axes=["i"], out_axes=["i", None])

@@ -1,13 +1,13 @@
 """Reading by name: `x["batch", 3]` and `x[{"batch": ids, "k": slice(0, 4)}]`.
 
-An index by names is resolved into parts, one per axis: an integer, a range or an array. The integers and ranges of axes that are whole
-on every device are cut out first; then all arrays are read together, per instance, in one gather. `namedax.ops.updates` writes
-with the same parts.
+An index by names is resolved into parts, one per axis: an integer, a range or an array. The integers and ranges of axes that
+are whole on every device are cut out first; then all arrays are read together, per instance, in one gather.
+`namedax.ops.updates` writes with the same parts.
 
-What a read costs over a sharded axis: an integer or an array one all-reduce of the result; a slice nothing if every device keeps a part of
-its own block, one collective-permute of the result's blocks if whole blocks change places (a flip), and otherwise one reduce-scatter of
-the result. The array that is read never moves, and reading along other axes sends nothing. The gradients send nothing more, but for the
-transposes of these.
+What a read costs over a sharded axis: an integer or an array one all-reduce of the result; a slice nothing if every device
+keeps a part of its own block, one collective-permute of the result's blocks if whole blocks change places (a flip), and
+otherwise one reduce-scatter of the result. The array that is read never moves, and reading along other axes sends nothing. The
+gradients send nothing more, but for the transposes of these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import Dims, NamedArray, dims_of, is_name, make, make_in_region, type_text
+from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops import kernels
@@ -31,7 +31,21 @@ from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast, cast_data, varying
 
-__all__ = ["ARRAY", "FUNCTIONS", "READ_MODES", "OwnAxis", "Part", "by_name", "gather_own_axes", "getitem", "is_mask", "joint_indices", "read", "resolve", "visible_order"]
+__all__ = [
+    "ARRAY",
+    "FUNCTIONS",
+    "READ_MODES",
+    "OwnAxis",
+    "Part",
+    "by_name",
+    "gather_own_axes",
+    "getitem",
+    "is_mask",
+    "joint_indices",
+    "read",
+    "resolve",
+    "visible_order",
+]
 
 #: A part that reads at an array; the arrays stand in a list of their own.
 ARRAY = "array"
@@ -140,8 +154,8 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
         else:
             raise PositionalAxisError(
-                f"{op}: {entry!r} is no index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an integer array, named "
-                "or not (a list as jnp.array([...]))."
+                f"{op}: {entry!r} is no index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an integer "
+                "array, named or not (a list as jnp.array([...]))."
             )
     return tuple(parts), arrays
 
@@ -154,8 +168,8 @@ def _range(op: str, entry: slice, axis: Any, size: int) -> range:
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
-            f"{op}: the slice {entry} of axis {axis!r} needs integers that are known when the program is compiled. Read at an array, "
-            "such as start + nx.arange(length, axis=...)."
+            f"{op}: the slice {entry} of axis {axis!r} needs integers that are known when the program is compiled. Read at an "
+            "array, such as start + nx.arange(length, axis=...)."
         )
     return range(*entry.indices(size))
 
@@ -165,8 +179,9 @@ def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region
         return
     if name in region.sizes:
         raise AxisSizeError(
-            f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size {size} in this "
-            f"mapped function; a name has one size. Give the axis a name of its own first: nx.rename(x, {{{name!r}: 'part'}})['part', ...]."
+            f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size "
+            f"{size} in this mapped function; a name has one size. Give the axis a name of its own first: nx.rename(x, "
+            f"{{{name!r}: 'part'}})['part', ...]."
         )
     region.block_size(name, length, op)
 
@@ -177,8 +192,8 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
         raise PositionalAxisError(
-            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {axis!r} of size {size} would depend on data. Keep "
-            f"the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
+            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {axis!r} of size {size} would depend "
+            "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
         )
     found = np.nonzero(np.asarray(data))[0]
     return make_in_region(jnp.asarray(found), (axis,)) if is_name(axis) else jnp.asarray(found)
@@ -198,7 +213,12 @@ def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence
     region = ambient()
     blocks = [local_block(index, op, region) for index in indices]
     if region is not None and region.resources:
-        names = [dim for group in (dims_of(x), *map(dims_of, blocks)) for dim in group if dim is not None and not isinstance(dim, StandIn)]
+        names = [
+            dim
+            for group in (dims_of(x), *map(dims_of, blocks))
+            for dim in group
+            if dim is not None and not isinstance(dim, StandIn)
+        ]
         region.check_placement(op, dict.fromkeys(names))
         region.seen.update(names)
     return align(op, *(gather_own_axes(block, own, region) for block in blocks))
@@ -218,8 +238,8 @@ def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | Non
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
     """The positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for those of the index arrays, of rank `rank`.
 
-    As in NumPy the axes of the arrays stand where the axes were that they read, if those are neighbours, and in front otherwise, also
-    where only names are read. (Integers are gone before.)
+    As in NumPy the axes of the arrays stand where the axes were that they read, if those are neighbours, and in front
+    otherwise, also where only names are read. (Integers are gone before.)
     """
     joint = [("index", k) for k in range(rank)]
     gone = [part.dim for part in parts if isinstance(part.at, int)]
@@ -253,7 +273,9 @@ def read(
     return kernels.run((op, parts, mode, repr(fill_value), tuple(hints.items())), impl, x, *arrays)
 
 
-def _read(op: str, x: Any, parts: Sequence[Part], arrays: Sequence[Any], mode: Any, fill_value: Any, hints: Any) -> tuple[Any, Dims]:
+def _read(
+    op: str, x: Any, parts: Sequence[Part], arrays: Sequence[Any], mode: Any, fill_value: Any, hints: Any
+) -> tuple[Any, Dims]:
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     supply: Iterator[Any] = iter(arrays)
@@ -320,9 +342,9 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
         data = cut_range(data, dim, range(start, start + new * at.step, at.step))
     else:
         # Each device sends the part of its block that starts at an offset of its own.
-        start = jnp.asarray(starts)[comm.block_index(mesh_axes)]
+        first = jnp.asarray(starts)[comm.block_index(mesh_axes)]
         union = varying(data) | frozenset(mesh_axes)
-        index = cast_data(start + at.step * jnp.arange(new), union)
+        index = cast_data(first + at.step * jnp.arange(new), union)
         data = jnp.take(cast_data(data, union), index, axis=dim, mode="clip")
     return data if all(a == b for a, b in perm) else comm.ppermute(data, mesh_axes, perm)
 
@@ -394,7 +416,9 @@ def _gather(
         ]
         result = _combine(result, own, mesh_axes)
     # Positional axes as the caller sees them.
-    internal: list[Any] = [("index", k) for k in range(joint.count(None))] + [labels[i] for i in rest if dims[labels[i]] is None]
+    internal: list[Any] = [("index", k) for k in range(joint.count(None))] + [
+        labels[i] for i in rest if dims[labels[i]] is None
+    ]
     wanted = visible_order(dims, parts, joint.count(None))
     if internal != wanted:
         places = [n for n, dim in enumerate(out) if dim is None]
@@ -473,22 +497,23 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`, by name or by position.
 
-    By name the index is a name followed by its index, several such pairs, or a dict from names (and positions) to indices. By position it
-    is what `jnp` takes, over the positional axes; an index array with names is used per instance.
+    By name the index is a name followed by its index, several such pairs, or a dict from names (and positions) to indices. By
+    position it is what `jnp` takes, over the positional axes; an index array with names is used per instance.
 
     Args:
       x: a named array.
       index: integers drop their axis; slices keep its name; integer arrays, named or not, are broadcast by name, and their axes
-        replace the axis. Axes that an index array shares with `x` are batch axes; one that has the very axis that is read gathers
-        along it. A boolean array only where its values are known when the program is compiled.
+        replace the axis. Axes that an index array shares with `x` are batch axes; one that has the very axis that is read
+        gathers along it. A boolean array only where its values are known when the program is compiled.
 
     Returns:
-      The axes of the index arrays, and the axes of `x` that are left. Positional axes of index arrays stand where a positional axis
-      stood that they read, and in front where only names are read. An index array out of range reads the end, as in `jnp`.
+      The axes of the index arrays, and the axes of `x` that are left. Positional axes of index arrays stand where a positional
+      axis stood that they read, and in front where only names are read. An index array out of range reads the end, as in `jnp`.
 
-    Costs over a sharded axis: an integer or an array one all-reduce of the result (one all-gather of the index and one reduce-scatter of
-    the result if the index has that axis itself). A slice nothing if every device keeps a part of its own block (`::2`), one
-    collective-permute if blocks change places (`::-1`), and otherwise one reduce-scatter of the result. Along other axes nothing.
+    Costs over a sharded axis: an integer or an array one all-reduce of the result (one all-gather of the index and one
+    reduce-scatter of the result if the index has that axis itself). A slice nothing if every device keeps a part of its own
+    block (`::2`), one collective-permute if blocks change places (`::-1`), and otherwise one reduce-scatter of the result.
+    Along other axes nothing.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
@@ -509,8 +534,8 @@ def getitem(x: Any, index: Any) -> Any:
     for part in index if isinstance(index, tuple) else (index,):
         if is_mask(part) and (isinstance(part, NamedArray) or isinstance(part, jax.core.Tracer)):
             raise PositionalAxisError(
-                f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep the shape "
-                "with nx.where(mask, x, fill)."
+                f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
+                "the shape with nx.where(mask, x, fill)."
             )
     return index_positional(x, index)
 
@@ -548,8 +573,8 @@ def take_along_axis(x: Any, indices: Any, axis: Any, mode: str | None = None, fi
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} and the indices {type_text(indices)} have {x.ndim} and {indices.ndim} positional axes; along a position "
-            "they need equally many."
+            f"{op}: {type_text(x)} and the indices {type_text(indices)} have {x.ndim} and {indices.ndim} positional axes; "
+            "along a position they need equally many."
         )
     # Positional axes become names for a while, so that they broadcast.
     count = max(x.ndim, indices.ndim)

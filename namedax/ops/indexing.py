@@ -69,6 +69,8 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     region = ambient()
     x = _array(local_block(x, "take", region))
     indices = _array(local_block(indices, "take", region))
+    if not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices are integers.")
 
     def read(rows: Any, index: Any, dim: int | None) -> Any:
         return jnp.take(rows, index, axis=dim, mode=mode, fill_value=fill_value)
@@ -145,8 +147,6 @@ def _take_sharded(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Every device reads the rows that it has, for all who ask; the data and its dims."""
     index = indices._data if isinstance(indices, NamedArray) else indices
-    if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise PositionalAxisError(f"take: the indices {type_text(indices)} are no integers.")
     # Small integers may not hold the size of the axis.
     index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
     own = dims_of(indices)

@@ -1,8 +1,8 @@
 """Joining and taking apart along an axis: concatenate, stack, split, flip, tile, repeat, and axes of size 1.
 
 Along a sharded name, blocks of the result are made of rows of a few blocks of the operands; only these rows move (see
-`namedax.ops.neighbours.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs another
-name, `out_axis=`. A name that was born in the body has no fixed size.
+`namedax.ops.neighbours.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
+another name, `out_axis=`. A name that was born in the body has no fixed size.
 """
 
 from __future__ import annotations
@@ -11,21 +11,34 @@ import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import Dims, NamedArray, check_dims, dims_of, is_name, make_in_region, type_text
+from namedax.array import Dims, NamedArray, check_dims, is_name, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import nmap
-from namedax.ops.neighbours import FILL, Along, along, data_and_dims, finish, move_rows, permute, position_of, run
+from namedax.ops.neighbours import Along, along, data_and_dims, finish, move_rows, position_of, run
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast, varying
 
-__all__ = ["FUNCTIONS", "append", "array_split", "concatenate", "expand_dims", "flip", "repeat", "split", "squeeze", "stack", "tile"]
+__all__ = [
+    "FUNCTIONS",
+    "append",
+    "array_split",
+    "concatenate",
+    "expand_dims",
+    "flip",
+    "repeat",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+]
 
 Axes = tuple[str, ...]
 
@@ -43,8 +56,8 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
       out_axis: the name of the joined axis; default: `axis`. Needed in a mapped function in which `axis` has a fixed size.
 
     Returns:
-      The joined array; the sizes of the axis add up. Along a sharded name, whose result is sharded too, rows move to the blocks where they
-      belong, by collective-permutes; if the result's name is not sharded, the operands are gathered.
+      The joined array; the sizes of the axis add up. Along a sharded name, whose result is sharded too, rows move to the blocks
+      where they belong, by collective-permutes; if the result's name is not sharded, the operands are gathered.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -66,7 +79,7 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
-    if isinstance(arrays, NamedArray) or not isinstance(arrays, (Sequence, np.ndarray)) and not hasattr(arrays, "ndim"):
+    if isinstance(arrays, NamedArray) or not (isinstance(arrays, Sequence) or hasattr(arrays, "ndim")):
         raise PositionalAxisError(f"{op}: the first argument is a list of arrays; got {type_text(arrays)}.")
     arrays = list(arrays)
     if not arrays:
@@ -135,21 +148,23 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     dims = (*rest[:dim], first.name, *rest[dim:])
     if region is not None and region.resources:
         region.check_placement(op, [d for d in dims if d is not None])
-    union = frozenset[str]().union(*(varying(site.data) for site in sites)) if region is not None and region.manual else frozenset()
+    union = (
+        frozenset[str]().union(*(varying(site.data) for site in sites)) if region is not None and region.manual else frozenset()
+    )
     datas = []
     for array, site in zip(arrays, sites, strict=True):
         block = local_block(array, op, region)
         data = cast(block, union) if union else site.data
         own = _labels(site.dims)
         order = sorted(range(len(own)), key=lambda i: labels.index(own[i]))
-        shape = (*sizes[:dim], data.shape[site.dim], *sizes[dim:])
+        target = (*sizes[:dim], data.shape[site.dim], *sizes[dim:])
         data = lax.transpose(data, order)
-        datas.append(lax.broadcast_in_dim(data, shape, [labels.index(own[i]) for i in order]))
+        datas.append(lax.broadcast_in_dim(data, target, [labels.index(own[i]) for i in order]))
     return datas, dims, dim
 
 
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> Any:
-    """`concatenate([arr, values], axis)`; `axis=None` flattens the positional axes first, as in `jnp.append`.
+    """Joins two arrays, as `concatenate([arr, values], axis)` does; `axis=None` flattens the positional axes first.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
@@ -217,7 +232,8 @@ def _named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
         known = region.sizes.get(name)
         if known is not None and known != data.shape[0]:
             raise AxisSizeError(
-                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in this mapped function; a name has one size. "
+                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in this mapped function; a "
+                "name has one size. "
                 "Choose another name."
             )
         region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
@@ -237,12 +253,12 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
       ary: an array, named or not.
       indices_or_sections: a number of equal parts, or the indices where to cut.
       axis: a position or a name.
-      out_axis: the name of the axis in the parts, or a list with a name for each; default: `axis`. Needed in a mapped function in which `axis`
-        has a fixed size.
+      out_axis: the name of the axis in the parts, or a list with a name for each; default: `axis`. Needed in a mapped function
+        in which `axis` has a fixed size.
 
     Returns:
-      A list of arrays. Along a sharded name, whose parts are sharded too, the rows of all parts move to their blocks together, by
-      collective-permutes; an axis whose parts are not sharded is gathered.
+      A list of arrays. Along a sharded name, whose parts are sharded too, the rows of all parts move to their blocks together,
+      by collective-permutes; an axis whose parts are not sharded is gathered.
 
     Raises:
       AxisNotFoundError: the array lacks the name.
@@ -276,7 +292,9 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
-        raise AxisNameError(f"{op}: out_axis={out_axis!r} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all.")
+        raise AxisNameError(
+            f"{op}: out_axis={out_axis!r} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
+        )
     results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
     old, count = site.old, site.blocks(site.old)
     together = bool(old) and all(new and size % count == 0 for (_, new), size in zip(results, sizes, strict=True))
@@ -309,12 +327,15 @@ def _cuts(op: str, site: Along, indices_or_sections: Any) -> list[int]:
         part, larger = divmod(site.size, count)
         if larger and op == "split":
             raise AxisSizeError(
-                f"split: axis {site.name!r} of size {site.size} does not divide into {count} equal parts. Use array_split, or give the indices where to cut."
+                f"split: axis {site.name!r} of size {site.size} does not divide into {count} equal parts. Use array_split, or "
+                "give the indices where to cut."
             )
         return [i * part + min(i, larger) for i in range(count + 1)]
     inner = [min(max(int(i) + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
     if inner != sorted(inner):
-        raise AxisSizeError(f"{op}: the indices {indices_or_sections!r} along axis {site.name!r} of size {site.size} must not decrease.")
+        raise AxisSizeError(
+            f"{op}: the indices {indices_or_sections!r} along axis {site.name!r} of size {site.size} must not decrease."
+        )
     return [0, *inner, site.size]
 
 
@@ -346,10 +367,12 @@ def flip(m: Any, axis: Any = None) -> Any:
         region = ambient()
         data = lax.rev(data, places)
         for place in places:
-            mesh_axes = region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
+            mesh_axes = (
+                region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
+            )
             if mesh_axes:
                 last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
-                data = permute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
+                data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
         return wrap(data, dims)
 
     kinds = tuple(map(type, axis)) if isinstance(axis, tuple) else type(axis)
@@ -365,8 +388,8 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
       out_axes: new names for named axes, `{"k": "k_tiled"}`; needed in a mapped function in which the name has a fixed size.
 
     Returns:
-      The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis is gathered, if its new name is not
-      sharded).
+      The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis
+      is gathered, if its new name is not sharded).
 
     Raises:
       AxisNotFoundError: the array lacks a name.
@@ -384,7 +407,9 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
             raise_not_found("tile", name, f"reps={reps!r}", [key for key in reps if is_name(key)])
     for name, times in reps.items():
         if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 0:
-            raise PositionalAxisError(f"tile: the number of repetitions of axis {name!r} is {times!r}; it must be an integer from 0.")
+            raise PositionalAxisError(
+                f"tile: the number of repetitions of axis {name!r} is {times!r}; it must be an integer from 0."
+            )
         site = along("tile", A, name)
 
         def whole(data: Any, times: int = int(times), dim: int = site.dim) -> Any:
@@ -394,19 +419,24 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
     return A
 
 
-def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None) -> Any:
-    """Repeats single elements along an axis, as `jnp.repeat` does. (`nx.repeat` is einops': it takes a pattern.)
+def repeat(
+    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
+) -> Any:
+    """Repeats single elements along an axis, as `jnp.repeat` does.
+
+    `nx.repeat` is another function: that of einops, which takes a pattern.
 
     Args:
       a: an array, named or not.
       repeats: a number, or an integer array with one for each element.
       axis: a position or a name; `None`: the flattened positional axes.
       total_repeat_length: as in `jnp.repeat`.
-      out_axis: the name of the axis in the result; default: `axis`. Needed in a mapped function in which `axis` has a fixed size.
+      out_axis: the name of the axis in the result; default: `axis`. Needed in a mapped function in which `axis` has a fixed
+        size.
 
     Returns:
-      The repeated array. A number of repetitions along a sharded name, to a name on the same mesh axes, moves nothing. An array of them gathers the axis, and so
-      does a new name that is not on the same mesh axes.
+      The repeated array. A number of repetitions along a sharded name, to a name on the same mesh axes, moves nothing. An array
+      of them gathers the axis, and so does a new name that is not on the same mesh axes.
 
     Raises:
       AxisNotFoundError: the array lacks the name.
@@ -416,19 +446,28 @@ def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int |
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
     Array([0, 0, 1, 1], dtype=int32)
     """
-    options = {"total_repeat_length": total_repeat_length}
     if not is_name(axis):
-        return nmap(lambda data, n: jnp.repeat(data, n, axis, **options))(a, repeats)
+        if not isinstance(repeats, NamedArray):
+            return nmap(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length))(a)
+        return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)
     if isinstance(repeats, NamedArray):
-        raise PositionalAxisError(f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names.")
+        raise PositionalAxisError(
+            f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names."
+        )
     site = along("repeat", a, axis)
-    even = np.ndim(repeats) == 0 and not hasattr(repeats, "aval") and total_repeat_length is None
+    known = not isinstance(repeats, jax.core.Tracer)
+    even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
         size = site.size * int(repeats)
     elif total_repeat_length is not None:
         size = total_repeat_length
-    else:
+    elif known:
         size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
+    else:
+        raise AxisSizeError(
+            f"repeat: the repeats along axis {axis!r} are known at run time only. Give total_repeat_length, which is the size "
+            "of the result."
+        )
     dims, new = site.result(out_axis, size)
     old = site.old
 
@@ -436,7 +475,11 @@ def repeat(a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int |
         keep |= frozenset(new)
         if even and old == new:
             return jnp.repeat(site.data, int(repeats), site.dim)
-        whole = jnp.repeat(site.relaid(site.data, old, (), keep), repeats, site.dim, total_repeat_length=size)
+        whole = site.relaid(site.data, old, (), keep)
+        if known and total_repeat_length is None:  # the indices are constants
+            whole = jnp.take(whole, np.repeat(np.arange(site.size), np.asarray(repeats)), site.dim)
+        else:
+            whole = jnp.repeat(whole, repeats, site.dim, total_repeat_length=size)
         return site.relaid(whole, (), new, keep)
 
     return finish(compute, dims, frozenset(old) - frozenset(new))
@@ -471,7 +514,9 @@ def expand_dims(a: Any, axis: Any) -> Any:
         if is_name(entry):
             continue
         if isinstance(entry, bool) or not isinstance(entry, (int, np.integer)) or not -rank <= entry < rank:
-            raise PositionalAxisError(f"expand_dims: {entry!r} is neither a name nor a position in a result with {rank} positional axes.")
+            raise PositionalAxisError(
+                f"expand_dims: {entry!r} is neither a name nor a position in a result with {rank} positional axes."
+            )
         places.append(int(entry) % rank)
     if len(set(places)) != len(places):
         raise PositionalAxisError(f"expand_dims: a position appears twice in axis={axis!r}.")
@@ -515,7 +560,10 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         size = data.shape[place] if name is None else along("squeeze", a, name).size
         if size != 1:
             what = f"positional axis {dims[:place].count(None)}" if name is None else f"axis {name!r}"
-            raise AxisSizeError(f"squeeze: {what} of {type_text(a)} has size {size}; only axes of size 1 can be removed. Reduce it, or index it.")
+            raise AxisSizeError(
+                f"squeeze: {what} of {type_text(a)} has size {size}; only axes of size 1 can be removed. Reduce it, or index "
+                "it."
+            )
     return wrap(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
 
 

@@ -13,17 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.array import NamedArray, type_text
+from namedax.array import NamedArray, set_block_of, type_text
 from namedax.environment import ambient
 from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.contraction import dot
 from namedax.ops.elementwise import FUNCTIONS, apply_elementwise
-from namedax.ops.indexing import index_positional, take
+from namedax.ops.getitem import getitem
+from namedax.ops.indexing import take
 from namedax.ops.lift import Lifted, nmap
 from namedax.ops.reductions import REDUCTIONS
 from namedax.ops.reshaping import rename
+from namedax.ops.scans import FUNCTIONS as SCANS
+from namedax.ops.sorting import FUNCTIONS as SORTING
+from namedax.ops.statistics import FUNCTIONS as STATISTICS
+from namedax.ops.updates import at
 
 __all__ = ["install"]
 
@@ -136,7 +141,7 @@ def astype(self: NamedArray, dtype: Any) -> Any:
 def _iter(self: NamedArray) -> Iterator[Any]:
     if not self.shape:
         raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
-    return (index_positional(self, i) for i in range(self.shape[0]))
+    return (getitem(self, i) for i in range(self.shape[0]))
 
 
 def _positional_method(name: str) -> Callable[..., Any]:
@@ -202,6 +207,7 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def install() -> None:
     """Hangs operators and methods on `NamedArray`."""
+    set_block_of(local_block)
     methods: dict[str, Any] = {}
     for name, function in _BINARY.items():
         op = getattr(function, "__name__", name)
@@ -218,9 +224,10 @@ def install() -> None:
         "__round__": _round,
         "__matmul__": _matmul,
         "__rmatmul__": _rmatmul,
-        "__getitem__": index_positional,
+        "__getitem__": getitem,
         "__iter__": _iter,
         "astype": astype,
+        "at": property(at),
         "copy": copy,
         "dot": _dot,
         "rename": _rename,
@@ -235,6 +242,9 @@ def install() -> None:
         methods[name] = _as_method(FUNCTIONS[name])
     for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         methods[name] = _as_method(REDUCTIONS[name])
+    for functions, names in ((SCANS, "cumsum cumprod"), (SORTING, "sort argsort"), (STATISTICS, "ptp")):
+        for name in names.split():
+            methods[name] = _as_method(functions[name])
     for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
         methods[name] = _positional_method(name)
     for name, method in methods.items():

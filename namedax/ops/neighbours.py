@@ -143,11 +143,12 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
       data: the block of this device; dimension `dim` is blocked evenly over `mesh_axes`.
       dim: the blocked dimension.
       mesh_axes: the mesh axes of its blocks, major first.
-      rows: integers of shape (devices, rows per device): the global rows that device `d` gets, in order; `-1` for none. All devices get
-        equally many. Rows may be wanted more than once.
+      rows: integers of shape (devices, rows per device): the global rows that device `d` gets, in order; `-1` for none. All
+        devices get equally many. Rows may be wanted more than once.
       fill: the value of a row that is none.
 
-    Costs: a row travels once to each device that wants it and lacks it. What travels at the same time is one collective-permute; rows
+    Costs: a row travels once to each device that wants it and lacks it. What travels at the same time is one
+      collective-permute; rows
     that are consecutive in the axis and in the result travel together.
     """
     block = data.shape[dim]
@@ -174,7 +175,7 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
             first = table({run.source: block - 1 - run.start for run in r.runs})
         piece = lax.dynamic_slice_in_dim(padded, first, travels, dim)
         if not r.at_home:
-            piece = permute(piece, mesh_axes, [(run.source, run.target) for run in r.runs])
+            piece = comm.ppermute(piece, mesh_axes, [(run.source, run.target) for run in r.runs])
         piece = jnp.broadcast_to(piece, (*shape[:dim], r.length, *shape[dim + 1 :]))
         at = table({run.target: run.at for run in r.runs})
         count = table({run.target: run.length for run in r.runs})
@@ -182,15 +183,6 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
         piece = jnp.where(_along_dim(jnp.arange(r.length) < count, dim, data.ndim), piece, here)
         result = lax.dynamic_update_slice_in_dim(result, piece, at, dim)
     return lax.slice_in_dim(result, 0, out, axis=dim)
-
-
-def permute(data: Any, mesh_axes: Axes, pairs: Sequence[tuple[int, int]]) -> Any:
-    """Sends the block of device `source` to device `target`, for all pairs (row-major indices over `mesh_axes`, in this order)."""
-    # `lax.ppermute` counts devices in the order of the mesh, whatever the order of the tuple.
-    ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in mesh_axes)
-    indices = np.arange(math.prod(map(lax.axis_size, ordered))).reshape([lax.axis_size(axis) for axis in ordered])
-    at = indices.transpose([ordered.index(axis) for axis in mesh_axes]).ravel()
-    return comm.ppermute(data, ordered, [(int(at[source]), int(at[target])) for source, target in pairs])
 
 
 def _append_rows(data: Any, dim: int, count: int) -> Any:
@@ -212,7 +204,7 @@ def _move_regular(
         if r.step < 0:
             piece = lax.rev(piece, (dim,))
         if not r.at_home:
-            piece = permute(piece, mesh_axes, [(run.source, run.target) for run in r.runs])
+            piece = comm.ppermute(piece, mesh_axes, [(run.source, run.target) for run in r.runs])
         piece = jnp.broadcast_to(piece, (*shape[:dim], run.length, *shape[dim + 1 :]))
         pieces.setdefault((run.at, run.at + run.length), []).append((piece, [run.target for run in r.runs], not r.at_home))
 
@@ -291,7 +283,8 @@ class Along:
         known = region.sizes.get(new)
         if known is not None and known != size:
             raise AxisSizeError(
-                f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped function; a name has one size. Give the "
+                f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
+                "size. Give the "
                 f"result {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
@@ -332,8 +325,9 @@ class Along:
     def windows(self, new: Axes, first: int, stride: int, length: int, mode: str, fill: Any, keep: frozenset[str]) -> Any:
         """The rows `first + stride * d` to `first + stride * d + length` on device `d` along `new`.
 
-        Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the last one (`"edge"`). If the axis is blocked
-        over the same mesh axes, only rows that a device lacks are sent; if it is blocked over others, it is gathered.
+        Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the last one (`"edge"`). If the
+        axis is blocked over the same mesh axes, only rows that a device lacks are sent; if it is blocked over others, it is
+        gathered.
         """
         data, dim, size = self.data, self.dim, self.size
         wanted = first + stride * np.arange(self.blocks(new))[:, None] + np.arange(length)
@@ -407,7 +401,10 @@ def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
 
 def _as_int(op: str, what: str, value: Any, least: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or (least is not None and value < least):
-        raise PositionalAxisError(f"{op}: {what}={value!r} must be an integer{'' if least is None else f' from {least}'}, known when the function is traced.")
+        raise PositionalAxisError(
+            f"{op}: {what}={value!r} must be an integer{'' if least is None else f' from {least}'}, known when the function "
+            "is traced."
+        )
     return int(value)
 
 
@@ -424,8 +421,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
     Returns:
       An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
-      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s % b` rows). A
-      shift that is known only at run time sends a block for every bit of the number of devices, and one more.
+      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
+      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -437,7 +434,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return nmap(lambda data: jnp.roll(data, shift))(a)
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else tuple(shift.tolist()) if isinstance(shift, np.ndarray) else (shift,)
+    shifts = (
+        tuple(shift)
+        if isinstance(shift, (tuple, list))
+        else tuple(shift.tolist())
+        if isinstance(shift, np.ndarray)
+        else (shift,)
+    )
     if len(shifts) != len(axes):
         if 1 not in (len(shifts), len(axes)):
             raise PositionalAxisError(f"roll: {len(shifts)} shifts for {len(axes)} axes, {axes}; give one shift for each axis.")
@@ -458,7 +461,8 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
-                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {axis!r} write nx.take with a named index."
+                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {axis!r} write nx.take "
+                "with a named index."
             )
         return nmap(lambda data, s: jnp.roll(data, s, axis))(a, by)
     if not is_name(axis):
@@ -479,9 +483,9 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
     blocks, rest = by // block, by % block
     data = cast_data(site.data, site.old)
     for bit in range((devices - 1).bit_length()):
-        moved = permute(data, site.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
+        moved = comm.ppermute(data, site.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
         data = jnp.where((blocks >> bit) & 1, moved, data)
-    before = permute(data, site.old, [(d, (d + 1) % devices) for d in range(devices)])
+    before = comm.ppermute(data, site.old, [(d, (d + 1) % devices) for d in range(devices)])
     return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
 
 
@@ -534,7 +538,14 @@ _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
 def halo(
-    x: Any, axis: Hashable, before: int = 1, after: int = 1, *, mode: str = "zero", fill_value: Any = 0, out_axis: Hashable | None = None
+    x: Any,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = "zero",
+    fill_value: Any = 0,
+    out_axis: Hashable | None = None,
 ) -> Any:
     """The neighbours of every entry along a named axis, as a window: the building block of stencils.
 
@@ -543,14 +554,15 @@ def halo(
       axis: the axis whose neighbours are meant.
       before: how many entries before each one the window holds.
       after: how many after it.
-      mode: what stands beyond the ends: `"zero"`, `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the last entry again).
+      mode: what stands beyond the ends: `"zero"`, `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the last entry
+        again).
       fill_value: for `mode="constant"`.
       out_axis: the name of the window's axis; default: it is the last positional axis.
 
     Returns:
-      `x` with one more axis of size `before + 1 + after`; its entry `j` at `i` is entry `i + j - before` of `x`. Along a sharded name each device gets
-      the `before` and `after` rows at its boundary: two collective-permutes (more if a halo is larger than a block). Under `jit` the window is
-      not stored if what follows is elementwise or a sum.
+      `x` with one more axis of size `before + 1 + after`; its entry `j` at `i` is entry `i + j - before` of `x`. Along a
+      sharded name each device gets the `before` and `after` rows at its boundary: two collective-permutes (more if a halo is
+      larger than a block). Under `jit` the window is not stored if what follows is elementwise or a sum.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
@@ -586,24 +598,30 @@ def halo(
 
 
 def pad(
-    array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, out_axes: Mapping[Hashable, Hashable] | None = None, **options: Any
+    array: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    **options: Any,
 ) -> Any:
     """Pads an array at the ends of its axes.
 
     Args:
       array: an array, named or not.
-      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes; or what `jnp.pad` takes,
-        for the positional axes.
+      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes; or
+        what `jnp.pad` takes, for the positional axes.
       mode: as in `jnp.pad`.
       constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is no dict.
-      out_axes: new names for named axes, `{"k": "k_padded"}`. In a mapped function a name that has a size there keeps it, and what is larger needs another
-        name.
+      out_axes: new names for named axes, `{"k": "k_padded"}`. In a mapped function a name that has a size there keeps it, and
+        what is larger needs another name.
       **options: as in `jnp.pad`.
 
     Returns:
-      The padded array. Along a sharded name rows move to the neighbours only, as far as blocks shift; never the whole axis, unless the new name is not
-      sharded: then it is gathered. The modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and `"symmetric"` are done so. Others, statistics and ramps,
-      gather the axis.
+      The padded array. Along a sharded name rows move to the neighbours only, as far as blocks shift; never the whole axis,
+      unless the new name is not sharded: then it is gathered. The modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
+      `"symmetric"` are done so. Others, statistics and ramps, gather the axis.
 
     Raises:
       AxisNotFoundError: the array lacks a name.
@@ -624,12 +642,24 @@ def pad(
     for axis, width in pad_width.items():
         pair = (width, width) if isinstance(width, (int, np.integer)) else tuple(width)
         if len(pair) != 2:
-            raise PositionalAxisError(f"pad: the width {width!r} of axis {axis!r} is neither a number nor a pair (before, after).")
-        array = _pad_one(array, axis, _as_int("pad", "before", pair[0], 0), _as_int("pad", "after", pair[1], 0), mode, options, renamed.get(axis))
+            raise PositionalAxisError(
+                f"pad: the width {width!r} of axis {axis!r} is neither a number nor a pair (before, after)."
+            )
+        array = _pad_one(
+            array,
+            axis,
+            _as_int("pad", "before", pair[0], 0),
+            _as_int("pad", "after", pair[1], 0),
+            mode,
+            options,
+            renamed.get(axis),
+        )
     return array
 
 
-def _pad_one(x: Any, axis: Any, before: int, after: int, mode: str, options: Mapping[str, Any], out_axis: Hashable | None) -> Any:
+def _pad_one(
+    x: Any, axis: Any, before: int, after: int, mode: str, options: Mapping[str, Any], out_axis: Hashable | None
+) -> Any:
     def whole(data: Any, dim: int) -> Any:
         return jnp.pad(data, [(before, after) if i == dim else (0, 0) for i in range(data.ndim)], mode, **options)
 
@@ -657,17 +687,20 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
-def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None) -> Any:
+def diff(
+    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+) -> Any:
     """The `n`-th differences along one axis, which becomes shorter by `n`.
 
     Args:
       a: an array, named or not.
       n: how often differences are taken.
       axis: a position or a name.
-      prepend: values before the first difference: a scalar or, for a positional axis, what `jnp.diff` takes. Along a name: an array without that name
-        (one entry; other names broadcast).
+      prepend: values before the first difference: a scalar or, for a positional axis, what `jnp.diff` takes. Along a name: an
+        array without that name (one entry; other names broadcast).
       append: the same at the other end.
-      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has another size. With `prepend=` and `n=1` the size stays.
+      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has another size. With `prepend=` and
+        `n=1` the size stays.
 
     Returns:
       The differences. Along a sharded name each device gets the rows that it lacks of the next block.
@@ -688,7 +721,10 @@ def diff(a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = 
     ends = [end for end in (prepend, append) if end is not None]
     for end in ends:
         if axis in dims_of(end):
-            raise AxisSizeError(f"diff: {type_text(end)} has the axis {axis!r}; along a name prepend and append are one entry, without that name.")
+            raise AxisSizeError(
+                f"diff: {type_text(end)} has the axis {axis!r}; along a name prepend and append are one entry, without that "
+                "name."
+            )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
     site = along("diff", a, axis)
@@ -731,7 +767,9 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
 # --- convolution ----------------------------------------------------------------------------------------------------
 
 
-def convolve(a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None) -> Any:
+def convolve(
+    a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
+) -> Any:
     """Convolution along one axis, as `jnp.convolve` does it.
 
     Args:
@@ -743,8 +781,8 @@ def convolve(a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None
       precision: as in `jnp.convolve`.
 
     Returns:
-      The convolution. Along a sharded name each device gets the rows at its boundary that the kernel reaches; nothing is gathered, but where `out_axis` is not on
-      the mesh axes of `axis`.
+      The convolution. Along a sharded name each device gets the rows at its boundary that the kernel reaches; nothing is
+      gathered, but where `out_axis` is not on the mesh axes of `axis`.
 
     Raises:
       AxisNotFoundError: `a` lacks the axis.
@@ -764,7 +802,9 @@ def convolve(a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None
     site = along("convolve", a, axis)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:
-        raise PositionalAxisError(f"convolve: the kernel {type_text(v)} and axis {axis!r} of size {site.size} must not be empty.")
+        raise PositionalAxisError(
+            f"convolve: the kernel {type_text(v)} and axis {axis!r} of size {site.size} must not be empty."
+        )
     # Entry i of the result is entry i + first of the full convolution, which reads the rows from i + first - (taps - 1).
     long, short = max(site.size, taps), min(site.size, taps)
     first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
@@ -821,7 +861,9 @@ def _per_axis(op: str, what: str, value: Any, count: int) -> tuple[Any, ...]:
         return (int(value),) * count
     value = tuple(value)
     if len(value) != count:
-        raise PositionalAxisError(f"{op}: {what}={value!r} has {len(value)} entries for {count} axes; give one number, or one for each axis.")
+        raise PositionalAxisError(
+            f"{op}: {what}={value!r} has {len(value)} entries for {count} axes; give one number, or one for each axis."
+        )
     return value
 
 
@@ -844,8 +886,8 @@ def conv(
 
     Args:
       x: a named array. Its other axes are batch axes.
-      kernel: a named array with the axes `kernel_axes`, `features_in` and `features_out`. Its other names are batch axes, shared with `x` where `x` has them: a
-        kernel with the channel's name and no `features_in` is a depthwise convolution.
+      kernel: a named array with the axes `kernel_axes`, `features_in` and `features_out`. Its other names are batch axes,
+        shared with `x` where `x` has them: a kernel with the channel's name and no `features_in` is a depthwise convolution.
       axes: the axes of `x` that are convolved over, such as `("h", "w")`.
       kernel_axes: the axes of `kernel` that go with them, such as `("kh", "kw")`; default: its positional axes, in order.
       features_in: the axis of both that is contracted, or `None`.
@@ -858,9 +900,9 @@ def conv(
       preferred_element_type: as in `lax.conv_general_dilated`.
 
     Returns:
-      The convolution, with the names of `x` but `features_in`, and `features_out`. Along a sharded axis each device gets the rows at its boundary that the
-      kernel reaches, by collective-permutes (a corner takes two); a sharded `features_in` is reduced by one all-reduce. Nothing is gathered, but an axis whose
-      `out_axes` name is not on its mesh axes.
+      The convolution, with the names of `x` but `features_in`, and `features_out`. Along a sharded axis each device gets the
+      rows at its boundary that the kernel reaches, by collective-permutes (a corner takes two); a sharded `features_in` is
+      reduced by one all-reduce. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
@@ -885,13 +927,15 @@ def conv(
     if kernel_axes is None:
         if dims_of(kernel).count(None) != count:
             raise PositionalAxisError(
-                f"conv: the kernel {type_text(kernel)} has {dims_of(kernel).count(None)} positional axes for the {count} axes {axes}; say kernel_axes=."
+                f"conv: the kernel {type_text(kernel)} has {dims_of(kernel).count(None)} positional axes for the {count} axes "
+                f"{axes}; say kernel_axes=."
             )
     else:
         kernel_axes = (kernel_axes,) if isinstance(kernel_axes, str) else tuple(kernel_axes)
         if len(kernel_axes) != count or dims_of(kernel).count(None):
             raise PositionalAxisError(
-                f"conv: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} have no positional axis beside."
+                f"conv: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} "
+                "have no positional axis beside."
             )
     stride = _per_axis(op, "strides", strides, count)
     dilation = _per_axis(op, "kernel_dilation", kernel_dilation, count)
@@ -909,7 +953,9 @@ def conv(
     else:
         for name in kernel_axes:
             if along(op, kernel, name).old:
-                raise PositionalAxisError(f"conv: the kernel's axis {name!r} is sharded; map it to nothing, every device needs the whole window.")
+                raise PositionalAxisError(
+                    f"conv: the kernel's axis {name!r} is sharded; map it to nothing, every device needs the whole window."
+                )
             places.append(k_dims.index(name))
     batch = [i for i in range(len(k_dims)) if i not in places]
     k_data = lax.transpose(kernel._data if isinstance(kernel, NamedArray) else jnp.asarray(kernel), [*batch, *places])
@@ -934,7 +980,10 @@ def conv(
         low, high = _padding(padding, i, count, site.size, stride[i], reach)
         size = max(0, (site.size + low + high - reach) // stride[i] + 1)
         if size == 0:
-            raise AxisSizeError(f"conv: the kernel reaches over {reach} entries of axis {name!r}, which has {site.size + low + high} with its padding.")
+            raise AxisSizeError(
+                f"conv: the kernel reaches over {reach} entries of axis {name!r}, which has {site.size + low + high} with its "
+                "padding."
+            )
         dims, new = site.result(renamed.get(name), size)
         block = size // site.blocks(new)
         out_names.append(dims[site.dim])
@@ -994,10 +1043,14 @@ def _padding(padding: Any, i: int, count: int, size: int, stride: int, reach: in
         if padding.upper() == "SAME":
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             return total // 2, total - total // 2
-        raise PositionalAxisError(f"conv: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis.")
+        raise PositionalAxisError(
+            f"conv: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+        )
     pairs = tuple(padding)
     if len(pairs) != count:
-        raise PositionalAxisError(f"conv: padding={padding!r} has {len(pairs)} entries for {count} axes; give a pair (before, after) for each.")
+        raise PositionalAxisError(
+            f"conv: padding={padding!r} has {len(pairs)} entries for {count} axes; give a pair (before, after) for each."
+        )
     return tuple(pairs[i])
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from namedax.ops import kernels
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.reductions import Site, as_inexact, kind_of, reduction_site, sharded_maximum
+from namedax.ops.reductions import Site, as_inexact, axis_key, reduction_site, sharded_maximum
 from namedax.resources import communication as comm
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
@@ -65,7 +65,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 
 
 def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[Site], Any]) -> Any:
-    axis = tuple(axis) if isinstance(axis, list) else axis
+    axis = axis_key(op, axis)
 
     def impl(x: Any, *mask: Any) -> Any:
         # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
@@ -75,7 +75,7 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
         return site.finish_whole(data)
 
     with explain_type_errors:
-        return kernels.run((op, axis, kind_of(axis)), impl, *((x,) if where is None else (x, where)))
+        return kernels.run((op, axis), impl, *((x,) if where is None else (x, where)))
 
 
 def _sum_over(site: Site, data: Any, mask: Any) -> Any:

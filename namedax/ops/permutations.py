@@ -4,8 +4,8 @@ All have the meaning that JAX gives them over logical indices, as under `jax.vma
 vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is the same in every instance.
 
 A permutation is planned while the program is traced: which device needs which entries of which other one. Entries that stay
-cost nothing, and the others travel in as few collective-permutes as the traffic allows (`_plan`). `pgather` and `pdot` stand here
-too; they drop the names that they read.
+cost nothing, and the others travel in as few collective-permutes as the traffic allows (`_plan`). `pgather` and `pdot` stand
+here too; they drop the names that they read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from namedax.errors import AxisSizeError, PositionalAxisError, show_names
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.collectives import _map, _names, _size
-from namedax.ops.contraction import _contract
+from namedax.ops.contraction import _block, _Contraction
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
@@ -128,7 +128,7 @@ def _move_dims(data: Any, front: Sequence[int]) -> Any:
 
 
 def _devices_to_front(data: Any, site: _Site) -> Any:
-    """Of the first dimensions, whole axes in the order of the names, the parts that count devices in front, as one dimension."""
+    """`data`, whose first dimensions are whole axes of the names, with the parts that count devices in front, as one."""
     shape: list[int] = []
     front = []
     for i, n in enumerate(data.shape):
@@ -282,7 +282,8 @@ class _Plan:
 
     Attributes:
       rounds: the collective-permutes.
-      exchange: instead of them, for one all-to-all: the entries that each device sends to each other, `[devices, devices * slots]`.
+      exchange: instead of them, for one all-to-all: the entries that each device sends to each other,
+        `[devices, devices * slots]`.
       read: for every device, where its new entries are: in its own block, then in what the rounds brought, one after the
         other; the number after the last of these means zero.
       zero: that number.
@@ -418,8 +419,19 @@ def _execute(data: Any, plan: _Plan, axes: Axes) -> Any:
     if plan.exchange is not None:
         pieces.append(comm.all_to_all(_pick([data], plan.exchange, axes), 0, 0, axes))
     for step in plan.rounds:
-        pieces.append(comm.ppermute(_pick([data], step.send, axes), axes, list(step.pairs)))
+        pieces.append(comm.ppermute(_pick([data], step.send, axes), *_in_mesh_order(axes, step.pairs)))
     return _pick(pieces, plan.read, axes, plan.zero)
+
+
+def _in_mesh_order(axes: Axes, pairs: Iterable[tuple[int, int]]) -> tuple[Axes, list[tuple[int, int]]]:
+    """The same pairs of devices, counted over `axes` in the order of the mesh: `jax.lax.ppermute` knows no other."""
+    region = ambient()
+    assert region is not None
+    names = list(region.mesh.axis_names)
+    order = sorted(range(len(axes)), key=lambda i: names.index(axes[i]))
+    shape = [region.mesh_axis_size((axis,)) for axis in axes]
+    number = np.arange(math.prod(shape)).reshape([shape[i] for i in order]).transpose(np.argsort(order)).reshape(-1)
+    return tuple(axes[i] for i in order), [(int(number[s]), int(number[t])) for s, t in pairs]
 
 
 def _pick(pieces: list[Any], table: np.ndarray, axes: Axes, zero: int = -1) -> Any:
@@ -512,8 +524,8 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
       An array of the same type. An instance that is no target gets zeros.
 
     Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
-    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together; a
-    reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
+    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
+    a reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
     least number; where that is more than two and the traffic is even, one all-to-all, whose slots are padded to the largest
     (at most twice what the collective-permutes would send). Nothing is gathered.
 
@@ -535,12 +547,14 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
         for source, target in pairs:
             if not (0 <= source < size and 0 <= target < size):
                 raise AxisSizeError(
-                    f"ppermute: the pair {(source, target)} is out of range: the axis {show_names(names)} has size {size}, and indices "
+                    f"ppermute: the pair {(source, target)} is out of range: the axis {show_names(names)} has size {size}, and "
+                    f"indices "
                     f"go from 0 to {size - 1}."
                 )
             if source in seen or result[target] >= 0:
                 raise AxisSizeError(
-                    f"ppermute: the pair {(source, target)} has a source or a target that stands in another pair too; an instance sends "
+                    f"ppermute: the pair {(source, target)} has a source or a target that stands in another pair too; an "
+                    f"instance sends "
                     "once and receives once. To send one entry to all, use pbroadcast; for several reads of one entry, pgather."
                 )
             seen.add(source)
@@ -576,7 +590,8 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
         if sorted(perm) != list(range(size)):
             shown = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
             raise AxisSizeError(
-                f"pshuffle: perm {shown} is no permutation of the {size} indices of the axis {show_names(names)}. Write every index from 0 "
+                f"pshuffle: perm {shown} is no permutation of the {size} indices of the axis {show_names(names)}. Write every "
+                f"index from 0 "
                 f"to {size - 1} once; for a partial permutation use ppermute."
             )
         return perm
@@ -611,7 +626,8 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
-                f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has size {site.total}, and indices go from 0 to "
+                f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has size {site.total}, and indices "
+                f"go from 0 to "
                 f"{site.total - 1}."
             )
         data, mine = site.data, None
@@ -645,8 +661,8 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
       axes: a position, a name, or a tuple of them.
 
     Returns:
-      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the least
-      integer (the largest, for an unsigned type), or true.
+      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
+      least integer (the largest, for an unsigned type), or true.
 
     Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
     `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
@@ -686,8 +702,12 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     index = idx._data if isinstance(idx, NamedArray) else idx
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
-            raise AxisSizeError(f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size.")
-    places: list[Axes] = [() if region is None or name is None or not region.manual else region.placement(name) for name in names]
+            raise AxisSizeError(
+                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
+            )
+    places: list[Axes] = [
+        () if region is None or name is None or not region.manual else region.placement(name) for name in names
+    ]
     if region is not None and region.manual:
         variance = varying(data) | varying(index) | {axis for place in places for axis in place}
         data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.placement(n)})
@@ -778,8 +798,8 @@ def pdot(
       precision: as in `jax.lax.dot_general`.
 
     Returns:
-      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`, then
-      the others of `y`.
+      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
+      then the others of `y`.
 
     Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
 
@@ -799,14 +819,14 @@ def pdot(
     pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
 
     def impl(x: Any, y: Any) -> Any:
-        blocks = [local_block(operand, "pdot", ambient()) for operand in (x, y)]
+        blocks = [_block(operand, "pdot", ambient()) for operand in (x, y)]
         positional, letters = _letters(blocks, pos_contract, pos_batch)
         labels = []
         for block, own in zip(blocks, positional, strict=True):
             numbers = iter(own)
             labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
         keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
-        return _contract("pdot", blocks, labels, letters, keep, {}, precision, None)
+        return _Contraction("pdot", labels, keep, letters, {}, precision, None).run(blocks)
 
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
@@ -818,11 +838,13 @@ def pdot(
 
 
 def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:
-    """A label (an integer above 96, which messages show as a letter) for every positional axis, and those of the result in order."""
+    """Labels of all positional axes (integers above 96, which messages show as letters), and those of the result in order."""
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):
-            raise PositionalAxisError(f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; they go in pairs.")
+            raise PositionalAxisError(
+                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; they go in pairs."
+            )
     labels: list[list[int]] = []
     used = []
     for side, (block, rank) in enumerate(zip(blocks, ranks, strict=True)):
@@ -830,11 +852,14 @@ def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[
         for axis in chosen:
             if not -rank <= axis < rank:
                 raise PositionalAxisError(
-                    f"pdot: positional axis {axis} is out of range for operand {side}, {type_text(block)}, which has {rank} positional axes."
+                    f"pdot: positional axis {axis} is out of range for operand {side}, {type_text(block)}, which has {rank} "
+                    f"positional axes."
                 )
         chosen = [axis % rank for axis in chosen]
         if len(set(chosen)) != len(chosen):
-            raise PositionalAxisError(f"pdot: pos_batch and pos_contract give an axis of operand {side}, {type_text(block)}, twice.")
+            raise PositionalAxisError(
+                f"pdot: pos_batch and pos_contract give an axis of operand {side}, {type_text(block)}, twice."
+            )
         used.append(chosen)
         labels.append([ord("a") + len(chosen) + i + (ranks[0] if side else 0) for i in range(rank)])
         for i, axis in enumerate(chosen):

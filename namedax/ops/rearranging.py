@@ -4,10 +4,10 @@ All five functions are one pipeline. Every axis of the array is a product of *el
 result. The array is cut into its elementary axes, those that vanish are reduced, new ones are broadcast, and the others are put
 together again.
 
-On a mesh the pipeline begins with the question where the shards of an elementary axis are. A row-major split keeps them where they
-are: the mesh axes of the whole go to the major elementary axes first, as many as each can hold. The result's axes say the same
-about where they should be, and one `relayout` of elementary axes leads from the one to the other. Where both agree, nothing
-moves.
+On a mesh the pipeline begins with the question where the shards of an elementary axis are. A row-major split keeps them where
+they are: the mesh axes of the whole go to the major elementary axes first, as many as each can hold. The result's axes say the
+same about where they should be, and one `relayout` of elementary axes leads from the one to the other. Where both agree,
+nothing moves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, check_dims, dims_of, is_name, make, make_in_region, type_text
 from namedax.environment import Region, ambient, enter
-from namedax.errors import AxisNameError, AxisSizeError, NamedaxError, PositionalAxisError, did_you_mean, raise_not_found, show_names
+from namedax.errors import (
+    AxisNameError,
+    AxisSizeError,
+    NamedaxError,
+    PositionalAxisError,
+    did_you_mean,
+    raise_not_found,
+    show_names,
+)
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.reductions import REDUCTIONS
@@ -171,7 +179,10 @@ class _Parser:
         if not name:
             self.fail("expected an axis name here.", min(at, len(self.text) - 1))
         if bad := re.search(r"[\s(){]", name):
-            self.fail(f"{name!r} is no axis name. Write commas between names, and name=(a b) for one made of several.", at + bad.start())
+            self.fail(
+                f"{name!r} is no axis name. Write commas between names, and name=(a b) for one made of several.",
+                at + bad.start(),
+            )
         if name in names:
             self.fail(f"name {name!r} appears twice on one side.", at)
         names.add(name)
@@ -211,7 +222,10 @@ class _Parser:
             elif token.isdecimal():
                 if int(token) != 1:
                     if self.op == "rearrange" or (self.op == "repeat") == is_left:
-                        self.fail(f"the size {token} has no place here: only 1 can be dropped or inserted; give other axes a name.", at)
+                        self.fail(
+                            f"the size {token} has no place here: only 1 can be dropped or inserted; give other axes a name.",
+                            at,
+                        )
                     spots.append(at)
             elif ParsedExpression.check_axis_name(token):
                 spots.append(at)
@@ -259,7 +273,9 @@ def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]
     return [tuple(axes) for axes in held], ()
 
 
-def _solve(op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hashable, int], fallback: Mapping[Hashable, int], text: str) -> None:
+def _solve(
+    op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hashable, int], fallback: Mapping[Hashable, int], text: str
+) -> None:
     """Completes `known`, the sizes of elementary axes, by those of the array's axes."""
     for term, n in terms:
         missing = [label for label in term.axes if label not in known]
@@ -271,18 +287,22 @@ def _solve(op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hasha
         what = f"axis {term.name!r}" if term.name is not None else f"positional axis ({' '.join(map(str, term.axes))})"
         if len(missing) > 1:
             raise RearrangeError(
-                f"{op}: {what} of size {n} in {type_text(x)} is made of {show_names(term.axes)}, of which {show_names(missing)} have no "
+                f"{op}: {what} of size {n} in {type_text(x)} is made of {show_names(term.axes)}, of which "
+                f"{show_names(missing)} have no "
                 f"size{text}. Give all but one of them, as in {missing[0]}=2."
             )
         product = math.prod(known[label] for label in term.axes if label not in missing)
         if missing and product and n % product == 0:
             known[missing[0]] = n // product
         elif missing or product != n:
-            sizes = " * ".join(f"{label} (unknown)" if label in missing else f"{label}={known[label]}" for label in term.axes) or "1"
+            sizes = (
+                " * ".join(f"{label} (unknown)" if label in missing else f"{label}={known[label]}" for label in term.axes)
+                or "1"
+            )
             raise RearrangeError(f"{op}: {what} of size {n} in {type_text(x)} is not {sizes}{text}. Correct the sizes.")
 
 
-def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int], before: Dims) -> None:
+def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int]) -> None:
     """Raises if the result's names do not fit the mapped function."""
     check_dims(dims, op)
     if region is None:
@@ -292,12 +312,13 @@ def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[in
         region.check_placement(op, names)
     region.seen.update(names)
     for dim, n in zip(dims, sizes, strict=True):
-        if dim is None or dim in before:
+        if dim is None:
             continue
         known = region.sizes.get(dim)
         if known is not None and known != n:
             raise AxisSizeError(
-                f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped function; a name has one size. Choose "
+                f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped function; a name has one "
+                "size. Choose "
                 "another name."
             )
         region.block_size(dim, n, op)
@@ -331,11 +352,17 @@ def _execute(
     out_dims = tuple(term.name for term in right)
     if len(set(out_dims) - {None}) != len(out_dims) - out_dims.count(None):
         twice = next(dim for dim in out_dims if dim is not None and out_dims.count(dim) > 1)
-        raise RearrangeError(f"{op}: the result would have the axis {twice!r} twice, since {type_text(x)} has it too{text}. Choose another name.")
+        raise RearrangeError(
+            f"{op}: the result would have the axis {twice!r} twice, since {type_text(x)} has it too{text}. Choose another name."
+        )
 
     whole = [n if region is None or dim is None else n * region.blocks(dim) for dim, n in zip(dims, data.shape, strict=True)]
     size: dict[Hashable, int] = dict(sizes)
-    in_region = {} if region is None else {t.axes[0]: region.sizes[t.name] for t in right if len(t.axes) == 1 and t.name in region.sizes}
+    in_region = (
+        {}
+        if region is None
+        else {t.axes[0]: region.sizes[t.name] for t in right if len(t.axes) == 1 and t.name in region.sizes}
+    )
     _solve(op, x, list(zip(terms, whole, strict=True)), size, in_region, text)
     for label in (label for term in right for label in term.axes):
         if label not in size:
@@ -343,7 +370,7 @@ def _execute(
                 raise RearrangeError(f"{op}: the new axis {label!r} has no size{text}. Give it, as in {label}=2.")
             size[label] = in_region[label]
     out_sizes = [math.prod(size[label] for label in term.axes) for term in right]
-    _check_result(op, region, out_dims, out_sizes, dims)
+    _check_result(op, region, out_dims, out_sizes)
 
     # Where the blocks are, and where they should be.
     old = [placement(dim) for dim in dims]
@@ -445,20 +472,24 @@ def _reduce(
         target = next((label for label in rest if not here[label] and there[label] == mesh_axes), None)
         if target is not None:
             axes = tuple(order.index(label) for label in vanishing)
-            local = jnp.sum(value, axes) if reduction == "sum" else jnp.mean(value, axes) / math.prod(map(lax.axis_size, mesh_axes))
+            local = (
+                jnp.sum(value, axes) if reduction == "sum" else jnp.mean(value, axes) / math.prod(map(lax.axis_size, mesh_axes))
+            )
             here[target] = mesh_axes
             return comm.psum_scatter(local, rest.index(target), mesh_axes), rest
     reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
     names = tuple(map(_Carried, order))
     inner = None
     if region is not None and region.manual:  # a region in which elementary axes are names, and have their places
-        sizes = {_Carried(label): size[label] for label in order}
+        sizes: dict[Hashable, int] = {_Carried(label): size[label] for label in order}
         inner = Region(sizes, {_Carried(k): here[k] for k in order if here[k]}, region.mesh, region.mode, ("reduce", region))
     with enter(inner):
         named = make(value, names) if inner is None else make_in_region(value, names)
         result = reduce_(named, axis=tuple(map(_Carried, vanishing)))
     if set(dims_of(result)) != set(map(_Carried, rest)):
-        raise RearrangeError(f"reduce: {reduction!r} did not reduce the axes that it was given; it is called as in nx.sum(x, axis=names).")
+        raise RearrangeError(
+            f"reduce: {reduction!r} did not reduce the axes that it was given; it is called as in nx.sum(x, axis=names)."
+        )
     if not rest:
         return result, rest
     return lax.transpose(result._data, [result._dims.index(_Carried(label)) for label in rest]), rest
@@ -486,7 +517,8 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
-            f"{op}: {pattern.text!r} speaks of {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has {rank}. Write one "
+            f"{op}: {pattern.text!r} speaks of {'at least ' if has_ellipsis else ''}{fixed} positional axes, but "
+            f"{type_text(x)} has {rank}. Write one "
             "entry per positional axis ('...' for those that do not matter), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
@@ -508,14 +540,18 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
 
 def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None) -> Any:
     if not isinstance(text, str):
-        raise RearrangeError(f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {text!r}.")
+        raise RearrangeError(
+            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {text!r}."
+        )
     pattern = parse_pattern(op, text)
     given = _as_sizes(op, sizes)
     labels = pattern.left_labels | pattern.right_labels
     for label in given:
         if label not in labels:
             known = [known for known in labels if isinstance(known, str)]
-            raise RearrangeError(f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}")
+            raise RearrangeError(
+                f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}"
+            )
 
     def impl(x: Any) -> Any:
         dims = dims_of(x)
@@ -533,26 +569,27 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
 
     The grammar, on both sides of `->`:
 
-    - Outside of braces stand the positional axes in order, as in einops: an identifier, a product `(a b)` (row-major, `a` is the
-      major one), `...` for any number of axes, `1` for an axis of size 1.
-    - In braces stand named axes, with commas: `{batch, embed}`; their order has no meaning. `{embed=(heads key)}` is the axis `embed` as
-      a product; `{kpos=pos}` is the axis `kpos`, which the pattern calls `pos`. `{k=1}` is one of size 1.
-    - An identifier is the same axis on both sides, in braces or not. So `"b c -> {batch=b} c"` names an axis, `"{batch} c -> batch c"`
-      gives one a position, and `"{pos} -> {kpos=pos}"` renames it.
+    - Outside of braces stand the positional axes in order, as in einops: an identifier, a product `(a b)` (row-major, `a` is
+      the major one), `...` for any number of axes, `1` for an axis of size 1.
+    - In braces stand named axes, with commas: `{batch, embed}`; their order has no meaning. `{embed=(heads key)}` is the axis
+      `embed` as a product; `{kpos=pos}` is the axis `kpos`, which the pattern calls `pos`. `{k=1}` is one of size 1.
+    - An identifier is the same axis on both sides, in braces or not. So `"b c -> {batch=b} c"` names an axis, `"{batch} c ->
+      batch c"` gives one a position, and `"{pos} -> {kpos=pos}"` renames it.
     - Names of the array that the pattern does not mention are carried along.
 
     Args:
       x: an array, named or not.
       pattern: the axes of `x`, `->`, and those of the result.
-      **sizes: sizes of elementary axes, for all but one in a product. A name of the result that stands for one of them takes its size
-        from the mapped function.
+      **sizes: sizes of elementary axes, for all but one in a product. A name of the result that stands for one of them takes
+        its size from the mapped function.
 
     Returns:
-      The rearranged array. Its physical order is that of the pattern, with the carried names in front. What moves between devices: nothing
-      where the shards stay where they are, as where a name on a mesh axis is split and the major part is on that mesh axis, or where such
-      parts are merged; nothing for a name that becomes sharded; else the cheapest change of layout, an all-to-all where a mesh axis goes from
-      one axis to another. *It gathers*: a sharded name that becomes positional (a positional array is whole on every device), or that
-      becomes a name without resources, or whose blocks do not consist of whole parts (of 8 devices, a major part of size 4).
+      The rearranged array. Its physical order is that of the pattern, with the carried names in front. What moves between
+      devices: nothing where the shards stay where they are, as where a name on a mesh axis is split and the major part is on
+      that mesh axis, or where such parts are merged; nothing for a name that becomes sharded; else the cheapest change of
+      layout, an all-to-all where a mesh axis goes from one axis to another. *It gathers*: a sharded name that becomes
+      positional (a positional array is whole on every device), or that becomes a name without resources, or whose blocks do not
+      consist of whole parts (of 8 devices, a major part of size 4).
 
     Raises:
       RearrangeError: the pattern is malformed (with a caret under the spot), or does not fit the array.
@@ -581,13 +618,13 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
     Args:
       x: an array, named or not.
       pattern: as in `rearrange`. The left side may have sizes: `"b (h 2) (w 2) c -> b h w c"` pools windows of 2 x 2.
-      reduction: `"sum"`, `"mean"`, `"max"`, `"min"`, `"prod"`, `"any"`, `"all"`, or another reduction of `nx` by name; or a function that is
-        called as they are, `f(x, axis=names)`.
+      reduction: `"sum"`, `"mean"`, `"max"`, `"min"`, `"prod"`, `"any"`, `"all"`, or another reduction of `nx` by name; or a
+        function that is called as they are, `f(x, axis=names)`.
       **sizes: as in `rearrange`.
 
     Returns:
-      The reduced array. Of a sharded axis every device reduces its part; what follows is the reduction's own collective. A sum or mean
-      whose result is wanted on the mesh axis that was reduced is one reduce-scatter.
+      The reduced array. Of a sharded axis every device reduces its part; what follows is the reduction's own collective. A sum
+      or mean whose result is wanted on the mesh axis that was reduced is one reduce-scatter.
 
     Raises:
       RearrangeError: as in `rearrange`, or there is no such reduction.
@@ -600,9 +637,14 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
     if isinstance(reduction, str):
         names = [name for name in REDUCTIONS if not name.startswith(("arg", "nanarg"))]
         if reduction not in names:
-            raise RearrangeError(f"reduce: there is no reduction {reduction!r}.{did_you_mean(reduction, names)} Write one of {show_names(sorted(names))}.")
+            raise RearrangeError(
+                f"reduce: there is no reduction {reduction!r}.{did_you_mean(reduction, names)} Write one of "
+                f"{show_names(sorted(names))}."
+            )
     elif not callable(reduction):
-        raise RearrangeError(f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {reduction!r}.")
+        raise RearrangeError(
+            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {reduction!r}."
+        )
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
@@ -650,12 +692,12 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     Args:
       x: a named array.
       axis: the axis to split.
-      sizes: sizes by new name, major first. One may be `None`: it is computed. A sequence of names leaves out all sizes; they come from the
-        mapped function, all but one.
+      sizes: sizes by new name, major first. One may be `None`: it is computed. A sequence of names leaves out all sizes; they
+        come from the mapped function, all but one.
 
     Returns:
-      `x` with the new axes in place of `axis`. Where `axis` is on mesh axes and the major new axes hold these, nothing moves. Otherwise as in
-      `rearrange`; in particular it gathers if the new axes have no resources.
+      `x` with the new axes in place of `axis`. Where `axis` is on mesh axes and the major new axes hold these, nothing moves.
+      Otherwise as in `rearrange`; in particular it gathers if the new axes have no resources.
 
     Raises:
       AxisNotFoundError: `x` lacks `axis`.
@@ -669,7 +711,9 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     """
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):
-        raise RearrangeError(f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {sizes!r}.")
+        raise RearrangeError(
+            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {sizes!r}."
+        )
     new = tuple(sizes)
     for name in new:
         if not is_name(name):
@@ -697,8 +741,8 @@ def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> Any:
       name: the name of the result; it may be one of them.
 
     Returns:
-      `x` with the new axis in place of the first of `axes` that it holds. Where the major ones are on mesh axes and the new axis is on the same,
-      nothing moves; otherwise as in `rearrange`.
+      `x` with the new axis in place of the first of `axes` that it holds. Where the major ones are on mesh axes and the new
+      axis is on the same, nothing moves; otherwise as in `rearrange`.
 
     Raises:
       AxisNotFoundError: `x` lacks one of the axes.

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import Dims, NamedArray, dims_of, is_name, make, type_text
+from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import PositionalAxisError, raise_not_found
 from namedax.ops import kernels
@@ -30,9 +30,11 @@ from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
 
-__all__ = ["REDUCTIONS", "as_inexact", "kind_of", "reduction_site", "resolve_axis", "sharded_maximum"]
+__all__ = ["REDUCTIONS", "as_inexact", "axis_key", "reduction_site", "resolve_axis", "sharded_maximum"]
 
 Axis = Any
+
+_NO_AXIS = "{op}: axis={axis!r} is neither a position nor a name nor a tuple of these."
 
 
 def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
@@ -60,7 +62,7 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
                 raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
             place = dims.index(entry)
         else:
-            raise PositionalAxisError(f"{op}: axis={axis!r} is neither a position nor a name nor a tuple of these.")
+            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis))
         if place in result:
             raise PositionalAxisError(f"{op}: axis {entry!r} is given twice in axis={axis!r} for {type_text(x)}.")
         result.append(place)
@@ -118,7 +120,7 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     if where is not None:
         (data, mask), dims = align(op, x, where)
         data, mask = jnp.broadcast_arrays(data, mask)
-        x = make(data, dims)
+        x = make_in_region(data, dims)
     else:
         mask = None
         x = local_block(x, op, region)
@@ -135,15 +137,15 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
 
 
-def _static(axis: Axis) -> Hashable:
+def axis_key(op: str, axis: Axis) -> Hashable:
     """`axis` as part of a kernel's key."""
-    return tuple(axis) if isinstance(axis, list) else axis
-
-
-def kind_of(axis: Hashable) -> Hashable:
-    """What else the key of a kernel has to say of `axis`."""
-    # A name may equal a position (1.0 and 1), and they are not the same axis.
-    return tuple(type(entry) for entry in axis) if type(axis) is tuple else type(axis)
+    if isinstance(axis, list):
+        axis = tuple(axis)
+    try:
+        hash(axis)
+    except TypeError:
+        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis)) from None
+    return axis
 
 
 def _run(
@@ -161,7 +163,7 @@ def _run(
     `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
     caller gave one.
     """
-    axis = _static(axis)
+    axis = axis_key(op, axis)
     has_mask, has_initial = where is not None, initial is not None
 
     def impl(x: Any, *more: Any) -> Any:
@@ -173,7 +175,7 @@ def _run(
         operands += (where,)
     if has_initial:
         operands += (initial,)
-    key = (op, axis, kind_of(axis), keepdims, has_mask, has_initial, *static)
+    key = (op, axis, keepdims, has_mask, has_initial, *static)
     with explain_type_errors:
         return kernels.run(key, impl, *operands)
 
@@ -554,7 +556,7 @@ def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
         return _run(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
     if rank != 1:
-        x = _flatten_positional(x) if isinstance(x, NamedArray) else jnp.ravel(x)
+        x = _flatten_positional(local_block(x, op, ambient())) if isinstance(x, NamedArray) else jnp.ravel(x)
     result = _run(op, _arg_extremum, x, 0, False, None, largest)
     return _append_positional(result, rank) if keepdims else result
 
@@ -564,7 +566,7 @@ def _flatten_positional(x: NamedArray) -> NamedArray:
     places = [i for i, dim in enumerate(x._dims) if dim is None]
     data = lax.transpose(x._data, names + places)
     dims = tuple(x._dims[i] for i in names)
-    return make(data.reshape((*data.shape[: len(names)], -1)), (*dims, None))
+    return make_in_region(data.reshape((*data.shape[: len(names)], -1)), (*dims, None))
 
 
 def _append_positional(x: Any, count: int) -> Any:

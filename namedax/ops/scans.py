@@ -1,7 +1,7 @@
 """Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
 
-Along a sharded name every device scans its own block. The totals of the blocks (one entry per device and row) are gathered, every
-device combines those of the blocks before its own, and puts the result in front of its block: one all-gather of the
+Along a sharded name every device scans its own block. The totals of the blocks (one entry per device and row) are gathered,
+every device combines those of the blocks before its own, and puts the result in front of its block: one all-gather of the
 totals, never of the axis. The gradient adds one reduce-scatter of the same size.
 """
 
@@ -11,18 +11,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import NamedArray, dims_of, make
+from namedax.array import NamedArray, dims_of
 from namedax.environment import ambient
 from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.reductions import Site, kind_of, reduction_site
+from namedax.ops.reductions import Site, axis_key, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
 
@@ -92,7 +91,8 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     devices = totals.shape[dim]
     before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
-    prefix = lax.dynamic_slice_in_dim(totals, jnp.clip(before, 0, devices - 1), 1, dim)
+    wanted = lax.broadcasted_iota(jnp.int32, totals.shape, dim) == before
+    prefix = jnp.sum(jnp.where(wanted, totals, jnp.zeros((), totals.dtype)), dim, dtype=totals.dtype, keepdims=True)
     # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
     return jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local)
@@ -113,7 +113,7 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
         return site.finish_whole(data)
 
     with explain_type_errors:
-        return kernels.run((op, axis, kind_of(axis), reverse, *static), impl, x)
+        return kernels.run((op, axis_key(op, axis), reverse, *static), impl, x)
 
 
 def _numpy_scan(name: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
@@ -202,11 +202,14 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = F
 def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Any:
     if axis is None:
         if dims_of(x).count(None) != 1:
-            raise PositionalAxisError(f"{op}: axis= is needed unless there is exactly one positional axis. Write a position or a name.")
+            raise PositionalAxisError(
+                f"{op}: axis= is needed unless there is exactly one positional axis. Write a position or a name."
+            )
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
-            f"{op}: include_initial=True makes axis {axis!r} longer by one, and a name has one size. Leave it out, or use a positional axis."
+            f"{op}: include_initial=True makes axis {axis!r} longer by one, and a name has one size. "
+            "Leave it out, or use a positional axis."
         )
 
     def local(data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool) -> Any:
@@ -264,8 +267,8 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
       An array with the axes of `operand`.
 
     Along a sharded name: one all-gather of the maxima of the blocks, one entry per device and row; the gradient adds one
-    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree in which
-    they are compared, in JAX too, and that tree depends on the blocks.
+    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree
+    in which they are compared, in JAX too, and that tree depends on the blocks.
 
     Raises:
       AxisNotFoundError: `operand` has no axis of that name.

@@ -1,8 +1,8 @@
 """Segment reductions: the entries of an axis, added up (or multiplied, or compared) by the number of their segment.
 
-Along a sharded axis every device reduces its own entries, and one collective puts these together: an all-reduce, or a reduce-scatter
-where the axis of the segments is on the same mesh axis. Where only the axis of the segments is sharded nothing is sent: each device
-takes the entries of its own segments.
+Along a sharded axis every device reduces its own entries, and one collective puts these together: an all-reduce, or a
+reduce-scatter where the axis of the segments is on the same mesh axis. Where only the axis of the segments is sharded nothing
+is sent: each device takes the entries of its own segments.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ from namedax.resources.variance import cast, cast_data, varying
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
-_LOCAL = {"sum": jax.ops.segment_sum, "prod": jax.ops.segment_prod, "max": jax.ops.segment_max, "min": jax.ops.segment_min}
-_WHOLE = {"prod": jnp.prod, "max": jnp.max, "min": jnp.min}
+_LOCAL: dict[str, Callable[..., Any]] = {
+    "sum": jax.ops.segment_sum,
+    "prod": jax.ops.segment_prod,
+    "max": jax.ops.segment_max,
+    "min": jax.ops.segment_min,
+}
+_WHOLE: dict[str, Callable[..., Any]] = {"prod": jnp.prod, "max": jnp.max, "min": jnp.min}
 
 
 def segment_sum(
@@ -49,16 +54,16 @@ def segment_sum(
         negative ones too, are left out.
       num_segments: the size of the new axis. A name may leave it out: its size in the mapped function is used.
       axis: the axis that is summed, a name, or a position among the positional axes.
-      out_axis: the name of the axis of the segments; `None`: a positional axis, where the positional `axis` stood, and in front of the
-        others if `axis` is a name.
+      out_axis: the name of the axis of the segments; `None`: a positional axis, where the positional `axis` stood, and in front
+        of the others if `axis` is a name.
       indices_are_sorted: whether `segment_ids` is known to be sorted.
       mode: `"drop"` (the default), or `"clip"`, which counts numbers out of range for the first or the last segment.
 
     Returns:
       The axes of `data` and `segment_ids` without `axis`, and that of the segments.
 
-    Costs along a sharded `axis`: one all-reduce of the result; one reduce-scatter if `out_axis` is on the same mesh axis. A sharded
-    `out_axis` alone costs nothing. The gradients are `jnp`'s.
+    Costs along a sharded `axis`: one all-reduce of the result; one reduce-scatter if `out_axis` is on the same mesh axis. A
+    sharded `out_axis` alone costs nothing. The gradients are `jnp`'s.
 
     Raises:
       AxisNotFoundError: `data` or `segment_ids` lack the axis, or the segments have no number.
@@ -86,8 +91,8 @@ def segment_prod(
 ) -> Any:
     """Products of the entries along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
 
-    Along a sharded axis the partial products, one per device, are gathered, since XLA has no all-reduce for products; if `out_axis` is on
-    the same mesh axis, one all-to-all. As in JAX there is no gradient.
+    Along a sharded axis the partial products, one per device, are gathered, since XLA has no all-reduce for products; if
+    `out_axis` is on the same mesh axis, one all-to-all. As in JAX there is no gradient.
     """
     return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
@@ -104,8 +109,8 @@ def segment_max(
 ) -> Any:
     """Maxima of the entries along an axis that belong to the same segment; the least value for an empty one. See `segment_sum`.
 
-    Ties share the gradient equally, as in `jnp`. If `out_axis` is on the mesh axes of `axis`, one all-to-all takes the place of the
-    reduce-scatter. The gradient costs one more reduction, to count the ties.
+    Ties share the gradient equally, as in `jnp`. If `out_axis` is on the mesh axes of `axis`, one all-to-all takes the place of
+    the reduce-scatter. The gradient costs one more reduction, to count the ties.
     """
     return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
@@ -120,7 +125,7 @@ def segment_min(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Any:
-    """Minima of the entries along an axis that belong to the same segment; the largest value for an empty one. See `segment_max`."""
+    """Minima of the entries along an axis that belong to the same segment. See `segment_max`."""
     return _segment("min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
@@ -148,7 +153,9 @@ def _segment(
     if out_axis is not None and not is_name(out_axis):
         raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is no name; None makes a positional axis.")
     if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
-        raise AxisSizeError(f"{op}: the arguments have the axis {out_axis!r} already, which is to be the new one. Choose another name.")
+        raise AxisSizeError(
+            f"{op}: the arguments have the axis {out_axis!r} already, which is to be the new one. Choose another name."
+        )
     known = None if region is None or out_axis is None else region.sizes.get(out_axis)
     if num_segments is None:
         num_segments = known
@@ -158,8 +165,8 @@ def _segment(
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(
-            f"{op}: num_segments is {num_segments}, but axis {out_axis!r} has size {known} in this mapped function; a name has one size. "
-            "Choose another name for out_axis."
+            f"{op}: num_segments is {num_segments}, but axis {out_axis!r} has size {known} in this mapped function; a name "
+            "has one size. Choose another name for out_axis."
         )
     count = int(num_segments)
     if region is not None and out_axis is not None:
@@ -184,12 +191,14 @@ def _reduce(
         for d, n in zip(dims_of(value), np.shape(value._data if isinstance(value, NamedArray) else value), strict=True):
             if d is not None and sizes.setdefault(d, n) != n:
                 raise AxisSizeError(
-                    f"{op}: axis {d!r} has two sizes, in {type_text(x)} and in the segment_ids {type_text(ids)}; a name has one size."
+                    f"{op}: axis {d!r} has two sizes, in {type_text(x)} and in the segment_ids {type_text(ids)}; a name has "
+                    f"one size."
                 )
     batch = [d for d in id_dims if d is not None and d != name]
     shared = [d for d in batch if d in dims]
     rest = [i for i, d in enumerate(dims) if i != dim and d not in shared]
-    reduced, kept = (), ()
+    reduced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     if region is not None and region.resources:
         out = [d for d in (*dims, *id_dims) if d is not None and d != name]
         region.check_placement(op, dict.fromkeys([*out, *([] if out_axis is None else [out_axis])]))
@@ -201,8 +210,8 @@ def _reduce(
     numbers = ids._data if isinstance(ids, NamedArray) else ids
     if data.shape[dim] != numbers.shape[id_dims.index(name)]:
         raise AxisSizeError(
-            f"{op}: the axis that is reduced has size {data.shape[dim]} in {type_text(x)}, and {numbers.shape[id_dims.index(name)]} in the "
-            f"segment_ids {type_text(ids)}."
+            f"{op}: the axis that is reduced has size {data.shape[dim]} in {type_text(x)}, and "
+            f"{numbers.shape[id_dims.index(name)]} in the segment_ids {type_text(ids)}."
         )
     if region is not None and region.manual:
         union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
@@ -225,7 +234,9 @@ def _reduce(
 
 
 class _Placed:
-    """One reduction on blocks. `data` has the batch axes that it has, the axis, and the rest; `ids` all batch axes, and the axis.
+    """One reduction on blocks.
+
+    `data` has those batch axes that it has, the axis, and the rest; `ids` all batch axes, and the axis.
 
     Args:
       kind: sum, prod, max or min.
@@ -238,7 +249,14 @@ class _Placed:
     """
 
     def __init__(
-        self, kind: str, count: int, batch: int, in_data: tuple[bool, ...], reduced: tuple[str, ...], kept: tuple[str, ...], is_sorted: bool
+        self,
+        kind: str,
+        count: int,
+        batch: int,
+        in_data: tuple[bool, ...],
+        reduced: tuple[str, ...],
+        kept: tuple[str, ...],
+        is_sorted: bool,
     ):
         self.kind, self.count, self.batch, self.in_data = kind, count, batch, in_data
         self.reduced, self.kept, self.is_sorted = reduced, kept, is_sorted
@@ -316,9 +334,10 @@ class _Placed:
                 hits = data == whole.at[at].get(mode="fill", fill_value=jnp.nan)
                 return jnp.where(hits, tangent, 0), hits.astype(tangent.dtype)
 
+            compare: Any = hit
             for present in reversed(self.in_data):
-                hit = jax.vmap(hit, in_axes=(0 if present else None, 0 if present else None, 0, 0))
-            shares, hits = hit(data, tangents[0], whole, at)
+                compare = jax.vmap(compare, in_axes=(0 if present else None, 0 if present else None, 0, 0))
+            shares, hits = compare(data, tangents[0], whole, at)
             every = (True,) * self.batch
             ties = self._reduce("sum", hits, ids, every)
             return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)

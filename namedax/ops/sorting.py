@@ -1,10 +1,10 @@
 """Order along an axis, named or positional: sort, argsort, lexsort, top_k, quantiles, searchsorted.
 
-**Sharded sorting.** Every device sorts its block. Then pairs of devices exchange their blocks, and the one keeps the lower half of the two,
-the other the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for 2
-devices, 3 for 4, 6 for 8; about half of the square of the logarithm). A round is one collective-permute of the block; a device
-holds two blocks at a time, never the axis. Where ties matter the global index travels with the values and decides, so that the
-result is the stable one of `jnp`, whatever the placement.
+**Sharded sorting.** Every device sorts its block. Then pairs of devices exchange their blocks, and the one keeps the lower half
+of the two, the other the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for
+2 devices, 3 for 4, 6 for 8; about half of the square of the logarithm). A round is one
+collective-permute of the block; a device holds two blocks at a time, never the axis. Where ties matter the global index travels
+with the values and decides, so that the result is the stable one of `jnp`, whatever the placement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from namedax.errors import AxisSizeError, NamedAxesLeftError, PositionalAxisErro
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors, nmap
-from namedax.ops.reductions import Site, kind_of, reduction_site
+from namedax.ops.reductions import Site, axis_key, reduction_site
 from namedax.ops.scans import flatten_positional, site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
@@ -62,17 +62,28 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     return tuple(rounds)
 
 
-def _exchange(data: Any, axes: tuple[str, ...], pairs: Sequence[tuple[int, int]]) -> Any:
-    """`comm.ppermute`, whose indices JAX counts in the order of the mesh, with indices in the order of `axes`."""
-    order = [axis for axis in ambient().mesh.axis_names if axis in axes]  # type: ignore[union-attr]
-    sizes = [lax.axis_size(axis) for axis in axes]
-    number = np.arange(math.prod(sizes)).reshape([lax.axis_size(axis) for axis in order])
+def _exchange(data: Any, axes: tuple[str, ...], order: tuple[str, ...], pairs: Sequence[tuple[int, int]]) -> Any:
+    """`comm.ppermute` with indices in the order of `axes`; JAX counts them in the order of the mesh, `order`."""
+    number = np.arange(math.prod(lax.axis_size(axis) for axis in order)).reshape([lax.axis_size(axis) for axis in order])
     number = number.transpose([order.index(axis) for axis in axes]).reshape(-1)
-    return comm.ppermute(data, tuple(order), [(int(number[i]), int(number[j])) for i, j in pairs])
+    return comm.ppermute(data, order, [(int(number[i]), int(number[j])) for i, j in pairs])
 
 
-def _sort_blocks(operands: Sequence[Any], dim: int, axes: tuple[str, ...], num_keys: int, last_first: bool = False) -> list[Any]:
+def _mesh_order(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """`axes` in the order of the mesh. Not to be asked for in a derivative, which JAX may trace when the region has ended."""
+    return tuple(axis for axis in ambient().mesh.axis_names if axis in axes)  # type: ignore[union-attr]
+
+
+def _sort_blocks(
+    operands: Sequence[Any],
+    dim: int,
+    axes: tuple[str, ...],
+    num_keys: int,
+    last_first: bool = False,
+    order: tuple[str, ...] | None = None,
+) -> list[Any]:
     """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest."""
+    order = _mesh_order(axes) if order is None else order
     operands = [cast_data(operand, axes) for operand in operands]
     block = operands[0].shape[dim]
     operands = list(lax.sort(operands, dimension=dim, num_keys=num_keys))
@@ -86,10 +97,10 @@ def _sort_blocks(operands: Sequence[Any], dim: int, axes: tuple[str, ...], num_k
         for low, high in pairs:
             takes_low[low] = takes_part[low] = takes_part[high] = True
         exchange = [*pairs, *((j, i) for i, j in pairs)]
-        both = [lax.concatenate([mine, _exchange(mine, axes, exchange)], dim) for mine in operands]
+        both = [lax.concatenate([mine, _exchange(mine, axes, order, exchange)], dim) for mine in operands]
         merged = lax.sort(both, dimension=dim, num_keys=num_keys)
-        low, part = jnp.asarray(takes_low)[place], jnp.asarray(takes_part)[place]
-        start = jnp.where(low, 0, block)
+        part = jnp.asarray(takes_part)[place]
+        start = jnp.where(jnp.asarray(takes_low)[place], 0, block)
         operands = [
             jnp.where(part, lax.dynamic_slice_in_dim(new, start, block, dim), mine)
             for new, mine in zip(merged, operands, strict=True)
@@ -102,8 +113,8 @@ def _global_positions(site: Site, dtype: Any) -> Any:
     region = ambient()
     index: Any = jnp.zeros((), dtype)
     for axis in sorted(site.axes):
-        n = site.data.shape[axis]
-        mine = lax.broadcasted_iota(dtype, site.data.shape, axis)
+        n: Any = site.data.shape[axis]
+        mine: Any = lax.broadcasted_iota(dtype, site.data.shape, axis)
         dim = site.dims_in[axis]
         placement = region.placement(dim) if region is not None and dim is not None and site.mesh_axes else ()
         if placement:
@@ -114,19 +125,20 @@ def _global_positions(site: Site, dtype: Any) -> Any:
 
 
 def _sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
-    """The values sorted over all blocks. The index, which decides ties, matters to the derivative only, and travels only then."""
-
+    """The values sorted over all blocks. The index, which decides ties, travels only with a derivative."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return _sort_blocks((data,), dim, axes, 1, last_first)[0]
 
+    order = _mesh_order(axes)
+
     @jax.custom_jvp
     def values(data: Any, index: Any) -> Any:
-        return _sort_blocks((data,), dim, axes, 1, last_first)[0]
+        return _sort_blocks((data,), dim, axes, 1, last_first, order)[0]
 
     @values.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         data, index = primals
-        return jax.jvp(lambda data: _sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
+        return jax.jvp(lambda data: _sort_blocks((data, index), dim, axes, 2, last_first, order)[0], (data,), tangents[:1])
 
     return values(data, index)
 
@@ -182,7 +194,7 @@ def sort(
         return site.finish_whole(lax.rev(data, [dim]) if descending else data)
 
     with explain_type_errors:
-        return kernels.run(("sort", axis, kind_of(axis), stable, descending), impl, x)
+        return kernels.run(("sort", axis_key("sort", axis), stable, descending), impl, x)
 
 
 def argsort(
@@ -225,9 +237,7 @@ def argsort(
         site = site_of_one_axis("argsort", x, -1 if axis is None else axis)
         (dim,) = site.axes
         if not site.mesh_axes:
-            return site.finish_whole(
-                jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
-            )
+            return site.finish_whole(jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype))
         index = _global_positions(site, jnp.int32)
         key = -index if descending else index  # reversed in the end, and ties with it
         _, key = _sort_blocks((lax.stop_gradient(site.data), key), dim, site.mesh_axes, 2, descending)
@@ -235,14 +245,15 @@ def argsort(
         return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
     with explain_type_errors:
-        return kernels.run(("argsort", axis, kind_of(axis), stable, descending, dtype), impl, x)
+        return kernels.run(("argsort", axis_key("argsort", axis), stable, descending, dtype), impl, x)
 
 
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
     Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts the keys.
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts
+        the keys.
       axis: a position or a name.
 
     Returns:
@@ -252,7 +263,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.ops.sorting import lexsort
-    >>> minor, major = nx.named(jnp.array([[3, 1, 2], [1, 1, 0]]), [None, "k"])
+    >>> minor, major = (nx.named(jnp.array(key), ["k"]) for key in ([3, 1, 2], [1, 1, 0]))
     >>> nx.positional(lexsort((minor, major), "k"), ["k"])
     Array([2, 1, 0], dtype=int32)
     """
@@ -273,7 +284,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
     with explain_type_errors:
-        return kernels.run(("lexsort", axis, kind_of(axis)), impl, *keys)
+        return kernels.run(("lexsort", axis_key("lexsort", axis)), impl, *keys)
 
 
 # --- results with a new axis ----------------------------------------------------------------------------------------
@@ -298,8 +309,8 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
     known = region.sizes.get(out_axis, size)
     if known != size:
         raise AxisSizeError(
-            f"{op}: axis {out_axis!r} would have size {size}, but it has size {known} in this mapped function; a name has one size. "
-            "Choose another out_axis."
+            f"{op}: axis {out_axis!r} would have size {size}, but it has size {known} in this mapped function; a name "
+            "has one size. Choose another out_axis."
         )
     region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])
     region.block_size(out_axis, size, op)
@@ -333,8 +344,8 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
       x: an array, named or not.
       k: how many; a Python integer.
       axis: a position or a name.
-      out_axis: the name of the result's axis of size `k`. Without it that axis is positional: it stands where a positional `axis`
-        stood, and behind the others if `axis` is a name.
+      out_axis: the name of the result's axis of size `k`. Without it that axis is positional: it stands where a positional
+        `axis` stood, and behind the others if `axis` is a name.
 
     Returns:
       Values and indices. Along a sharded name the indices count in the whole axis.
@@ -455,7 +466,7 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
         return wrap(data, (None,) * leading + site.dims)
 
     with explain_type_errors:
-        return kernels.run((op, axis, kind_of(axis), method, keepdims), impl, x, q if hasattr(q, "dtype") else jnp.asarray(q))
+        return kernels.run((op, axis_key(op, axis), method, keepdims), impl, x, jnp.asarray(q))
 
 
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -497,7 +508,7 @@ def nanquantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", kee
 
 
 def _percent(q: Any) -> Any:
-    return q / 100 if isinstance(q, NamedArray) else jnp.true_divide(q, 100)
+    return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named one is refused later
 
 
 def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -617,13 +628,17 @@ def searchsorted(
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
-        raise AxisSizeError(f"searchsorted: the values {type_text(v)} have the axis {axis!r} that is searched. Rename it there.")
+        raise AxisSizeError(
+            f"searchsorted: the values {type_text(v)} have the axis {axis!r} that is searched. Rename it there."
+        )
     if region is not None and region.resources:
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
         region.check_placement("searchsorted", names)
         region.seen.update(names)
     if site.mesh_axes and more:
-        raise PositionalAxisError(f"searchsorted: sorter= along axis {axis!r}, which is sharded, would gather it. Sort it first: nx.sort.")
+        raise PositionalAxisError(
+            f"searchsorted: sorter= along axis {axis!r}, which is sharded, would gather it. Sort it first: nx.sort."
+        )
 
     def as_position(x: Any) -> Any:
         x = local_block(x, "searchsorted", region)
@@ -654,14 +669,14 @@ def _partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: An
         return site.finish_whole(comm.cut(data, dim, site.mesh_axes) if site.mesh_axes else data)
 
     with explain_type_errors:
-        return kernels.run((op, kth, axis, kind_of(axis)), impl, x)
+        return kernels.run((op, kth, axis_key(op, axis)), impl, x)
 
 
 def partition(x: Any, kth: int, axis: Any = -1) -> Any:
-    """The values along one axis with that of rank `kth` in its place, smaller ones before it and larger ones behind, as `jnp.partition`.
+    """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
-    Along a sharded name this gathers the axis (one all-gather), since `jnp`'s order within the two parts is no ascending one; `nx.sort`
-    does not, and its result is a partition too.
+    As `jnp.partition`. Along a sharded name this gathers the axis (one all-gather), since `jnp`'s order within the two parts is
+    no ascending one; `nx.sort` does not gather, and its result is a partition too.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.ops.sorting import partition
@@ -685,7 +700,7 @@ def argpartition(x: Any, kth: int, axis: Any = -1) -> Any:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        sort, argsort, lexsort, top_k, median, quantile, percentile, nanmedian, nanquantile, nanpercentile, searchsorted, partition,
-        argpartition,
+        sort, argsort, lexsort, top_k, median, quantile, percentile, nanmedian, nanquantile, nanpercentile, searchsorted,
+        partition, argpartition,
     )
 }  # fmt: skip

@@ -24,7 +24,7 @@ from namedax.ops.align import align, local_block, wrap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.reductions import REDUCTIONS, Site, kind_of, reduction_site, resolve_axis
+from namedax.ops.reductions import REDUCTIONS, Site, axis_key, reduction_site, resolve_axis
 from namedax.ops.sorting import finish_with_new_axis, new_axis_placement, search
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
@@ -105,9 +105,7 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
-def nanvar(
-    x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None
-) -> Any:
+def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
     """Variance of the elements that are not NaN. Arguments and costs as for `nx.var` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -121,9 +119,7 @@ def nanvar(
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
 
 
-def nanstd(
-    x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None
-) -> Any:
+def nanstd(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
     """Standard deviation of the elements that are not NaN; see `nanvar`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -224,8 +220,8 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     Args:
       x: an array, named or not.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      weights: an array, named or not. Named axes meet those of `x` by name, and may be fewer. Positional axes are all those of `x`, or
-        those of the positions in `axis`, in their order.
+      weights: an array, named or not. Named axes meet those of `x` by name, and may be fewer. Positional axes are all those of
+        `x`, or those of the positions in `axis`, in their order.
       returned: whether to return the sum of the weights too.
       keepdims: whether reduced positional axes stay, with size 1.
 
@@ -262,7 +258,9 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     own = dims_of(weights)
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
-    repeats = reduction_site("average", x, tuple(e for e in entries if e not in counted)).count if len(counted) < len(entries) else 1
+    repeats = (
+        reduction_site("average", x, tuple(e for e in entries if e not in counted)).count if len(counted) < len(entries) else 1
+    )
     total = _sum(weights, counted, keepdims=keepdims) if counted else weights
     if repeats != 1:
         total = total * jnp.asarray(repeats, dtype)
@@ -280,8 +278,8 @@ def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int,
         return weights
     if weights.shape != tuple(shape[i] for i in positions):
         raise PositionalAxisError(
-            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes are all those of the array, or those "
-            "in axis, in that order; give the other axes names."
+            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes are all those of "
+            "the array, or those in axis, in that order; give the other axes names."
         )
     data, own = (weights.data, weights.dims) if isinstance(weights, NamedArray) else (weights, dims_of(weights))
     names = [i for i, dim in enumerate(own) if dim is not None]
@@ -319,16 +317,16 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
     Args:
       x: an array, named or not.
-      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`. Default: the
-        root of the sum of the squares.
+      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`.
+        Default: the root of the sum of the squares.
       axis: a position, a name, or a tuple of one or two of them (rows, then columns); `None` means all positional axes.
       keepdims: whether reduced positional axes stay, with size 1.
 
     Returns:
       An array with the remaining axes.
 
-    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and `"nuc"` of a
-    matrix need its singular values: a sharded name is gathered for them (one all-gather).
+    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and
+    `"nuc"` of a matrix need its singular values: a sharded name is gathered for them (one all-gather).
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -348,7 +346,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) == 1:
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
-        raise PositionalAxisError(f"norm: axis={axis!r} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number.")
+        raise PositionalAxisError(
+            f"norm: axis={axis!r} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
+        )
     if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, None, axes, keepdims)
     if ord in (1, -1, math.inf, -math.inf):
@@ -374,7 +374,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
     with explain_type_errors:
-        return kernels.run(("norm", ord, axes, kind_of(axes), keepdims), impl, x)
+        return kernels.run(("norm", ord, axis_key("norm", axes), keepdims), impl, x)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -407,7 +407,7 @@ def _scatter_add(index: Any, weights: Any, length: int) -> Any:
 
 
 def _combine_counts(op: str, partial: Any, site: Site, out_axis: Hashable | None) -> Any:
-    """The sums of all devices, along a new last axis: one all-reduce, or one reduce-scatter if that axis is sharded in their place."""
+    """The sums of all devices, along a new last axis: one all-reduce, or one reduce-scatter if it is sharded as they were."""
     dims = (*site.dims, None)
     placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
     if placement and placement == site.mesh_axes:
@@ -449,7 +449,8 @@ def bincount(
     Returns:
       An array with the remaining axes and that of the bins.
 
-    Over a sharded name: a local count and one all-reduce of the result; one reduce-scatter if `out_axis` is on the same mesh axes.
+    Over a sharded name: a local count and one all-reduce of the result; one reduce-scatter if `out_axis` is on the same
+    mesh axes.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -465,7 +466,9 @@ def bincount(
     if length is None:
         data = x.data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):
-            raise AxisSizeError("bincount: length= is needed here; it shapes the result, and the values are not known while tracing.")
+            raise AxisSizeError(
+                "bincount: length= is needed here; it shapes the result, and the values are not known while tracing."
+            )
         length = int(max(minlength, int(data.max()) + 1 if data.size else 0))
     length = operator.index(length)
     axis = tuple(axis) if isinstance(axis, list) else axis
@@ -479,7 +482,7 @@ def bincount(
 
     with explain_type_errors:
         return kernels.run(
-            ("bincount", length, axis, kind_of(axis), out_axis), impl, *((x,) if weights is None else (x, weights))
+            ("bincount", length, axis_key("bincount", axis), out_axis), impl, *((x,) if weights is None else (x, weights))
         )
 
 
@@ -505,8 +508,8 @@ def histogram(
       out_axis: the name of the bins' axis in the counts; default: it is positional, and the last.
 
     Returns:
-      The counts, with the remaining axes and that of the bins, and the edges, whose axis is positional and the last. The edges have
-      the remaining axes too where they differ between instances: with a number of bins and no `range`.
+      The counts, with the remaining axes and that of the bins, and the edges, whose axis is positional and the last. The edges
+      have the remaining axes too where they differ between instances: with a number of bins and no `range`.
 
     Over a sharded name: a local count and one all-reduce of the counts (one reduce-scatter if `out_axis` is on the same mesh
     axes); without `range`, one each for minimum and maximum before.
@@ -553,7 +556,7 @@ def histogram(
 
     operands = (x, edges) if weights is None else (x, edges, weights)
     with explain_type_errors:
-        counts = kernels.run(("histogram", axis, kind_of(axis), out_axis, dtype), impl, *operands)
+        counts = kernels.run(("histogram", axis_key("histogram", axis), out_axis, dtype), impl, *operands)
     if density:
         counts = _density(counts, edges, out_axis)
     return counts, edges

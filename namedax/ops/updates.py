@@ -1,7 +1,8 @@
 """Updates by name: `x.at["batch", 3].set(v)` and `x.at[{"vocab": idx}].add(v)`.
 
-They write with the parts that `namedax.ops.getitem` reads with. Over a sharded axis every device writes what falls into its block, and
-leaves out the rest, as `jnp` leaves out what is out of range. So nothing is sent, and the gradients are those of `jnp`.
+They write with the parts that `namedax.ops.getitem` reads with. Over a sharded axis every device writes what falls into its
+block, and leaves out the rest, as `jnp` leaves out what is out of range. So nothing is sent, and the gradients are those of
+`jnp`.
 """
 
 from __future__ import annotations
@@ -133,17 +134,17 @@ class Selected:
 def at(x: Any) -> _Helper:
     """`x.at`: entries of `x`, to be read with a mode or to be changed, as `jax.Array.at`, but by name.
 
-    The index is that of `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`; a boolean
-    array may be the index too, or stand for an axis. The methods are `set`, `add`, `subtract`, `multiply`, `divide`, `power`, `min`,
-    `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
+    The index is that of `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`; a
+    boolean array may be the index too, or stand for an axis. The methods are `set`, `add`, `subtract`, `multiply`, `divide`,
+    `power`, `min`, `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
 
-    `values` broadcasts with `x[index]`: positional axes by position, named ones by name. The result has the names of `x`, of the
-    index and of the values: an update is done per instance, so an index array with the name `token`, which `x` lacks, gives a result
-    with `token`. Entries that are there several times come from positional axes of an index, or from an index that has the axis itself
-    that is updated; to add up values along a name of their own, see `nx.segment_sum`.
+    `values` broadcasts with `x[index]`: positional axes by position, named ones by name. The result has the names of `x`, of
+    the index and of the values: an update is done per instance, so an index array with the name `token`, which `x` lacks, gives
+    a result with `token`. Entries that are there several times come from positional axes of an index, or from an index that has
+    the axis itself that is updated; to add up values along a name of their own, see `nx.segment_sum`.
 
-    Sends nothing, also over a sharded axis: every device writes into its own block. (Only an index that has the sharded axis itself is
-    gathered, with its values.)
+    Sends nothing, also over a sharded axis: every device writes into its own block. (Only an index that has the sharded axis
+    itself is gathered, with its values.)
 
     Raises:
       AxisNotFoundError: `x` lacks a name, or the values have an axis that the index removes.
@@ -211,9 +212,9 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
         name = dims_of(x)[dim]
         if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
             raise PositionalAxisError(
-                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, can not stand beside a "
-                "boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the index; otherwise write "
-                "nx.where(mask, changed, x)."
+                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, can not "
+                "stand beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the "
+                "index; otherwise write nx.where(mask, changed, x)."
             )
         masks.append(mask if isinstance(mask, NamedArray) else named(mask, [name]))
     return masks
@@ -224,8 +225,8 @@ def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any
     for mask in masks:
         if mask.ndim and mask.ndim != dims_of(x).count(None):
             raise PositionalAxisError(
-                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, and {type_text(x)} has {dims_of(x).count(None)}; they need "
-                "equally many, or none."
+                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, and {type_text(x)} has "
+                f"{dims_of(x).count(None)}; they need equally many, or none."
             )
     change = _ELEMENTWISE[method]
 
@@ -264,7 +265,14 @@ def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple
 
 
 def _scatter(
-    op: str, x: Any, parts: Sequence[Part], arrays: Sequence[Any], method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
+    op: str,
+    x: Any,
+    parts: Sequence[Part],
+    arrays: Sequence[Any],
+    method: str,
+    value: Any,
+    mode: str | None,
+    hints: Mapping[str, Any],
 ) -> Any:
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
@@ -347,6 +355,8 @@ def _scatter(
 
     def update(target: Any, *operands: Any) -> Any:
         found, values = operands[: len(datas)], operands[len(datas) :]
+        if mesh_axes and all(np.size(index) == 1 for index in found):
+            return _update_one(method, target, found, cuts, values[0] if is_value else value)
         selected = target.at[(*found, *cuts)] if found or cuts else target.at[...]
         return getattr(selected, method)(*(values if is_value else (value,)), **options)
 
@@ -363,6 +373,25 @@ def _scatter(
     now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[len(own_names) :]
     final = [now.index(name) for name in new] + [now.index(i) for i in range(len(dims))]
     return wrap(lax.transpose(result, final), (*new, *dims))
+
+
+def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any) -> Any:
+    """An update at one index, which is out of range on the devices that do not have it: these write what is there.
+
+    The same as to drop the index, but XLA (as of jaxlib 0.10.2) makes a dynamic-update-slice of a scatter at one index, and
+    reads a wrong entry for one out of range if the target is itself a slice.
+    """
+    here: Any = True
+    safe = []
+    for index, block in zip(found, target.shape, strict=False):
+        here = here & (index < block)
+        safe.append(jnp.minimum(index, block - 1))
+    place = target.at[(*safe, *cuts)]
+    old = place.get(mode="promise_in_bounds")
+    # `here` has the axes of the index, all of size 1.
+    here = jnp.reshape(here, (1,) * old.ndim) if old.ndim else jnp.reshape(here, ())
+    new = _ELEMENTWISE[method](jnp.where(here, old, 1) if method == "power" else old, value)
+    return place.set(jnp.where(here, jnp.asarray(new).astype(old.dtype), old), mode="promise_in_bounds")
 
 
 def _placement(region: Region | None, name: Hashable | None) -> tuple[str, ...]:
@@ -395,7 +424,14 @@ def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], m
 
 
 def _check_value(
-    op: str, x: Any, value: Any, targets: Sequence[int], slices: Mapping[int, range], spread: Sequence[int], joint: Dims, region: Any
+    op: str,
+    x: Any,
+    value: Any,
+    targets: Sequence[int],
+    slices: Mapping[int, range],
+    spread: Sequence[int],
+    joint: Dims,
+    region: Any,
 ) -> Any:
     """The values as the body sees them, their axes checked; axes that the index has itself become those of the index."""
     value = local_block(value, op, region)
@@ -416,24 +452,29 @@ def _check_value(
         name = dims[i]
         if name is not None and name in value._dims and value._data.shape[value._dims.index(name)] != len(entries):
             raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} entries along {name!r}, of which the "
-                f"slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, changed, x)."
+                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} entries along "
+                f"{name!r}, of which the slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, "
+                "changed, x)."
             )
     if region is not None and region.resources:
-        region.check_placement(op, dict.fromkeys(d for d in (*dims, *value._dims) if d is not None and not isinstance(d, OwnAxis)))
+        region.check_placement(
+            op, dict.fromkeys(d for d in (*dims, *value._dims) if d is not None and not isinstance(d, OwnAxis))
+        )
     return gather_own_axes(value, own, region, "varying")
 
 
-def _arrange(op: str, x: Any, value: Any, data: Any, front: Sequence[Any], wanted: Sequence[Any], visible: Sequence[Any]) -> Any:
-    """The data of the values: the names `front` first, then one axis for each of `wanted`, of size 1 where the values lack it."""
+def _arrange(
+    op: str, x: Any, value: Any, data: Any, front: Sequence[Any], wanted: Sequence[Any], visible: Sequence[Any]
+) -> Any:
+    """The data of the values: the names `front` first, then one axis for each of `wanted`, of size 1 if it is missing."""
     dims = dims_of(value)
     count = dims.count(None)
     if count > len(visible):
         extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
         if any(data.shape[i] != 1 for i in extra):
             raise PositionalAxisError(
-                f"{op}: the values {type_text(value)} have {count} positional axes, and the entries to update, of {type_text(x)}, have "
-                f"{len(visible)}."
+                f"{op}: the values {type_text(value)} have {count} positional axes, and the entries to update, of "
+                f"{type_text(x)}, have {len(visible)}."
             )
         data = lax.squeeze(data, extra)
         dims = tuple(dim for i, dim in enumerate(dims) if i not in extra)

@@ -6,17 +6,27 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from namedax.ops import collectives, inspection
+from namedax.ops import collectives, creation, inspection
+from namedax.ops import joining, neighbours, permutations, rearranging, scans, segments, sorting, statistics
 from namedax.ops.contraction import dot, einsum
-from namedax.ops.creation import arange, empty, full, one_hot, ones, zeros
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.getitem import take_along_axis
 from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reductions import REDUCTIONS
 
-__all__ = ["LAX", "NN", "NUMPY", "SPECIAL", "TOP"]
+__all__ = ["LAX", "LINALG", "NN", "NUMPY", "SPECIAL", "TOP"]
 
 _Functions = dict[str, Callable[..., Any]]
+
+
+def _only(functions: _Functions, *names: str) -> _Functions:
+    return {name: functions[name] for name in names}
+
+
+def _without(functions: _Functions, *names: str) -> _Functions:
+    return {name: function for name, function in functions.items() if name not in names}
+
 
 def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's form, whose default is all (positional) axes, of a function whose default is the last one."""
@@ -28,31 +38,42 @@ def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     return over_all
 
 
-_REDUCTIONS_OF_NUMPY = {name: f for name, f in REDUCTIONS.items() if name != "logsumexp"}
-_COLLECTIVES: _Functions = {name: getattr(collectives, name) for name in collectives.__all__ if name != "global_index"}
+_LOGSUMEXP: _Functions = _only(REDUCTIONS, "logsumexp")
 
 NUMPY: _Functions = {
     **ELEMENTWISE,
     **inspection.FUNCTIONS,
-    **_REDUCTIONS_OF_NUMPY,
-    "arange": arange,
-    "empty": empty,
-    "full": full,
-    "ones": ones,
-    "zeros": zeros,
+    **_without(REDUCTIONS, "logsumexp"),
+    **_without(scans.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
+    **_without(sorting.FUNCTIONS, "top_k"),
+    **_without(statistics.FUNCTIONS, "norm", "vector_norm"),
+    **joining.FUNCTIONS,
+    **_only(neighbours.FUNCTIONS, "convolve", "diff", "pad", "roll"),
+    **{name: getattr(creation, name) for name in ("arange", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
     "take": take,
+    "take_along_axis": take_along_axis,
 }
-NN: _Functions = {
-    **ACTIVATIONS,
-    "log_softmax": log_softmax,
-    "logsumexp": REDUCTIONS["logsumexp"],
-    "one_hot": one_hot,
-    "softmax": softmax,
+LINALG: _Functions = dict(statistics.LINALG_FUNCTIONS)
+LAX: _Functions = {
+    **{name: getattr(collectives, name) for name in collectives.__all__ if name != "global_index"},
+    **permutations.FUNCTIONS,
+    **scans.LAX_FUNCTIONS,
+    **_only(sorting.FUNCTIONS, "top_k"),
 }
+NN: _Functions = {**ACTIVATIONS, **_LOGSUMEXP, "log_softmax": log_softmax, "one_hot": creation.one_hot, "softmax": softmax}
 SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax)}
 
-LAX: _Functions = dict(_COLLECTIVES)
-
 # The named vocabulary at the top level, `nx.<function>`.
-TOP: _Functions = {**NUMPY, "dot": dot, "logsumexp": REDUCTIONS["logsumexp"], "axis_size": collectives.axis_size}
+TOP: _Functions = {
+    **NUMPY,
+    **_LOGSUMEXP,
+    **_only(scans.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
+    **_only(sorting.FUNCTIONS, "top_k"),
+    **_only(statistics.FUNCTIONS, "norm"),
+    **neighbours.FUNCTIONS,
+    **segments.FUNCTIONS,
+    **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
+    "axis_size": collectives.axis_size,
+    "dot": dot,
+}

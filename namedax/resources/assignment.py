@@ -34,7 +34,9 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
     assignment: Assignment = {}
     for name, resources in axis_resources.items():
         if not is_name(name):
-            raise AxisResourceError(f"{op}: axis_resources has the key {name!r}, which is no axis name; keys are names of axes.")
+            raise AxisResourceError(
+                f"{op}: axis_resources has the key {name!r}, which is no axis name; keys are names of axes."
+            )
         entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):

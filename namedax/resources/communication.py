@@ -10,8 +10,11 @@ import itertools
 import math
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.sharding import AxisType
 
 from namedax.resources.variance import cast_data, varying
 
@@ -35,12 +38,25 @@ def psum(data: Any, axes: Axes) -> Any:
     return data if copies == 1 else data * jnp.asarray(copies, data.dtype)
 
 
+def _explicit_axes_left() -> bool:
+    """Whether the body is mapped over a part of an Explicit mesh only.
+
+    There JAX 0.12 can not reduce-scatter, nor transpose a varying all-gather; an all-to-all sends the same bytes.
+    """
+    return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+
+
 def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     """Sum over `axes`, of which each device keeps its block along `dim`: one reduce-scatter."""
     moving, _ = _split(data, axes)
     if not moving:
         return cut(psum(data, axes), dim, axes)
-    return lax.psum_scatter(cast_data(data, axes), axes, scatter_dimension=dim, tiled=True)
+    data = cast_data(data, axes)
+    if _explicit_axes_left():
+        count = math.prod(map(lax.axis_size, axes))
+        parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
+        return jnp.sum(lax.all_to_all(parts, axes, dim, dim), dim)
+    return lax.psum_scatter(data, axes, scatter_dimension=dim, tiled=True)
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
@@ -51,6 +67,9 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     """
     variance = varying(data)
     if variance.issuperset(axes):
+        if to == "varying" and _explicit_axes_left():
+            parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), axes, 0, 0)
+            return jnp.moveaxis(parts, 0, dim).reshape((*data.shape[:dim], -1, *data.shape[dim + 1 :]))
         return lax.all_gather(data, axes, axis=dim, tiled=True, to=to)
     # Minor axes first; neighbours of the same kind together.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
@@ -69,7 +88,13 @@ def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
 
 def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
     """Sends the block of device `source` to device `target`, for all pairs of `perm` (row-major indices over `axes`)."""
-    return lax.ppermute(cast_data(data, axes), axes, perm)
+    # JAX counts devices in the order of the mesh, whatever the order of the tuple (0.10), or refuses another order (0.12).
+    ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in axes)
+    if ordered != axes:
+        number = np.arange(math.prod(map(lax.axis_size, ordered))).reshape([lax.axis_size(axis) for axis in ordered])
+        number = number.transpose([ordered.index(axis) for axis in axes]).ravel()
+        perm = [(int(number[source]), int(number[target])) for source, target in perm]
+    return lax.ppermute(cast_data(data, axes), ordered, perm)
 
 
 def block_index(axes: Axes) -> Any:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 from jax import lax
 
 from namedax.resources import communication as comm
@@ -55,7 +56,7 @@ class Exchange(NamedTuple):
 
 
 class Permute(NamedTuple):
-    """Blocks move as `pairs` of devices say, by their row-major indices over `axes`."""
+    """Blocks move as `pairs` of devices say, by their row-major indices over `axes`, which are in the order of the mesh."""
 
     axes: Axes
     pairs: tuple[tuple[int, int], ...]
@@ -78,8 +79,10 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
       keep_varying: mesh axes over which the result shall be device-varying although it is gathered
         over them, because it meets values that vary there.
     """
-    used = sorted({axis for axes in (*old, *new) for axis in axes})
-    sizes = tuple((axis, lax.axis_size(axis)) for axis in used)
+    used = {axis for axes in (*old, *new) for axis in axes}
+    # In the order of the mesh, in which `jax.lax.ppermute` counts devices.
+    order = jax.sharding.get_abstract_mesh().axis_names
+    sizes = tuple((axis, lax.axis_size(axis)) for axis in order if axis in used)
     placed = frozenset(axis for axes in new for axis in axes)
     for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes):
         match step:
@@ -133,7 +136,7 @@ def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[st
       shape: of the local block.
       old: the layout that it has.
       new: the layout that it shall have.
-      sizes: the number of devices along every mesh axis of both.
+      sizes: the number of devices along every mesh axis of both, in the order of the mesh.
 
     >>> plan((4, 6), (("x",), ()), ((), ("x",)), (("x", 2),))
     (Exchange(source=0, target=1, axes=('x',)),)
@@ -199,7 +202,8 @@ class _Search:
         yield from self._permutations(layout, elements)
 
     def _permutations(self, layout: Layout, elements: int) -> Iterator[tuple[Step, Layout, float]]:
-        axes = tuple(axis for placement in layout for axis in placement)
+        used = {axis for placement in layout for axis in placement}
+        axes = tuple(axis for axis in self.devices if axis in used)
         for order in itertools.permutations(axes):
             for reached in self._deal(order, layout):
                 if reached != layout:

@@ -120,7 +120,9 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -
     entries: list[Any] = []
     for dim in range(data.ndim):
         wanted = tuple(axis for axis in _as_tuple(spec[dim] if dim < len(spec) else None) if axis in explicit)
-        others = tuple(axis for axis in _as_tuple(held[dim] if dim < len(held) else None) if axis not in manual and axis in explicit)
+        others = tuple(
+            axis for axis in _as_tuple(held[dim] if dim < len(held) else None) if axis not in manual and axis in explicit
+        )
         entries.append(wanted + others or None)
     wanted_spec = PartitionSpec(*entries)
     return jax.reshard(data, wanted_spec if mesh is None else NamedSharding(mesh, wanted_spec))
