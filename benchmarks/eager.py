@@ -1,6 +1,6 @@
 """What an eager operation on small named arrays costs, as a multiple of the plain `jnp` call.
 
-    python benchmarks/eager.py
+python benchmarks/eager.py
 """
 
 import jax

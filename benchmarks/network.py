@@ -50,7 +50,10 @@ def main() -> None:
     print(f"{'assignment':24s} {'gradient':8s} {'by hand':>34s} {'namedax':>34s} {'by hand':>9s} {'namedax':>9s} ratio")
     for name, oracle in ORACLES.items():
         model, _, _ = name.partition("/")
-        sizes = {"network": {"batch": 512, "inputs": 784, "hidden": 512}, "block": {"batch": 32, "pos": 32, "embed": 128, "hidden": 512}}
+        sizes = {
+            "network": {"batch": 512, "inputs": 784, "hidden": 512},
+            "block": {"batch": 32, "pos": 32, "embed": 128, "hidden": 512},
+        }
         oracle = oracle.resized(**sizes[model])
         mesh = oracle.meshes()[0]
         args = oracle.place(mesh, oracle.arguments())
@@ -66,7 +69,9 @@ def main() -> None:
             plain = jax.jit(oracle.value_and_grad(mesh, inside=inside))
             plain_compiled, named_compiled = (f.lower(*args).compile() for f in (plain, named))
             costs = [str(nx.hlo.summary(c)) for c in (plain_compiled, named_compiled)]
-            times = interleaved({"plain": lambda p=plain: p(*args), "named": lambda n=named: n(*args)}, rounds=60, calls=3)
+            times = interleaved(
+                {"plain": lambda p=plain, a=args: p(*a), "named": lambda n=named, a=args: n(*a)}, rounds=60, calls=3
+            )
             ratio = times["named"] / times["plain"]
             print(
                 f"{name:24s} {'inside' if inside else 'outside':8s} {costs[0]:>34s} {costs[1]:>34s} "

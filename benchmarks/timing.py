@@ -10,9 +10,7 @@ from typing import Any
 import jax
 
 
-def interleaved(
-    rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1
-) -> dict[str, float]:
+def interleaved(rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1) -> dict[str, float]:
     """Median seconds per call of every rival.
 
     Args:

@@ -51,9 +51,7 @@ def main() -> None:
         return lambda: (jax.jit(jax.grad(lambda *a: f(*a))).trace(*args), 0)[1]
 
     def mapped(**options):
-        return lambda *a: nx.xmap(
-            lambda *b: named_loss(*b), in_axes=(axes, ["batch", "even"]), out_axes=[], **options
-        )(*a)
+        return lambda *a: nx.xmap(lambda *b: named_loss(*b), in_axes=(axes, ["batch", "even"]), out_axes=[], **options)(*a)
 
     def sharded(params, x):
         body = lambda params, x: jax.lax.pmean(plain_loss(params, x), "x")  # noqa: E731

@@ -11,8 +11,8 @@ from namedax import lax as lax
 from namedax import nn as nn
 from namedax import numpy as numpy
 from namedax import random as random
-from namedax.array import NamedArray as NamedArray
 from namedax import scipy as scipy
+from namedax.array import NamedArray as NamedArray
 from namedax.ops.conversion import named as named
 from namedax.ops.conversion import order_like as order_like
 from namedax.ops.conversion import positional as positional

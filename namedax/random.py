@@ -451,7 +451,7 @@ def _gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
     dims, data = block._dims, block._data
     i = dims.index(name)
     old = [_place(dim) for dim in dims]
-    data = relayout(data, old, [() if j == i else place for j, place in enumerate(old)], frozenset(_place(name)))
+    data = relayout(data, old, [() if j == i else place for j, place in enumerate(old)])
     return jnp.moveaxis(data, i, -1), (*dims[:i], *dims[i + 1 :], None)
 
 

@@ -70,19 +70,22 @@ def xmap(
       fun: a function of named arrays. A function that belongs to JAX (`jnp.vdot`, a `functools.partial` of one) sees
         positional arrays and is lifted over all names, as by `nx.nmap`.
       in_axes: a pytree prefix of axis mappings for the arguments: which positional axes become which names. A mapping is a dict
-        `{0: "batch"}`, a list with one entry per axis `["batch", None]`, or a list that ends with `...`. `None`: the arguments are
-        named arrays already, or have no names. Keyword arguments follow in a dict after the positional mappings, or are
+        `{0: "batch"}`, a list with one entry per axis `["batch", None]`, or a list that ends with `...`. `None`: the arguments
+        are named arrays already, or have no names. Keyword arguments follow in a dict after the positional mappings, or are
         mapped by the parameter that they fill. Static arguments have no mapping.
-      out_axes: the same for the results: where their names stand. A result that lacks a name that is placed is broadcast along it.
+      out_axes: the same for the results: where their names stand. A result that lacks a name that is placed is broadcast along
+      it.
         `None`: named arrays come back.
       axis_sizes: sizes of names that no argument has.
       axis_resources: for every name that is to be sharded, a mesh axis or a tuple of them, major first. Other names are
         vectorised. This never changes results.
-      mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not mention stay
+      mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not
+      mention stay
         with the compiler.
       donate_argnums: as in `jax.jit`.
       static_argnums: as in `jax.jit`.
-      partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global arrays,
+      partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global
+      arrays,
         with a sharding constraint on every named value; XLA's partitioner chooses the communication.
       jit: whether to compile. Without, and with nothing mapped, values in the body are concrete.
 
@@ -140,7 +143,8 @@ def xmap(
 class _Shared:
     """What all wrappers of one function with the same options have in common, and what outlives them: the compiled programs.
 
-    It refers to the function only through the wrapper that is alive, so that a function and what it closes over can be collected.
+    It refers to the function only through the wrapper that is alive, so that a function and what it closes over can be
+    collected.
     """
 
     __slots__ = ("jitted", "program", "wrapper")
@@ -148,7 +152,7 @@ class _Shared:
     def __init__(self) -> None:
         self.jitted: Any = None
         self.program: Hashable = object()  # stands for the program in the region's key
-        self.wrapper: weakref.ref[Xmapped] | None = None
+        self.wrapper: Any = None  # a weak reference
 
 
 # By the id of a function, for as long as it lives: options to what their wrappers share, those used last at the end.
@@ -282,7 +286,8 @@ class Xmapped:
     ):
         functools.update_wrapper(self, fun)
         self._fun = nmap(fun) if belongs_to_jax(fun) else fun
-        self._name = getattr(fun, "__name__", None) or getattr(getattr(fun, "func", None), "__name__", type(fun).__name__)
+        inner = getattr(fun, "func", None)
+        self._name = str(getattr(fun, "__name__", None) or getattr(inner, "__name__", type(fun).__name__))
         self._in_axes, self._out_axes = in_axes, out_axes
         self._axis_sizes = axis_sizes
         self._resources = axis_resources
@@ -294,6 +299,7 @@ class Xmapped:
         self._shared = shared
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the mapped function."""
         if self._resources:
             args, kwargs = self._place(args, kwargs)
         if self._shared.jitted is None:
@@ -304,8 +310,7 @@ class Xmapped:
             if "incompatible devices" in str(error):
                 error.add_note(
                     f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to "
-                    "other devices. "
-                    "Bring it onto the mesh first, with jax.device_put or nx.shard."
+                    "other devices. Bring it onto the mesh first, with jax.device_put or nx.shard."
                 )
             raise
 
@@ -428,14 +433,13 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         else:
             raise AxisMappingError(
                 f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from "
-                "keywords to mappings "
-                f"behind the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named array."
+                f"keywords to mappings behind the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named "
+                "array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(
             f"xmap: in_axes has {len(in_axes)} entries, but {xmapped._name} was called with {count} positional arguments "
-            "(static ones not "
-            "counted). Write one axis mapping per argument, or a single one for all."
+            "(static ones not counted). Write one axis mapping per argument, or a single one for all."
         )
     return in_axes[:count], found
 
@@ -473,8 +477,7 @@ def _collect_sizes(arguments: Sequence[_Argument], axis_sizes: Mapping[Hashable,
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
                     f"xmap: axis {dim!r} has size {sizes[dim]} in {origin[dim]}, and size {n} in {argument.what} of shape "
-                    f"{shape}; a name has "
-                    "one size. Check the axis mappings in in_axes, or use two names."
+                    f"{shape}; a name has one size. Check the axis mappings in in_axes, or use two names."
                 )
             origin.setdefault(dim, f"{argument.what} of shape {shape}")
     return sizes
@@ -488,8 +491,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     if ambient() is not None:
         raise AxisResourceError(
             f"xmap: {xmapped._name} is called inside of another mapped function; nested xmap is not there yet. Call the "
-            "function itself: it "
-            "sees the outer names."
+            "function itself: it sees the outer names."
         )
     arguments, tree = _name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._axis_sizes)
@@ -542,8 +544,10 @@ def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Runs `mapped` after what its body closes over was replicated: `jax.shard_map` takes it no other way over Explicit "
-    "axes."""
+    """Runs `mapped` after what its body closes over was replicated.
+
+    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way.
+    """
     closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
     consts = [replicated(const) for const in closed.consts]
     flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
@@ -638,8 +642,8 @@ class _Call:
             if varying(data) - axes:
                 raise NamedAxesLeftError(
                     f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
-                    f"{sorted(varying(data) - axes)}, on which "
-                    "none of its names lives: a local block (x.data) has left its array. Return the named array."
+                    f"{sorted(varying(data) - axes)}, on which none of its names lives: a local block (x.data) has left its "
+                    "array. Return the named array."
                 )
             data = cast_data(data, axes)
         elif self.region.resources:
@@ -690,7 +694,6 @@ def _check_names_used(xmapped: Xmapped, region: Region) -> None:
         if name not in region.seen:
             raise AxisResourceError(
                 f"xmap: axis_resources maps {name!r} to {xmapped._resources[name]}, but no value in {xmapped._name} has an "
-                f"axis {name!r}; the names "
-                f"are {show_names(sorted(region.seen, key=str))}.{did_you_mean(name, region.seen)} Correct the name, or "
-                "remove the entry."
+                f"axis {name!r}; the names are {show_names(sorted(region.seen, key=str))}.{did_you_mean(name, region.seen)} "
+                "Correct the name, or remove the entry."
             )

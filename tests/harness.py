@@ -64,7 +64,11 @@ PLACEMENTS = [Placement("unmapped", None, ())] + [
     Placement(label, shape, resources, kind) for kind in ("auto", "explicit") for label, shape, resources in _KINDS
 ]
 PARTITIONER = [Placement(label, shape, resources, "auto", "auto") for label, shape, resources in _KINDS]
-FEW = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-mesh-axes-auto", "blocks-explicit")]
+FEW = [
+    p
+    for p in PLACEMENTS
+    if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-mesh-axes-auto", "blocks-explicit")
+]
 
 
 def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:

@@ -28,7 +28,11 @@ PROGRAM = {
     "all_gather": (lambda x, y: lax.all_gather(x, "a"), lambda x, y: x, ["b", None, None]),
     "all_gather behind": (lambda x, y: lax.all_gather(x, "a", axis=-1), lambda x, y: x.transpose(0, 2, 1), ["b", None, None]),
     "all_gather tiled": (lambda x, y: lax.all_gather(x, "a", tiled=True), lambda x, y: x.reshape(4, 24), ["b", None]),
-    "all_gather of names": (lambda x, y: lax.all_gather(x, ("a", "b")), lambda x, y: x.swapaxes(0, 1).reshape(32, 3), [None, None]),
+    "all_gather of names": (
+        lambda x, y: lax.all_gather(x, ("a", "b")),
+        lambda x, y: x.swapaxes(0, 1).reshape(32, 3),
+        [None, None],
+    ),
     "all_gather without the name": (
         lambda x, y: lax.all_gather(y, "a"),
         lambda x, y: jnp.broadcast_to(y[:, None], (4, 8)),

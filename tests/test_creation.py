@@ -14,7 +14,11 @@ from tests.harness import PLACEMENTS, array, check
 # label: (named, positional, out_axes); x is {a}, labels are {b} with some out of range, l2 is {b}[2]
 PROGRAM = {
     "arange": (lambda x, l, m: nx.arange("a"), lambda x, l, m: jnp.arange(8), ["a"]),
-    "arange with an axis": (lambda x, l, m: nx.arange(axis="b", dtype="float32"), lambda x, l, m: jnp.arange(4.0, dtype="float32"), ["b"]),
+    "arange with an axis": (
+        lambda x, l, m: nx.arange(axis="b", dtype="float32"),
+        lambda x, l, m: jnp.arange(4.0, dtype="float32"),
+        ["b"],
+    ),
     "arange with a stop": (lambda x, l, m: x * nx.arange(8, axis="a"), lambda x, l, m: x * jnp.arange(8), ["a"]),
     "arange with a step": (lambda x, l, m: nx.arange(20, 4, -2, axis="a"), lambda x, l, m: jnp.arange(20, 4, -2), ["a"]),
     "arange of floats": (lambda x, l, m: nx.arange(0.5, 2.5, 0.5, axis="b"), lambda x, l, m: jnp.arange(0.5, 2.5, 0.5), ["b"]),
@@ -31,7 +35,11 @@ PROGRAM = {
         lambda x, l, m: jax.nn.one_hot(m, 8, dtype="int32"),
         ["b", None, "a"],
     ),
-    "one_hot at a position": (lambda x, l, m: nx.nn.one_hot(m, 6, axis=0), lambda x, l, m: jax.nn.one_hot(m, 6, axis=1), ["b", None, None]),
+    "one_hot at a position": (
+        lambda x, l, m: nx.nn.one_hot(m, 6, axis=0),
+        lambda x, l, m: jax.nn.one_hot(m, 6, axis=1),
+        ["b", None, None],
+    ),
 }
 
 
@@ -85,7 +93,11 @@ def test_element_types_are_those_of_jax():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: nx.arange("k"), nx.errors.AxisNotFoundError, ["arange: axis 'k' has no size here", "Give a stop", "axis_sizes"]),
+        (
+            lambda x: nx.arange("k"),
+            nx.errors.AxisNotFoundError,
+            ["arange: axis 'k' has no size here", "Give a stop", "axis_sizes"],
+        ),
         (lambda x: nx.arange(7, axis="a"), nx.errors.AxisSizeError, ["arange", "is 7", "'a' has size 8"]),
         (lambda x: nx.nn.one_hot(x, axis="k"), nx.errors.AxisNotFoundError, ["one_hot", "'k'", "num_classes"]),
         (lambda x: nx.nn.one_hot(x, 5, axis="b"), nx.errors.AxisSizeError, ["one_hot: num_classes is 5", "'b' has size 4"]),

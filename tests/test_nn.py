@@ -39,7 +39,11 @@ PROGRAM = {
         ["b", "a", None],
     ),
     "gelu": (lambda x, m: nx.nn.gelu(x, approximate=True), lambda x, m: jax.nn.gelu(x, approximate=True), ["b", "a", None]),
-    "relu and silu": (lambda x, m: nx.nn.relu(x) + nx.nn.silu(x), lambda x, m: jax.nn.relu(x) + jax.nn.silu(x), ["b", "a", None]),
+    "relu and silu": (
+        lambda x, m: nx.nn.relu(x) + nx.nn.silu(x),
+        lambda x, m: jax.nn.relu(x) + jax.nn.silu(x),
+        ["b", "a", None],
+    ),
 }
 
 

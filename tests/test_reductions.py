@@ -62,7 +62,7 @@ MORE = {
     "sum initial": (lambda x, m, n: nx.sum(x, "a", initial=2.5), lambda x, m, n: jnp.sum(x, 1, initial=2.5), ["b", None]),
     "sum where it gains a name": (
         lambda x, m, n: nx.sum(nx.sum(x, "a"), 0, where=m),
-        lambda x, m, n: (x.sum((1, 2))[:, None] * m),
+        lambda x, m, n: x.sum((1, 2))[:, None] * m,
         ["b", "a"],
     ),
     "sum over the gained name": (
@@ -389,7 +389,11 @@ def test_second_derivatives():
 
     def named(x):
         parts = [nx.max(x**2, "a"), nx.logsumexp(x, ("a", "b")), nx.var(x, "a", where=x < 1), nx.std(x, "b"), nx.prod(x, "a")]
-        parts += [nx.mean(x**3, ("a", "b")), nx.sum(nx.nn.softmax(x, "a") ** 2, "a"), nx.sum(nx.nn.log_softmax(x, "b") ** 2, "b")]
+        parts += [
+            nx.mean(x**3, ("a", "b")),
+            nx.sum(nx.nn.softmax(x, "a") ** 2, "a"),
+            nx.sum(nx.nn.log_softmax(x, "b") ** 2, "b"),
+        ]
         return sum(nx.sum(nx.sin(p), tuple(p.dims)) if isinstance(p, nx.NamedArray) else jnp.sin(p) for p in parts)
 
     def plain(x):
@@ -418,14 +422,26 @@ def test_second_derivatives():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: nx.sum(x, "bb"), nx.errors.AxisNotFoundError, ["sum: no axis 'bb' in f32[3]{b:4, a:8}", "Did you mean 'b'?", "nx.lax.psum"]),
+        (
+            lambda x: nx.sum(x, "bb"),
+            nx.errors.AxisNotFoundError,
+            ["sum: no axis 'bb' in f32[3]{b:4, a:8}", "Did you mean 'b'?", "nx.lax.psum"],
+        ),
         (lambda x: nx.mean(x, ("a", "k")), nx.errors.AxisNotFoundError, ["mean", "'k'", "axis=(('a', 'k'),)"]),
         (lambda x: nx.logsumexp(x, "k"), nx.errors.AxisNotFoundError, ["logsumexp", "'k'", "'b', 'a'"]),
-        (lambda x: nx.max(x, 1), nx.errors.PositionalAxisError, ["max: positional axis 1 is out of range", "1 positional axes"]),
+        (
+            lambda x: nx.max(x, 1),
+            nx.errors.PositionalAxisError,
+            ["max: positional axis 1 is out of range", "1 positional axes"],
+        ),
         (lambda x: nx.sum(x, ("a", "a")), nx.errors.PositionalAxisError, ["'a' is given twice"]),
         (lambda x: nx.sum(x, (0, -1)), nx.errors.PositionalAxisError, ["-1 is given twice"]),
         (lambda x: nx.sum(x, ["a", ["b"]]), nx.errors.PositionalAxisError, ["axis="]),
-        (lambda x: nx.sum(x, None, where=nx.named(jnp.ones(5, bool), ["a"])), nx.errors.AxisSizeError, ["'a'", "size 8", "size 5"]),
+        (
+            lambda x: nx.sum(x, None, where=nx.named(jnp.ones(5, bool), ["a"])),
+            nx.errors.AxisSizeError,
+            ["'a'", "size 8", "size 5"],
+        ),
         (lambda x: nx.max(x, "a", where=x > 0), ValueError, ["max: where=", "initial="]),
         (lambda x: nx.argmax(x, ("a", "b")), nx.errors.PositionalAxisError, ["argmax", "must be one axis"]),
         (lambda x: nx.nn.softmax(x, "k"), nx.errors.AxisNotFoundError, ["softmax", "'k'"]),

@@ -443,7 +443,6 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.xfail(reason="operands from outside do not pass namedax.resources.mesh.entering yet")
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, partitioning):
@@ -473,7 +472,6 @@ def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, 
     close(have, jax.grad(lambda w: jnp.sum(jnp.sin(closing_oracle(**{**CLOSED, "w": w}))))(CLOSED["w"]))
 
 
-@pytest.mark.xfail(reason="an array from outside that has the size of a block is taken for one")
 def test_an_array_from_outside_is_whole_whatever_its_size():
     # Two entries are what a device holds of `a`, but an array from outside is no block.
     two = nx.named(jnp.arange(2.0), ["a"])
@@ -481,7 +479,6 @@ def test_an_array_from_outside_is_whole_whatever_its_size():
         nx.xmap(lambda x: x + two, ["a"], ["a"], **BLOCKS.options)(A[:, 0])
 
 
-@pytest.mark.xfail(reason="an array from outside whose name has no size in the region is not cut")
 def test_an_array_from_outside_may_bring_a_mapped_name():
     # The region knows no size of `z`, so the array itself has to say that it is whole.
     z = nx.named(jnp.arange(6.0), ["z"])

@@ -101,9 +101,7 @@ GENERIC = [
 groups = ("array", np.array([[2, 4], [3, 3]], "int32"))
 pivots = ("array", np.tile(np.arange(3, dtype="int32"), (BATCH, 1)))
 rows = jax.lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
-into = jax.lax.ScatterDimensionNumbers(
-    update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
-)
+into = jax.lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
 _scatter = call(f(5, 4), i(3, 1), f(3, 4), into)
 zero = np.float32(0)
 
@@ -197,7 +195,10 @@ EXCEPTIONS = {
     "nn.scaled_dot_general": "block-scaled types of particular hardware",
     "nn.scaled_matmul": "block-scaled types of particular hardware",
     "lax.ragged_dot_general": "sampled through ragged_dot, which it generalises",
-    **{f"scipy.linalg.{name}": NO_ARRAYS for name in ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")},
+    **{
+        f"scipy.linalg.{name}": NO_ARRAYS
+        for name in ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")
+    },
     **{f"numpy.fft.{name}": NO_ARRAYS for name in ("fftfreq", "rfftfreq")},
     "scipy.special.bernoulli": NO_ARRAYS,
 }

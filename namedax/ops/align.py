@@ -24,6 +24,7 @@ from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
+from namedax.resources.mesh import entering
 from namedax.resources.variance import cast, varying
 
 __all__ = ["align", "local_block", "meet", "merge_dims", "wrap"]
@@ -76,13 +77,13 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
       AxisSizeError: a name has another size than the region says.
     """
     if type(array) is not NamedArray:
-        return array
+        return array if region is None or not region.resources else entering(array, region.mesh)
     dims = positions(array, op)
     if region is None:
         return array
     region.seen.update(dim for dim in dims if dim is not None)
-    data = array._data
     whole = is_global(array)
+    data = entering(array._data, region.mesh) if whole and region.resources else array._data
     for i, dim in enumerate(dims):
         if dim is None:
             continue
@@ -166,7 +167,9 @@ def meet(op: str, operands: Sequence[Any], region: Region) -> list[Any]:
     return [
         make(cast(block, union), block._dims)
         if type(block) is NamedArray
-        else cast(block, union) if hasattr(block, "dtype") and np.ndim(block) else block
+        else cast(block, union)
+        if hasattr(block, "dtype") and np.ndim(block)
+        else block
         for block in blocks
     ]
 

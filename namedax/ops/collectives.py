@@ -232,5 +232,3 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     if not mesh_axes or not kept:
         return wrap(arrange("invarying"), out)
     return with_varying_form(arrange("invarying"), out, mesh_axes, lambda: arrange("varying"))
-
-

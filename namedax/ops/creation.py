@@ -36,9 +36,7 @@ def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     return known if given is None else given  # type: ignore[return-value]
 
 
-def arange(
-    start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None
-) -> Any:
+def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:
     """Evenly spaced values, along a name if `axis` is given.
 
     Args:
@@ -100,7 +98,9 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     dtype = jnp.zeros((), float).dtype if dtype is None else dtype
     if is_name(axis):
         if isinstance(x, NamedArray) and axis in x.dims:
-            raise AxisSizeError(f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name.")
+            raise AxisSizeError(
+                f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name."
+            )
         size = _size_of("one_hot", axis, num_classes, "num_classes")
         index = global_index("one_hot", axis, size)
         return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
@@ -112,15 +112,16 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
 def _filled(name: str, fill: Any) -> Any:
     function = getattr(jnp, name)
 
-    def make(
-        shape: Any = (), *args: Any, named_shape: Mapping[Hashable, int | None] | None = None, **kwargs: Any
-    ) -> Any:
+    def make(shape: Any = (), *args: Any, named_shape: Mapping[Hashable, int | None] | None = None, **kwargs: Any) -> Any:
         if not named_shape:
             return function(shape, *args, **kwargs)
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         region = ambient()
         sizes = [_size_of(name, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]
-        blocks = [size if region is None else region.block_size(axis, size, name) for axis, size in zip(named_shape, sizes, strict=True)]
+        blocks = [
+            size if region is None else region.block_size(axis, size, name)
+            for axis, size in zip(named_shape, sizes, strict=True)
+        ]
         dims = check_dims((*named_shape, *(None for _ in shape)), name)
         if region is not None:
             region.check_placement(name, named_shape)
@@ -128,7 +129,9 @@ def _filled(name: str, fill: Any) -> Any:
 
     make.__name__ = make.__qualname__ = name
     make.__module__ = __name__
-    call = f"nx.{name}(3, {fill!r}, named_shape={{'batch': 2}})" if name == "full" else f"nx.{name}(3, named_shape={{'batch': 2}})"
+    call = (
+        f"nx.{name}(3, {fill!r}, named_shape={{'batch': 2}})" if name == "full" else f"nx.{name}(3, named_shape={{'batch': 2}})"
+    )
     make.__doc__ = f"""`jnp.{name}`, with named axes beside the positional ones.
 
     Args:

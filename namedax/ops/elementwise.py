@@ -43,7 +43,13 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
 
 
 # Parameters that choose what is computed, and have to be known when it is compiled.
-_STATIC = {"angle": ("deg",), "around": ("decimals",), "isclose": ("equal_nan",), "nan_to_num": ("copy",), "round": ("decimals",)}
+_STATIC = {
+    "angle": ("deg",),
+    "around": ("decimals",),
+    "isclose": ("equal_nan",),
+    "nan_to_num": ("copy",),
+    "round": ("decimals",),
+}
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -106,7 +112,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """
     if x is None or y is None:
         if isinstance(condition, NamedArray):
-            raise NamedAxesLeftError("where: a named condition needs both x and y; the shape of the form with one argument depends on data.")
+            raise NamedAxesLeftError(
+                "where: a named condition needs both x and y; the shape of the form with one argument depends on data."
+            )
         return jnp.where(condition, x, y)
     return kernels.run_elementwise("where", lambda *xs: apply_elementwise("where", jnp.where, *xs), condition, x, y)
 

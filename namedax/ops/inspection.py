@@ -38,8 +38,6 @@ def size(x: Any, axis: int | None = None) -> int:
     return x.size if axis is None else x.shape[axis]
 
 
-
-
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
     return jnp.result_type(*(_data(arg) for arg in args))

@@ -103,7 +103,6 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     >>> nx.positional(nx.nn.softmax(nx.named(jnp.zeros(4), ["k"]), "k"), ["k"])
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-
     return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
 
@@ -128,7 +127,6 @@ def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)
     -1.3863
     """
-
     return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
 
@@ -145,5 +143,3 @@ def _sharded_log_softmax(site: Site) -> Any:
         return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, mask), mask, 0)
 
     return log_softmax(site.data, site.where)
-
-

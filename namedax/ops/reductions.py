@@ -219,9 +219,7 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
 
 def _sum_and_count(site: Site, dtype: Any) -> tuple[Any, Any]:
     """The sum, and the number of elements that it takes in: one all-reduce for both."""
-    total = comm.psum(
-        jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes
-    )
+    total = comm.psum(jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes)
     if site.where is None:
         return total, jnp.asarray(site.count, dtype)
     # Of the same element type, so that XLA puts them into one.
@@ -598,7 +596,6 @@ def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
+    f.__name__: f for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
 REDUCTIONS["amax"], REDUCTIONS["amin"] = max, min

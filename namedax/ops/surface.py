@@ -73,11 +73,14 @@ def _lift(function: Callable[..., Any], name: str, axis_parameters: tuple[str, .
     lifted = along_axes(function, name, found) if found else nmap(function)
     home = (getattr(function, "__module__", None) or "jax").removeprefix("jax.")
     summary = (inspect.getdoc(function) or "").split("\n\n")[0].strip()
-    lifted.__doc__ = f"{summary}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n" + (
-        f"`{'`, `'.join(found)}` take names too, or tuples of names and positions. All other names are batch axes. A sharded axis that is\n"
-        "given by name is gathered for this (one all-gather), and what remains of it is sharded again."
-        if found
-        else "Names of array arguments are batch axes of the result. Moves no data between devices."
+    lifted.__doc__ = (
+        f"{summary}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n"
+        + (
+            f"`{'`, `'.join(found)}` take names too, or tuples of names and positions. All other names are batch axes. A sharded axis that is\n"
+            "given by name is gathered for this (one all-gather), and what remains of it is sharded again."
+            if found
+            else "Names of array arguments are batch axes of the result. Moves no data between devices."
+        )
     )
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = __name__
@@ -118,13 +121,17 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
                 bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
         rank = first.ndim + shift  # type: ignore[union-attr]
         bound.arguments = {
-            key: jax.tree.map(lambda leaf: _to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+            key: jax.tree.map(
+                lambda leaf: _to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+            )
             for key, value in bound.arguments.items()
         }
         result = positional(*bound.args, **bound.kwargs)
         keepdims = bool(bound.arguments.get("keepdims", False))
         return jax.tree.map(
-            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name), result, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name),
+            result,
+            is_leaf=lambda leaf: isinstance(leaf, NamedArray),
         )
 
     return lifted

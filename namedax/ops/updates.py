@@ -154,7 +154,7 @@ def at(x: Any) -> _Helper:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.zeros((2, 3)), ["batch", "k"])
-    >>> nx.positional(at(x)["k", 1].add(nx.named(jnp.array([1.0, 2.0]), ["batch"])), ["batch", "k"])
+    >>> nx.positional(x.at["k", 1].add(nx.named(jnp.array([1.0, 2.0]), ["batch"])), ["batch", "k"])
     Array([[0., 1., 0.],
            [0., 2., 0.]], dtype=float32)
     """

@@ -6,8 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from namedax.ops import collectives, creation, inspection
-from namedax.ops import joining, neighbours, permutations, rearranging, scans, segments, sorting, statistics
+from namedax.ops import (
+    collectives,
+    creation,
+    inspection,
+    joining,
+    neighbours,
+    permutations,
+    rearranging,
+    scans,
+    segments,
+    sorting,
+    statistics,
+)
 from namedax.ops.contraction import dot, einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.getitem import take_along_axis

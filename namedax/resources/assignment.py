@@ -28,8 +28,8 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         return {}
     if not isinstance(axis_resources, Mapping):
         raise AxisResourceError(
-            f"{op}: axis_resources is {axis_resources!r}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} or "
-            "{'batch': ('x', 'y')}."
+            f"{op}: axis_resources is {axis_resources!r}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} "
+            "or {'batch': ('x', 'y')}."
         )
     assignment: Assignment = {}
     for name, resources in axis_resources.items():
@@ -41,13 +41,13 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, or a tuple of "
-                    "them, major first."
+                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, or a "
+                    "tuple of them, major first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {entry!r} twice ({entries}); a mesh axis can hold an axis once. "
-                    "Remove one of the two."
+                    f"{op}: axis_resources maps {name!r} to mesh axis {entry!r} twice ({entries}); a mesh axis can hold an "
+                    "axis once. Remove one of the two."
                 )
         if entries:
             assignment[name] = tuple(entries)
@@ -59,14 +59,15 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap") -> None
     for name, axes in assignment.items():
         if mesh is None or not mesh.axis_names:
             raise MeshError(
-                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. Give one as mesh=jax.make_mesh(...), "
-                "or set one around the call with jax.set_mesh(mesh)."
+                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. Give one as "
+                "mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh)."
             )
         for axis in axes:
             if axis not in mesh.axis_names:
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {axis!r}, which the mesh does not have; its axes are "
-                    f"{show_names(mesh.axis_names)} with sizes {tuple(mesh.shape.values())}.{did_you_mean(axis, mesh.axis_names)}"
+                    f"{show_names(mesh.axis_names)} with sizes "
+                    f"{tuple(mesh.shape.values())}.{did_you_mean(axis, mesh.axis_names)}"
                 )
 
 

@@ -49,13 +49,14 @@ def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     if dict(mesh.shape) == dict(context.shape) and mesh.axis_names == context.axis_names:
         return context, True
     raise MeshError(
-        f"{op}: the mesh given as mesh= has the axes {dict(mesh.shape)}, but that of the surrounding jax.set_mesh has {dict(context.shape)}; "
-        "JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of its own mesh."
+        f"{op}: the mesh given as mesh= has the axes {dict(mesh.shape)}, but that of the surrounding jax.set_mesh has "
+        f"{dict(context.shape)}; JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of "
+        "its own mesh."
     )
 
 
 def concrete_mesh(mesh: Any) -> Mesh | None:
-    """`mesh` or that of the surrounding `jax.set_mesh`, as `resolve_mesh` chooses, if it has devices; `None` under `jax.jit`."""
+    """`mesh` or that of the surrounding `jax.set_mesh`, if it has devices; `None` under `jax.jit`. See `resolve_mesh`."""
     if mesh is None or current_mesh() is not None:
         try:
             mesh = jax.sharding.get_mesh()
@@ -67,9 +68,9 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
     """`mesh` with the axis types that suit the values: Explicit if one of their types speaks of such axes, or else Auto.
 
-    JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any, a
-    result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one. And where a value has such
-    a type, its gradient has to have it too.
+    JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any,
+    a result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one. And where a value
+    has such a type, its gradient has to have it too.
     """
     if current_mesh() is not None:
         return mesh
