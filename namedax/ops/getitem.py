@@ -540,7 +540,7 @@ def getitem(x: Any, index: Any) -> Any:
     return index_positional(x, index)
 
 
-def take_along_axis(x: Any, indices: Any, axis: Any, mode: str | None = None, fill_value: Any = None) -> Any:
+def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
     """Entries of `x` along one axis, at indices that differ from place to place.
 
     Args:

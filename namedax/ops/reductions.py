@@ -77,6 +77,11 @@ def _hint(op: str, axis: Axis) -> str:
     return "Reduce over an axis that it has."
 
 
+def inexact_type(dtype: Any) -> Any:
+    """The floating-point type in which JAX computes a mean of values of type `dtype`."""
+    return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
+
+
 @dataclasses.dataclass(slots=True, frozen=True)
 class Site:
     """One reduction: what is reduced, and where it lives.
@@ -212,7 +217,7 @@ def _prod(site: Site, dtype: Any = None, promote_integers: bool = True, initial:
 
 def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
     """The element types that `jnp.mean` and `jnp.var` compute in, and that of the mean."""
-    result = jnp.result_type(data, float) if not jnp.issubdtype(data.dtype, jnp.inexact) else data.dtype
+    result = inexact_type(data.dtype)
     result = result if dtype is None else jnp.empty(0, dtype).dtype
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
@@ -379,7 +384,7 @@ def sharded_maximum(site: Site, data: Any) -> Any:
 
 def as_inexact(data: Any) -> Any:
     """`data`, or its values as floats if they are integers or truth values."""
-    return data if jnp.issubdtype(data.dtype, jnp.inexact) else data.astype(jnp.result_type(data, float))
+    return data.astype(inexact_type(data.dtype))
 
 
 def _logsumexp(site: Site) -> Any:

@@ -25,7 +25,7 @@ from namedax.errors import AxisSizeError, NamedAxesLeftError, PositionalAxisErro
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors, nmap
-from namedax.ops.reductions import Site, axis_key, reduction_site
+from namedax.ops.reductions import Site, axis_key, inexact_type, reduction_site
 from namedax.ops.scans import flatten_positional, site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
@@ -403,7 +403,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
 
 def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
     """Quantiles of shape `[*q.shape, *rest]`."""
-    dtype = jnp.result_type(site.data, float) if not jnp.issubdtype(site.data.dtype, jnp.inexact) else site.data.dtype
+    dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ValueError("quantile: complex numbers have no order.")
     data = site.data.astype(dtype)

@@ -24,7 +24,7 @@ from namedax.ops.align import align, local_block, wrap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.reductions import REDUCTIONS, Site, axis_key, reduction_site, resolve_axis
+from namedax.ops.reductions import REDUCTIONS, Site, axis_key, inexact_type, reduction_site, resolve_axis
 from namedax.ops.sorting import finish_with_new_axis, new_axis_placement, search
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
@@ -46,7 +46,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 def _inexact(x: Any) -> Any:
     x = _array(x)
-    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.result_type(x.dtype, float))
+    return x.astype(inexact_type(x.dtype))
 
 
 def _has_nans(x: Any) -> bool:
