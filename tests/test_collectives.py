@@ -137,6 +137,8 @@ def sent(body, out_axes, grad=False):
     return [(c.kind, c.bytes) for c in collectives]
 
 
+INTEGERS = 5 * jnp.arange(1).dtype.itemsize  # of the default type
+
 # label: (body, forwards, what the gradient adds)
 COSTS = {
     "sum": (lambda x: nx.sum(x, "a"), [(REDUCE, 20)], []),
@@ -152,9 +154,9 @@ COSTS = {
     "min": (lambda x: nx.min(x, "a"), [(REDUCE, 20)], [(REDUCE, 20)]),
     "any": (lambda x: nx.any(x > 0, "a"), [(REDUCE, 20)], None),
     "all": (lambda x: nx.all(x > 0, "a"), [(REDUCE, 20)], None),
-    "count_nonzero": (lambda x: nx.count_nonzero(x, "a"), [(REDUCE, 20)], None),
-    "argmax": (lambda x: nx.argmax(x, "a"), [(REDUCE, 20)] * 2, None),
-    "argmin": (lambda x: nx.argmin(x, "a"), [(REDUCE, 20)] * 2, None),
+    "count_nonzero": (lambda x: nx.count_nonzero(x, "a"), [(REDUCE, INTEGERS)], None),
+    "argmax": (lambda x: nx.argmax(x, "a"), [(REDUCE, 20), (REDUCE, INTEGERS)], None),
+    "argmin": (lambda x: nx.argmin(x, "a"), [(REDUCE, 20), (REDUCE, INTEGERS)], None),
 }
 
 
