@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -67,7 +68,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         if kwargs or len(args) > first_static:
             return by_keyword(args, kwargs)
         if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
-            return args[0] ** args[1]  # a Python integer is static, as in jnp
+            return operator.pow(*args)  # a Python integer is static, as in jnp
         return kernels.run_elementwise(name, impl, *args)
 
     def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

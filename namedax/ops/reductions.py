@@ -175,7 +175,7 @@ def _run(
         site = reduction_site(op, x, axis, keepdims, more[0] if has_mask else None)
         return site.finish(reduce(site, *static, *more[has_mask:]))
 
-    operands = (x,)
+    operands: tuple[Any, ...] = (x,)
     if has_mask:
         operands += (where,)
     if has_initial:

@@ -66,7 +66,7 @@ def lift_namespace(
 
 def _lift(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...] | None) -> Callable[..., Any]:
     try:
-        parameters = inspect.signature(function).parameters
+        parameters: Mapping[str, Any] = inspect.signature(function).parameters
     except (TypeError, ValueError):
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
