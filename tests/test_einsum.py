@@ -163,18 +163,16 @@ def test_precision_reaches_dot_general():
 
 def test_weak_types():
     """As `jnp.einsum`: weak with weak is weak, and gives way to the next operand."""
-    weak = jnp.broadcast_to(2.0, (3,))
+    weak, number = jnp.broadcast_to(2.0, (3,)), jnp.broadcast_to(3, (3,))
     strong = jnp.ones(3, jnp.bfloat16)
     assert weak.weak_type
-    for spec, operands in [
-        ("i,i->", (weak, weak)),
-        ("i,i->i", (weak, weak)),
-        ("i,i->", (weak, strong)),
-        ("i,j->ij", (weak, strong)),
-    ]:
-        have, want = nx.einsum(spec, *operands), jnp.einsum(spec, *operands)
-        assert (have.dtype, have.weak_type) == (want.dtype, want.weak_type), spec
-        np.testing.assert_array_equal(have, want)
+    assert number.weak_type
+    pairs = [(weak, weak), (weak, number), (weak, strong), (number, strong), (number, number)]
+    for spec in ("i,i->", "i,i->i", "i,j->ij"):
+        for operands in pairs:
+            have, want = nx.einsum(spec, *operands), jnp.einsum(spec, *operands)
+            assert (have.dtype, have.weak_type) == (want.dtype, want.weak_type), (spec, operands)
+            np.testing.assert_array_equal(have, want)
     assert nx.einsum("i,->i", strong, 3.0).dtype == jnp.bfloat16
 
 
