@@ -23,11 +23,11 @@ BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/de
 
 help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
-	@echo "make test        all tests: test-suite, then test-x64, then test-leaks"
+	@echo "make test        lint, then all tests: test-suite, test-x64, test-leaks"
 	@echo "make test-suite  the tests and the doctests"
 	@echo "make test-x64    a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make lint        ruff and mypy"
+	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
 	@echo "make distclean   the same, and $(VENV)"
@@ -35,7 +35,7 @@ help:
 demo: $(VENV)/.ready-examples
 	$(PY) examples/digits.py $(DEMO_ARGS)
 
-test: test-suite test-x64 test-leaks
+test: lint test-suite test-x64 test-leaks
 
 test-suite: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS)

@@ -111,7 +111,7 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
     return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
 
 
-def _check_name(name: Any, text: str, op: str) -> Hashable:
+def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
             f"{op}: {name!r} in the axis mapping {text} is no axis name; names are any hashable values but integers, None and "

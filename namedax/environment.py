@@ -119,7 +119,8 @@ _context = jax.make_user_context(None)
 
 def ambient() -> Region | None:
     """The region that is being traced, or `None` outside of every mapped body."""
-    return _context.value
+    region: Region | None = _context.value
+    return region
 
 
 def enter(region: Region | None) -> Any:

@@ -327,11 +327,13 @@ class Xmapped:
         """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does."""
         if self._resources:
             args, kwargs = self._place(args, kwargs, only_type=True)
-        return self._compiled_form().lower(*args, **kwargs)
+        lowered: jax.stages.Lowered = self._compiled_form().lower(*args, **kwargs)
+        return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Traces the function for these arguments, as `jax.jit(f).trace` does."""
-        return self._compiled_form().trace(*args, **kwargs)
+        traced: jax.stages.Traced = self._compiled_form().trace(*args, **kwargs)
+        return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and types of the results, without computing anything, as `jax.jit(f).eval_shape` does."""

@@ -6,10 +6,13 @@ union of its operands'; the physical order has no meaning. Law 6: where nothing 
 The oracle of a binary operation is NumPy's or `jnp`'s own, applied to operands whose axes were put in a common order by hand.
 """
 
+import ast
 import copy
+import inspect
 import itertools
 import operator
 import pickle
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
@@ -20,7 +23,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import namedax as nx
-from namedax.array import is_name
+from namedax.array import NamedArray, is_name
 from namedax.errors import AxisNameError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from tests.harness import array, make_mesh
 
@@ -789,3 +792,14 @@ def test_copies_of_traced_arrays():
         return nx.sum(copy.copy(x) + copy.deepcopy(x) + x.copy(), "a")
 
     np.testing.assert_allclose(jax.grad(total)(nx.named(jnp.arange(3.0), ["a"])).data, 3.0)
+
+
+def test_static_checkers_are_told_of_every_operator_and_method():
+    tree = ast.parse(Path(inspect.getfile(NamedArray)).read_text())
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "NamedArray").body
+    declared = {
+        node.name for block in body if isinstance(block, ast.If) for node in block.body if isinstance(node, ast.FunctionDef)
+    }
+    written = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    attributes = {name for name, value in vars(NamedArray).items() if callable(value) or isinstance(value, property)}
+    assert attributes - written - {"__hash__"} == declared

@@ -80,7 +80,8 @@ def axis_index(axis_name: AxisName) -> NamedArray:
         size = _size("axis_index", name)
         entries = global_index("axis_index", name, size)
         index = entries if i == 0 else index * size + entries
-    return index
+    result: NamedArray = index
+    return result
 
 
 def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
@@ -90,7 +91,8 @@ def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> 
     index = lax.iota(dtype, block)
     if region is not None and region.placement(name):
         index = index + comm.block_index(region.placement(name)).astype(dtype) * block
-    return wrap(index, (name,))
+    result: NamedArray = wrap(index, (name,))
+    return result
 
 
 def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:

@@ -102,7 +102,7 @@ class NamedInitializer:
             return wrap(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
-    def _positional(self, names: list[Hashable], rank: int) -> Callable[..., Any]:
+    def _positional(self, names: list[Hashable], rank: int) -> Any:
         """JAX's initializer, for an array with the axes `names` and then `rank` positional ones."""
         function = getattr(jax.nn.initializers, self.name)
         if self.name in _DIRECT:

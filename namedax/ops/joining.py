@@ -81,10 +81,10 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
 def _list_of(op: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, NamedArray) or not (isinstance(arrays, Sequence) or hasattr(arrays, "ndim")):
         raise PositionalAxisError(f"{op}: the first argument is a list of arrays; got {type_text(arrays)}.")
-    arrays = list(arrays)
-    if not arrays:
+    several = list(arrays)
+    if not several:
         raise PositionalAxisError(f"{op}: the list of arrays is empty; at least one is needed.")
-    return arrays
+    return several
 
 
 def _concatenate(arrays: Sequence[Any], axis: Hashable, dtype: Any, out_axis: Hashable | None) -> Any:
@@ -218,9 +218,9 @@ def _new_place(op: str, axis: Any, dims: Dims) -> int:
         raise PositionalAxisError(f"{op}: axis={axis!r} is neither a position nor a name.")
     if not -len(places) - 1 <= axis <= len(places):
         raise PositionalAxisError(f"{op}: position {axis} is out of range for a result with {len(places) + 1} positional axes.")
-    axis = int(axis) % (len(places) + 1)
-    if axis < len(places):
-        return places[axis]
+    place = int(axis) % (len(places) + 1)
+    if place < len(places):
+        return places[place]
     return places[-1] + 1 if places else len(dims)
 
 

@@ -859,12 +859,12 @@ def _check_together(op: str, dims: Dims) -> None:
 def _per_axis(op: str, what: str, value: Any, count: int) -> tuple[Any, ...]:
     if isinstance(value, (int, np.integer)):
         return (int(value),) * count
-    value = tuple(value)
-    if len(value) != count:
+    values = tuple(value)
+    if len(values) != count:
         raise PositionalAxisError(
-            f"{op}: {what}={value!r} has {len(value)} entries for {count} axes; give one number, or one for each axis."
+            f"{op}: {what}={value!r} has {len(values)} entries for {count} axes; give one number, or one for each axis."
         )
-    return value
+    return values
 
 
 def conv(

@@ -142,7 +142,7 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
 
 
-def axis_key(op: str, axis: Axis) -> Hashable:
+def axis_key(op: str, axis: Axis) -> Any:
     """`axis` as part of a kernel's key."""
     if isinstance(axis, list):
         axis = tuple(axis)

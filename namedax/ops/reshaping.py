@@ -127,4 +127,5 @@ def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]
     if order == list(range(len(order))):
         return x
-    return wrap(lax.transpose(x._data, order), dims)
+    result: NamedArray = wrap(lax.transpose(x._data, order), dims)
+    return result

@@ -400,7 +400,7 @@ def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
 
 def _scatter_add(index: Any, weights: Any, length: int) -> Any:
     """`[..., m]` indices and weights to `[..., length]` sums; an index of `length` or more counts nowhere."""
-    add = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
+    add: Callable[..., Any] = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
     rows = index.shape[:-1]
     result = add(index.reshape((-1, index.shape[-1])), weights.reshape((-1, index.shape[-1])))
     return result.reshape((*rows, length))

@@ -39,7 +39,8 @@ _FORM = "varying form"
 
 def varying(data: Any) -> frozenset[str]:
     """The mesh axes over which `data` may differ from device to device."""
-    return jax.typeof(data).manual_axis_type.varying
+    axes: frozenset[str] = jax.typeof(data).manual_axis_type.varying
+    return axes
 
 
 def cast_data(data: Any, axes: Iterable[str]) -> Any:
