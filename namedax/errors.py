@@ -12,6 +12,9 @@ from collections.abc import Hashable, Iterable
 from typing import NoReturn
 
 __all__ = [
+    "ArrayTypeError",
+    "ArgumentError",
+    "ArgumentTypeError",
     "AxisMappingError",
     "AxisNameError",
     "AxisNotFoundError",
@@ -23,6 +26,7 @@ __all__ = [
     "NamedaxError",
     "PlacementConflictError",
     "PositionalAxisError",
+    "RearrangeError",
 ]
 
 
@@ -68,6 +72,22 @@ class PlacementConflictError(NamedaxError, ValueError):
 
 class EinsumError(NamedaxError, ValueError):
     """An einsum specification is malformed, or does not fit its operands."""
+
+
+class RearrangeError(NamedaxError, ValueError):
+    """A pattern of `rearrange`, `reduce` or `repeat` is malformed, or does not fit the array."""
+
+
+class ArgumentError(NamedaxError, ValueError):
+    """An argument that is no axis (an order, a method, a mode) has a value that the operation does not take."""
+
+
+class ArgumentTypeError(NamedaxError, TypeError):
+    """An argument, or the elements of an array, have a type that the operation does not take."""
+
+
+class ArrayTypeError(NamedaxError, TypeError):
+    """A value is not of the array type that an annotation states, or an array type is malformed."""
 
 
 def show_name(name: Hashable) -> str:

@@ -34,6 +34,8 @@ from collections.abc import Iterable, Iterator
 
 import jax
 
+from namedax.errors import ArgumentError, ArgumentTypeError
+
 __all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
 
 #: The kinds of collective, by XLA's names, in the order in which a summary prints them.
@@ -185,12 +187,12 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
 def _text(compiled: jax.stages.Compiled | str) -> str:
     text = compiled.as_text() if isinstance(compiled, jax.stages.Compiled) else compiled
     if not isinstance(text, str):
-        raise TypeError(
+        raise ArgumentTypeError(
             "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its "
             f"text; got {type(compiled).__name__}. XLA places the collectives when it compiles."
         )
     if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
-        raise ValueError(
+        raise ArgumentError(
             "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a "
             "lowered one. Compile it first: jax.jit(f).lower(...).compile().as_text()."
         )
@@ -312,7 +314,7 @@ def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: boo
         before, _, name = operand.rpartition(" ")
         type_ = before or types.get((i.computation, name.lstrip("%")))
         if type_ is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined "
                 "in its computation. Pass the whole text of the compiled module."
             )
@@ -375,7 +377,7 @@ def _group_size(i: _Instruction, devices: int) -> int:
         return math.prod(int(part or sizes[axis]) for axis, part in axes)
     if _ALL_DEVICES.search(i.attributes) or "replica_groups=" not in i.attributes:
         return devices
-    raise ValueError(
+    raise ArgumentError(
         f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."
     )
 

@@ -30,6 +30,7 @@ from jax import lax
 from namedax.array import NamedArray, check_dims, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import (
+    ArgumentTypeError,
     AxisNotFoundError,
     AxisSizeError,
     NamedAxesLeftError,
@@ -251,7 +252,7 @@ def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Ma
 def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
     # As jax.random has it, but the comparison is made on blocks, so that the probabilities stay where they are.
     if not jnp.issubdtype(p.dtype, jnp.floating):
-        raise TypeError(f"bernoulli: the probabilities are {type_text(p)}; they have to be floating-point numbers.")
+        raise ArgumentTypeError(f"bernoulli: the probabilities are {type_text(p)}; they have to be floating-point numbers.")
     sizes = _with_names_of(sizes, p, key)
     noise = draw("bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape)
     return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)

@@ -239,5 +239,13 @@ def test_mistakes():
         ns.searchsorted(nx.sum(x, 0), nx.sum(x, 0), axis="pos")
     with pytest.raises(nx.errors.NamedAxesLeftError, match=r"quantile: q, .*, has named axes"):
         ns.quantile(x, nx.sum(x, 0), "pos")
-    with pytest.raises(ValueError, match="method='middle' is none of"):
+    with pytest.raises(nx.errors.ArgumentError, match="method='middle' is none of"):
         ns.quantile(x, 0.5, "pos", method="middle")
+    with pytest.raises(nx.errors.ArgumentError, match="sort: kind= and order= are not supported"):
+        ns.sort(x, "pos", kind="stable")
+    with pytest.raises(nx.errors.ArgumentError, match="lexsort: needs at least one key"):
+        ns.lexsort(())
+    with pytest.raises(nx.errors.ArgumentTypeError, match="quantile: complex numbers have no order"):
+        ns.quantile(x * 1j, 0.5, "pos")
+    with pytest.raises(nx.errors.ArgumentError, match="searchsorted: side='middle' is neither"):
+        ns.searchsorted(x["pos", 0], 1.0, side="middle")

@@ -419,19 +419,8 @@ def _execute(data: Any, plan: _Plan, axes: Axes) -> Any:
     if plan.exchange is not None:
         pieces.append(comm.all_to_all(_pick([data], plan.exchange, axes), 0, 0, axes))
     for step in plan.rounds:
-        pieces.append(comm.ppermute(_pick([data], step.send, axes), *_in_mesh_order(axes, step.pairs)))
+        pieces.append(comm.ppermute(_pick([data], step.send, axes), axes, list(step.pairs)))
     return _pick(pieces, plan.read, axes, plan.zero)
-
-
-def _in_mesh_order(axes: Axes, pairs: Iterable[tuple[int, int]]) -> tuple[Axes, list[tuple[int, int]]]:
-    """The same pairs of devices, counted over `axes` in the order of the mesh: `jax.lax.ppermute` knows no other."""
-    region = ambient()
-    assert region is not None
-    names = list(region.mesh.axis_names)
-    order = sorted(range(len(axes)), key=lambda i: names.index(axes[i]))
-    shape = [region.mesh_axis_size((axis,)) for axis in axes]
-    number = np.arange(math.prod(shape)).reshape([shape[i] for i in order]).transpose(np.argsort(order)).reshape(-1)
-    return tuple(axes[i] for i in order), [(int(number[s]), int(number[t])) for s, t in pairs]
 
 
 def _pick(pieces: list[Any], table: np.ndarray, axes: Axes, zero: int = -1) -> Any:

@@ -30,8 +30,8 @@ from namedax.environment import Region, ambient, enter
 from namedax.errors import (
     AxisNameError,
     AxisSizeError,
-    NamedaxError,
     PositionalAxisError,
+    RearrangeError,
     did_you_mean,
     raise_not_found,
     show_names,
@@ -43,13 +43,9 @@ from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
 from namedax.resources.variance import cast_data, with_varying_form
 
-__all__ = ["FUNCTIONS", "RearrangeError", "merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
+__all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
 
 Axes = tuple[str, ...]
-
-
-class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce` or `repeat` is malformed, or does not fit its array."""
 
 
 # --- patterns -------------------------------------------------------------------------------------------------------
@@ -605,7 +601,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
     ('batch', 'pixels', None)
     >>> rearrange(x, "{pos, embed=(heads key} -> {pos, heads, key}")
     Traceback (most recent call last):
-    namedax.ops.rearranging.RearrangeError: rearrange: this parenthesis is never closed.
+    namedax.errors.RearrangeError: rearrange: this parenthesis is never closed.
       {pos, embed=(heads key} -> {pos, heads, key}
                   ^
     """

@@ -23,7 +23,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient
-from namedax.errors import PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors
@@ -350,7 +350,7 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
 
 def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Any:
     if where is not None and initial is None:
-        raise ValueError(
+        raise ArgumentError(
             f"{op}: where= may leave out all elements, and {op} of none has no value. Give one, initial=; it takes part in the {op}."
         )
     return _run(op, _extremum, x, axis, keepdims, where, largest, initial=initial)

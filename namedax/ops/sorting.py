@@ -21,7 +21,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors, nmap
@@ -62,28 +62,14 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     return tuple(rounds)
 
 
-def _exchange(data: Any, axes: tuple[str, ...], order: tuple[str, ...], pairs: Sequence[tuple[int, int]]) -> Any:
-    """`comm.ppermute` with indices in the order of `axes`; JAX counts them in the order of the mesh, `order`."""
-    number = np.arange(math.prod(lax.axis_size(axis) for axis in order)).reshape([lax.axis_size(axis) for axis in order])
-    number = number.transpose([order.index(axis) for axis in axes]).reshape(-1)
-    return comm.ppermute(data, order, [(int(number[i]), int(number[j])) for i, j in pairs])
-
-
-def _mesh_order(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """`axes` in the order of the mesh. Not to be asked for in a derivative, which JAX may trace when the region has ended."""
-    return tuple(axis for axis in ambient().mesh.axis_names if axis in axes)  # type: ignore[union-attr]
-
-
 def _sort_blocks(
     operands: Sequence[Any],
     dim: int,
     axes: tuple[str, ...],
     num_keys: int,
     last_first: bool = False,
-    order: tuple[str, ...] | None = None,
 ) -> list[Any]:
     """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest."""
-    order = _mesh_order(axes) if order is None else order
     operands = [cast_data(operand, axes) for operand in operands]
     block = operands[0].shape[dim]
     operands = list(lax.sort(operands, dimension=dim, num_keys=num_keys))
@@ -97,7 +83,7 @@ def _sort_blocks(
         for low, high in pairs:
             takes_low[low] = takes_part[low] = takes_part[high] = True
         exchange = [*pairs, *((j, i) for i, j in pairs)]
-        both = [lax.concatenate([mine, _exchange(mine, axes, order, exchange)], dim) for mine in operands]
+        both = [lax.concatenate([mine, comm.ppermute(mine, axes, exchange)], dim) for mine in operands]
         merged = lax.sort(both, dimension=dim, num_keys=num_keys)
         part = jnp.asarray(takes_part)[place]
         start = jnp.where(jnp.asarray(takes_low)[place], 0, block)
@@ -129,16 +115,14 @@ def _sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fi
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return _sort_blocks((data,), dim, axes, 1, last_first)[0]
 
-    order = _mesh_order(axes)
-
     @jax.custom_jvp
     def values(data: Any, index: Any) -> Any:
-        return _sort_blocks((data,), dim, axes, 1, last_first, order)[0]
+        return _sort_blocks((data,), dim, axes, 1, last_first)[0]
 
     @values.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         data, index = primals
-        return jax.jvp(lambda data: _sort_blocks((data, index), dim, axes, 2, last_first, order)[0], (data,), tangents[:1])
+        return jax.jvp(lambda data: _sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
 
     return values(data, index)
 
@@ -148,7 +132,7 @@ def _sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fi
 
 def _check_kind(op: str, kind: None, order: None) -> None:
     if kind is not None or order is not None:
-        raise TypeError(f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=.")
+        raise ArgumentError(f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=.")
 
 
 def sort(
@@ -270,7 +254,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     keys = tuple(keys)
     axis = _static(axis)
     if not keys:
-        raise TypeError("lexsort: needs at least one key.")
+        raise ArgumentError("lexsort: needs at least one key; got none.")
 
     def impl(*keys: Any) -> Any:
         datas, dims = align("lexsort", *keys)
@@ -405,7 +389,7 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
     """Quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise ValueError("quantile: complex numbers have no order.")
+        raise ArgumentTypeError("quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first.")
     data = site.data.astype(dtype)
     q = jnp.asarray(q)
     q = q.astype(jnp.promote_types(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
@@ -451,9 +435,9 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
     if isinstance(q, NamedArray):
         raise NamedAxesLeftError(f"{op}: q, {type_text(q)}, has named axes; give it as a number or a positional array.")
     if np.ndim(q) > 1:
-        raise ValueError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
+        raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
     if method not in _METHODS:
-        raise ValueError(f"{op}: method={method!r} is none of {_METHODS}.")
+        raise ArgumentError(f"{op}: method={method!r} is none of {_METHODS}.")
     axis = _static(axis)
 
     def impl(x: Any, q: Any) -> Any:
@@ -612,7 +596,7 @@ def searchsorted(
     Array([0, 1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
-        raise ValueError(f"searchsorted: side={side!r} is neither 'left' nor 'right'.")
+        raise ArgumentError(f"searchsorted: side={side!r} is neither 'left' nor 'right'.")
 
     def lifted(a: Any, v: Any, *sorter: Any) -> Any:
         return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method))(a, v, *sorter)

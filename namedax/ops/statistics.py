@@ -18,7 +18,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -299,7 +299,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
     if isinstance(ord, str):
-        raise ValueError(f"norm: ord={ord!r} is no order of a vector norm; it is a number, also inf or -inf.")
+        raise ArgumentError(f"norm: ord={ord!r} is no order of a vector norm; it is a number, also inf or -inf.")
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -361,7 +361,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         sums = _sum(_abs(x), inner, keepdims=keepdims)
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
-        raise ValueError(f"norm: ord={ord!r} is no order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
+        raise ArgumentError(f"norm: ord={ord!r} is no order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
 
     def impl(x: Any) -> Any:
         site = reduction_site("norm", x, axes, keepdims)
@@ -462,7 +462,7 @@ def bincount(
     """
     x = _array(x)
     if x.dtype != jnp.bool_ and not jnp.issubdtype(x.dtype, jnp.integer):
-        raise TypeError(f"bincount: the argument must be of integers, got {type_text(x)}.")
+        raise ArgumentTypeError(f"bincount: the argument must be of integers, got {type_text(x)}.")
     if length is None:
         data = x.data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):
@@ -531,7 +531,9 @@ def histogram(
         x, weights = _cast(x, dtype), _cast(weights, dtype)
     axis = tuple(axis) if isinstance(axis, list) else axis
     if isinstance(bins, str):
-        raise NotImplementedError("histogram: string values for bins are not supported, as in jnp.histogram.")
+        raise ArgumentError(
+            "histogram: string values for bins are not supported, as in jnp.histogram; give a number or the edges."
+        )
     edges = jnp.asarray(bins, dtype) if np.ndim(bins) == 1 else _equal_edges(x, operator.index(bins), range, axis, dtype)
     each = isinstance(edges, NamedArray) or edges.ndim > 1
 
@@ -572,7 +574,7 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     if range is not None:
         ends = jnp.asarray(range, dtype)
         if ends.shape != (2,):
-            raise ValueError(f"histogram: range={range!r} must be None, or two numbers.")
+            raise ArgumentError(f"histogram: range={range!r} must be None, or two numbers.")
         first, last = ends[0], ends[1]
     else:
         first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))
