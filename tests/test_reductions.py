@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax.hlo import summary
 from namedax.ops.reductions import REDUCTIONS
-from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 INF, NAN = jnp.inf, jnp.nan
 UNMAPPED, ONE_EACH, TWO_MESH_AXES, BLOCKS, BOTH = FEW
@@ -458,6 +459,40 @@ def test_mistakes(placement, call, error, words):
             run()
         text = str(raised.value).replace("@x", "")
         assert all(word in text for word in words), raised.value
+
+
+@pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extrema_with_index(name, placement):
+    x = array(4, 8, 3, kind="ties") * 1.0
+    x = x.at[1, 5, 0].set(jnp.nan) if placement.label == "both" else x
+
+    def oracle(x):
+        index = getattr(jnp, f"arg{name}")(x, 1)
+        return jnp.take_along_axis(x, index[:, None], 1)[:, 0], index
+
+    check(lambda x: tuple(getattr(nx, f"{name}_with_index")(x, "a")), oracle, [x], ["b", "a", None], ["b", None], placement)
+
+
+def test_extrema_with_index_cost_what_the_index_costs():
+    def collectives(f):
+        mapped = nx.xmap(f, ["b", "a"], ["b"], axis_resources={"a": "x"}, mesh=make_mesh((8,)))
+        return summary(mapped.lower(array(4, 8)).compile())
+
+    assert collectives(lambda x: nx.max_with_index(x, "a")) == collectives(lambda x: nx.argmax(x, "a"))
+    gradient = jax.grad(
+        lambda x: nx.xmap(
+            lambda x: nx.max_with_index(x, "a").values, ["b", "a"], ["b"], axis_resources={"a": "x"}, mesh=make_mesh((8,))
+        )(x).sum()
+    )
+    assert summary(jax.jit(gradient).lower(array(4, 8)).compile()) == collectives(lambda x: nx.argmax(x, "a"))
+
+
+def test_extrema_with_index_take_one_axis():
+    x = nx.named(array(4, 8), ["b", "a"])
+    for axis in (None, ("a", "b")):
+        with pytest.raises(nx.errors.PositionalAxisError, match="max_with_index: axis=.* must be one axis"):
+            nx.max_with_index(x, axis)
 
 
 def test_argmax_flattens_positions_only():

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
 
-__all__ = ["REDUCTIONS", "as_inexact", "axis_key", "reduction_site", "resolve_axis", "sharded_maximum"]
+__all__ = ["REDUCTIONS", "WITH_INDEX", "as_inexact", "axis_key", "reduction_site", "resolve_axis", "sharded_maximum"]
 
 Axis = Any
 
@@ -359,19 +359,49 @@ def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, in
 def _arg_extremum(site: Site, largest: bool) -> Any:
     # A NaN wins, and the first of equals. Each device offers its winner and where it stands in the whole axis: the best value
     # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
-    local = jnp.argmax if largest else jnp.argmin
     (axis,) = site.axes
     if not site.mesh_axes:
-        return local(site.data, axis, keepdims=site.keepdims)
-    index = local(site.data, axis, keepdims=True)
+        return (jnp.argmax if largest else jnp.argmin)(site.data, axis, keepdims=site.keepdims)
+    _, winner = _winner(*_local_winner(site, largest), site, largest)
+    return winner if site.keepdims else lax.squeeze(winner, (axis,))
+
+
+def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
+    """The extremum of the block along the one axis of the site (kept, with size 1), and where it stands in the whole axis."""
+    (axis,) = site.axes
+    index = (jnp.argmax if largest else jnp.argmin)(site.data, axis, keepdims=True)
     value = jnp.take_along_axis(site.data, index, axis)
-    index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+    if site.mesh_axes:
+        index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+    return value, index
+
+
+def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any]:
+    """The extremum of what all devices offer, and its index."""
     best = (comm.pmax if largest else comm.pmin)(value, site.mesh_axes)
     # The first NaN has the most negative offer; where there is one, no value equals `best`.
     offer = jnp.where(jnp.isnan(value), index - site.count, jnp.where(value == best, index, site.count))
     winner = comm.pmin(cast_data(offer, site.mesh_axes), site.mesh_axes)
-    winner = jnp.where(winner < 0, winner + site.count, winner)
-    return winner if site.keepdims else lax.squeeze(winner, (axis,))
+    return best, jnp.where(winner < 0, winner + site.count, winner)
+
+
+def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
+    value, index = _local_winner(site, largest)
+    if site.mesh_axes:
+
+        @jax.custom_jvp
+        def attach(best: Any, winner: Any, value: Any, index: Any) -> Any:
+            return best
+
+        @attach.defjvp
+        def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            best, winner, _, index = primals
+            return best, comm.psum(jnp.where(index == winner, tangents[2], 0), site.mesh_axes)
+
+        # To JAX the extremum is a function of the values that were offered, without the collectives that found it.
+        best, winner = _winner(lax.stop_gradient(value), index, site, largest)
+        value, index = attach(lax.stop_gradient(best), winner, value, index), winner
+    return lax.squeeze(value, site.axes), lax.squeeze(index, site.axes)
 
 
 # --- log-sum-exp ----------------------------------------------------------------------------------------------------
@@ -600,6 +630,59 @@ def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _run_arg("argmin", False, x, axis, keepdims)
 
 
+class WithIndex(NamedTuple):
+    """An extremum and where it stands."""
+
+    values: Any
+    indices: Any
+
+
+def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
+    if axis is None or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
+        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
+    with explain_type_errors:
+        site = reduction_site(op, x, axis)
+        values, indices = _extremum_with_index(site, largest)
+        return WithIndex(site.finish(values), site.finish(indices))
+
+
+def max_with_index(x: Any, axis: Axis) -> WithIndex:
+    """Maximum along one axis, a position or a name, and the index of the first entry that has it.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name.
+
+    Returns:
+      `values` and `indices`, both without the axis. The gradient of a value goes to the entry at the index; `nx.max` divides it
+      among equals.
+
+    Costs over a sharded name: two all-reduces of the result's size, as `argmax` alone does; the gradient adds none.
+
+    Raises:
+      PositionalAxisError: `axis` is not one axis.
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> value, index = nx.max_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")
+    >>> float(value), int(index)
+    (5.0, 1)
+    """
+    return _run_with_index("max_with_index", True, x, axis)
+
+
+def min_with_index(x: Any, axis: Axis) -> WithIndex:
+    """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> value, index = nx.min_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")
+    >>> float(value), int(index)
+    (2.0, 0)
+    """
+    return _run_with_index("min_with_index", False, x, axis)
+
+
+WITH_INDEX: dict[str, Callable[..., Any]] = {f.__name__: f for f in (max_with_index, min_with_index)}
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
