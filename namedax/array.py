@@ -15,6 +15,7 @@ import copy
 import functools
 import math
 import numbers
+import urllib.parse
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -372,6 +373,30 @@ class NamedArray:
         dims = ", ".join("_" if dim is None else str(dim) for dim in self._dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
+    # --- as notebooks show it (`namedax.display`) -------------------------------------------------------------------
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        from namedax import display
+
+        display.pretty(self, printer, cycle)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        # A property, so that treescope, which looks at the class and has a rendering of its own, does not show this one too.
+        from namedax import display
+
+        return lambda: display.to_html(self)
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        from namedax import display
+
+        return display.treescope_rendering(self, path, subtree_renderer)
+
+    def __treescope_ndarray_adapter__(self) -> Any:
+        from namedax import display
+
+        return display.treescope_adapter()
+
 
 _set_data: Callable[[NamedArray, Any], None] = vars(NamedArray)["_data"].__set__
 _set_dims: Callable[[NamedArray, Dims], None] = vars(NamedArray)["_dims"].__set__
@@ -428,7 +453,16 @@ def set_block_of(local_block: Callable[..., NamedArray]) -> None:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    return ((jax.tree_util.GetAttrKey("data"), _leaf(array)),), _tail(array._dims)
+    tail = _tail(array._dims)
+    return ((_key(tail), _leaf(array)),), tail
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
+    # The key says the physical order where there is one to say: a checkpoint keeps keys and shapes only, and axes of equal size
+    # could be taken for one another. Quoted, because it may become the name of a file.
+    order = ",".join("_" if dim is None else urllib.parse.quote(str(dim), safe="") for dim in tail)
+    return jax.tree_util.GetAttrKey("data" if len(tail) < 2 else f"data{{{order}}}")
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:

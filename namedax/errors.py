@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable
 from typing import NoReturn
 
 __all__ = [
-    "ArrayTypeError",
     "ArgumentError",
     "ArgumentTypeError",
+    "ArrayTypeError",
     "AxisMappingError",
     "AxisNameError",
     "AxisNotFoundError",
@@ -27,6 +27,7 @@ __all__ = [
     "PlacementConflictError",
     "PositionalAxisError",
     "RearrangeError",
+    "SerialLoopError",
 ]
 
 
@@ -60,6 +61,10 @@ class NamedAxesLeftError(NamedaxError, TypeError):
 
 class AxisResourceError(NamedaxError, ValueError):
     """`axis_resources` is malformed, or speaks of a name that never occurs in the program."""
+
+
+class SerialLoopError(NamedaxError, ValueError):
+    """A `SerialLoop` is malformed, or the program does over its axis what can not be done in steps."""
 
 
 class MeshError(NamedaxError, ValueError):

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import namedax as nx
+from namedax import NamedArray
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
 from tests.harness import FEW, array, make_mesh
 
@@ -41,6 +42,21 @@ def test_the_key_of_the_leaf():
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     assert paths == ["['plain']", "['w'].data"]
     assert jax.tree_util.keystr(jax.tree_util.tree_flatten_with_path(named("a"))[0][0][0], simple=True) == "data"
+
+
+def test_the_key_of_the_leaf_says_the_order_where_there_is_one():
+    # A checkpoint keeps keys and shapes: with one key, axes of equal size that changed places would be taken for one another.
+    def key(*dims):
+        return jax.tree_util.keystr(jax.tree_util.tree_flatten_with_path(named(*dims))[0][0][0], simple=True)
+
+    assert key("a", "b") == "data{a,b}"
+    assert key("b", "a") == "data{b,a}"
+    assert key(None, "a", None, "b") == "data{a,_,b}"
+    odd = NamedArray(jnp.zeros((1, 1)), ("a/b,c", ("x", 1)))
+    assert (
+        jax.tree_util.keystr(jax.tree_util.tree_flatten_with_path(odd)[0][0][0], simple=True)
+        == "data{a%2Fb%2Cc,%28%27x%27%2C%201%29}"
+    )
 
 
 def test_trees_are_equal_where_dims_are():

@@ -1,0 +1,243 @@
+"""Between named arrays and other libraries: xarray, checkpointers, optimisers.
+
+Most libraries need nothing: a named array is a pytree with one leaf. What stands here is what a pytree can not say. xarray has
+names of its own; a checkpointer wants to know where restored arrays shall live; and an optimiser that computes a norm inside of a
+mapped body has to compute that of whole arrays, not of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from namedax.array import Dims, NamedArray, check_dims, dims_of, make, type_text
+from namedax.environment import Region, ambient
+from namedax.errors import (
+    AxisMappingError,
+    AxisNameError,
+    AxisResourceError,
+    MeshError,
+    PositionalAxisError,
+    raise_not_found,
+    show_names,
+)
+from namedax.ops.align import local_block
+from namedax.ops.conversion import is_named
+from namedax.resources import communication as comm
+from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
+from namedax.resources.mesh import concrete_mesh
+
+__all__ = ["abstract", "from_xarray", "global_norm", "to_xarray"]
+
+
+# --- xarray ---------------------------------------------------------------------------------------------------------
+
+
+def _xarray(op: str) -> Any:
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError(f"{op}: xarray is not installed. Install it with `pip install xarray`.") from error
+    return xarray
+
+
+def to_xarray(
+    x: Any, coords: Mapping[Any, Any] | None = None, name: Hashable | None = None, *, dims: Sequence[Hashable] | None = None
+) -> Any:
+    """An `xarray.DataArray` with the values and names of an array, or an `xarray.Dataset` of a dict of them.
+
+    The values are copied to this host, so a sharded array is gathered. Needs xarray.
+
+    Args:
+      x: an array, named or not, or a dict from names of variables to arrays. Not in a traced function: there are no values yet.
+      coords: coordinates, as in `xarray.DataArray`. For a dict they belong to all variables together.
+      name: the name of the `DataArray`.
+      dims: names for the positional axes, in order; default: `dim_0`, `dim_1`, ... For a dict these are shared by all variables,
+        each of which uses the first ones.
+
+    Returns:
+      A `DataArray` with the physical order of `x.dims`, or a `Dataset`.
+
+    Raises:
+      AxisNameError: an axis would have the name of another one.
+      PositionalAxisError: `dims` has another number of names than the array has positional axes.
+      AxisMappingError: `name` is given for a dict.
+      ImportError: xarray is not installed.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["city", "month"])
+    >>> temperature = to_xarray(x, coords={"month": [1, 2, 3]}, name="temperature")
+    >>> temperature.dims, temperature.sel(month=2).values.tolist()
+    (('city', 'month'), [1.0, 4.0])
+    """
+    xarray = _xarray("to_xarray")
+    if isinstance(x, Mapping):
+        if name is not None:
+            raise AxisMappingError(
+                f"to_xarray: name={name!r} names one array; the keys {list(x)} name the variables of a dict."
+            )
+        variables = {key: (_xarray_dims(value, dims, prefix=True), np.asarray(_data(value))) for key, value in x.items()}
+        return xarray.Dataset(variables, coords=coords)
+    return xarray.DataArray(np.asarray(_data(x)), coords=coords, dims=_xarray_dims(x, dims), name=name)
+
+
+def _data(x: Any) -> Any:
+    return x.data if isinstance(x, NamedArray) else x
+
+
+def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:
+    dims = dims_of(x)
+    count = dims.count(None)
+    names = [f"dim_{i}" for i in range(count)] if given is None else list(given)
+    if len(names) < count or (len(names) > count and not prefix):
+        raise PositionalAxisError(
+            f"to_xarray: dims={names!r} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
+            "axis. Write one name per positional axis."
+        )
+    taken = [name for name in names[:count] if name in dims]
+    if taken:
+        raise AxisNameError(
+            f"to_xarray: a positional axis of {type_text(x)} would be called {show_names(taken)}, as a named one is. Give other names "
+            "for the positional axes in dims=."
+        )
+    positional = iter(names)
+    return check_dims(tuple(next(positional) if dim is None else dim for dim in dims), "to_xarray")
+
+
+def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
+    """A named array with the values and dimensions of an `xarray.DataArray`, or a dict of them from an `xarray.Dataset`.
+
+    Coordinates, attributes and the array's own name are dropped. Values get JAX's element types: 64 bits become 32 unless
+    `jax_enable_x64` is set.
+
+    Args:
+      array: a `DataArray` or a `Dataset`.
+      positional: dimensions that become positional axes, such as the `dim_0` that `to_xarray` made of one. Their order is that
+        of the `DataArray`.
+
+    Returns:
+      A named array (a plain one if no name is left), or a dict from names of variables to them.
+
+    Raises:
+      AxisNameError: a dimension has no name that an axis can have (xarray allows integers).
+      AxisNotFoundError: `positional` speaks of a dimension that is not there.
+      AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
+      ImportError: xarray is not installed.
+
+    >>> import xarray
+    >>> from_xarray(xarray.DataArray([[1.0, 2.0]], dims=["city", "month"])).dims
+    ('city', 'month')
+    """
+    xarray = _xarray("from_xarray")
+    if not isinstance(array, (xarray.DataArray, xarray.Dataset)):
+        raise AxisMappingError(
+            f"from_xarray: takes an xarray.DataArray or an xarray.Dataset, not a {type(array).__name__}. Use nx.named for arrays "
+            "without names."
+        )
+    if isinstance(positional, str):
+        positional = (positional,)
+    for name in positional:
+        if name not in array.dims:
+            text = f"{type(array).__name__} of dimensions {dict(array.sizes)}"
+            raise_not_found("from_xarray", name, text, array.dims, "It stands in positional=.")
+    if isinstance(array, xarray.Dataset):
+        return {name: _from_data_array(variable, positional) for name, variable in array.data_vars.items()}
+    return _from_data_array(array, positional)
+
+
+def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
+    dims = check_dims(tuple(None if dim in positional else dim for dim in array.dims), "from_xarray")
+    data = jnp.asarray(array.values)
+    return local_block(make(data, dims), "from_xarray", ambient()) if any(dim is not None for dim in dims) else data
+
+
+# --- checkpointers --------------------------------------------------------------------------------------------------
+
+
+def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
+    """Types of arrays with a placement: what a checkpointer restores into.
+
+    The result is to `nx.shard(tree, axis_resources, mesh)` what `jax.eval_shape` is to a function: the same tree, with
+    a `jax.ShapeDtypeStruct` in place of every value.
+
+    Args:
+      tree: a pytree of arrays, named or not, or of their types (from `jax.eval_shape`).
+      axis_resources: as in `xmap`; names that an array lacks do not matter here.
+      mesh: a mesh; default: that of `jax.set_mesh`.
+
+    Returns:
+      The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding, and `jax.ShapeDtypeStruct`s,
+      replicated, for arrays without names.
+
+    Raises:
+      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisSizeError: an axis does not divide over its mesh axes.
+      MeshError: there is no mesh, or it lacks a mesh axis.
+      PlacementConflictError: two names of one array are on one mesh axis.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> types = jax.eval_shape(lambda: {"w": nx.named(jnp.ones((8, 3)), ["batch", "k"])})
+    >>> abstract(types, {"batch": "x"}, mesh)
+    {'w': NamedArray(f32[]{batch:8@x, k:3})}
+    """
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            "abstract: says where arrays live outside of mapped functions; call it before the mapped function."
+        )
+    assignment = parse_resources(axis_resources, "abstract")
+    mesh = concrete_mesh(mesh)
+    if mesh is None:
+        raise MeshError("abstract: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
+    check_mesh_axes(assignment, mesh, "abstract")
+    region = Region({}, assignment, mesh, "manual", None)
+
+    def one(leaf: Any) -> Any:
+        data = _data(leaf)
+        dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+        region.check_placement("abstract", (dim for dim in dims if dim is not None))
+        for dim, n in zip(dims, data.shape, strict=True):
+            if dim is not None:
+                region.block_size(dim, n, "abstract")
+        placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=NamedSharding(mesh, partition_spec(dims, assignment)))
+        return make(placed, dims) if isinstance(leaf, NamedArray) else placed
+
+    return jax.tree.map(one, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named)
+
+
+# --- optimisers -----------------------------------------------------------------------------------------------------
+
+
+def global_norm(tree: Any) -> jax.Array:
+    """The Euclidean norm of all elements of all arrays together, over names and positions, in a mapped body too.
+
+    The same number as `optax.global_norm` of the whole arrays. In a mapped body a function of raw leaves, which that is, sees
+    blocks only; this one adds up what the devices have: one all-reduce of a scalar for all arrays with the same mesh axes.
+
+    Args:
+      tree: a pytree of arrays.
+
+    Returns:
+      A scalar, of the arrays' common real type. Zero for a tree without arrays.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(global_norm({"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}))
+    5.0
+    """
+    region = ambient()
+    totals: dict[frozenset[str], Any] = {}
+    for leaf in jax.tree.leaves(tree, is_leaf=is_named):
+        block = local_block(leaf, "global_norm", region)
+        data, names = jnp.asarray(_data(block)), [dim for dim in dims_of(block) if dim is not None]
+        placed = [] if region is None or not region.manual else [axis for name in names for axis in region.placement(name)]
+        square = jnp.sum(jnp.square(data.real) + jnp.square(data.imag) if jnp.iscomplexobj(data) else jnp.square(data))
+        axes = frozenset(placed)
+        totals[axes] = totals[axes] + square if axes in totals else square
+    sums = [comm.psum(total, tuple(sorted(axes))) for axes, total in totals.items()]
+    return jnp.sqrt(sum(sums[1:], sums[0])) if sums else jnp.zeros(())

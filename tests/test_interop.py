@@ -1,0 +1,854 @@
+"""Named arrays with other libraries, each of which is the real one: optax, equinox, flax, orbax, NumPy, xarray, treescope, IPython.
+
+The oracle is the library on arrays without names.
+"""
+
+import builtins
+import contextlib
+import functools
+import html.parser
+import io
+
+import equinox as eqx
+import flax.linen as linen
+import flax.nnx as nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import optax.contrib
+import orbax.checkpoint as ocp
+import pytest
+import treescope
+import xarray
+from IPython.core.formatters import DisplayFormatter
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+from namedax import display
+from namedax.errors import (
+    AxisMappingError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisResourceError,
+    AxisSizeError,
+    MeshError,
+    NamedAxesLeftError,
+    PlacementConflictError,
+    PositionalAxisError,
+)
+from namedax.interop import abstract, from_xarray, global_norm, to_xarray
+from tests.harness import FEW, array, make_mesh
+
+BOTH = {"a": "x", "b": "y"}
+
+
+def is_named(leaf):
+    return isinstance(leaf, nx.NamedArray)
+
+
+def plain(tree):
+    """Every named array as its data."""
+    return jax.tree.map(lambda leaf: leaf.data if is_named(leaf) else leaf, tree, is_leaf=is_named)
+
+
+def close(have, want, tol=2e-5):
+    """Leaf by leaf; raw leaves, because an optimiser may keep data that does not fit its dims."""
+    have, want = jax.tree.leaves(have), jax.tree.leaves(want)
+    assert len(have) == len(want) > 0
+    for h, w in zip(have, want, strict=True):
+        assert h.dtype == w.dtype
+        if jnp.issubdtype(h.dtype, jax.dtypes.prng_key):
+            h, w = jax.random.key_data(h), jax.random.key_data(w)
+        np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=tol, atol=tol)
+
+
+# --- optax ----------------------------------------------------------------------------------------------------------
+
+
+def parameters(seed=0):
+    return {
+        "w": nx.named(array(8, 4, seed=seed), ["a", "b"]),
+        "layers": [nx.named(array(4, 8, 3, seed=seed), ["b", "a", None])],
+        "plain": array(3, seed=seed),
+    }
+
+
+def not_a_vector(params):
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
+def schedule():
+    return optax.warmup_cosine_decay_schedule(0.01, 0.1, 2, 6)
+
+
+ELEMENTWISE = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": optax.adam(0.1),
+    "adamw of matrices": optax.adamw(0.1, weight_decay=0.1, mask=not_a_vector),
+    "lion": optax.lion(0.1),
+    "rmsprop": optax.rmsprop(0.1),
+    "adagrad": optax.adagrad(0.1),
+    "schedule": optax.chain(optax.clip(0.5), optax.adam(schedule())),
+    "masked": optax.masked(optax.adam(0.1), {"w": True, "layers": False, "plain": True}),
+    "labels": optax.multi_transform(
+        {"fast": optax.adam(0.1), "slow": optax.sgd(0.01)}, {"w": "fast", "layers": ["slow"], "plain": "slow"}
+    ),
+    "every second step": optax.MultiSteps(optax.adam(0.1), 2).gradient_transformation(),
+    "average": optax.chain(optax.ema(0.9), optax.scale(-0.1)),
+    "schedule-free": optax.contrib.schedule_free_sgd(0.1),
+}
+WHOLE = {
+    "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1)),
+    "adaptive clipping": optax.chain(optax.adaptive_grad_clip(0.01), optax.sgd(0.1)),
+    "adafactor": optax.adafactor(0.1, min_dim_size_to_factor=4),
+    "lamb": optax.lamb(0.1),
+    "lars": optax.lars(0.1),
+    "sm3": optax.sm3(0.1),
+    "muon": optax.contrib.muon(0.1),
+    "if finite": optax.apply_if_finite(optax.adam(0.1), 3),
+    "prodigy": optax.contrib.prodigy(0.1),
+}
+IN_BODIES = ["momentum", "adamw of matrices", "lion", "labels", "every second step"]
+# Costly to compile, so not all. JAX refuses some of the others on Explicit axes, with or without names.
+ON_EXPLICIT_AXES = ["clipped", "adafactor", "lamb"]
+
+
+def steps(optimizer, params, gradients):
+    state = optimizer.init(params)
+    for gradient in gradients:
+        updates, state = optimizer.update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    return params, state
+
+
+@pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
+def test_optimizers_on_whole_arrays(name):
+    """Outside of mapped functions an optimiser is right, wherever the arrays live, and keeps names and placement."""
+    optimizer = {**ELEMENTWISE, **WHOLE}[name]
+    run = jax.jit(lambda params, gradients: steps(optimizer, params, gradients))
+    params, gradients = parameters(), [parameters(1), parameters(2)]
+    want = run(plain(params), plain(gradients))
+    close(run(params, gradients), want)
+    if name in ELEMENTWISE:  # placed in the bodies below
+        return
+    for kind in ("auto", "explicit") if name in ON_EXPLICIT_AXES else ("auto",):
+        mesh = make_mesh((4, 2), kind)
+        with jax.set_mesh(mesh) if kind == "explicit" else contextlib.nullcontext():
+            have = run(*nx.shard((params, gradients), BOTH, mesh))
+        close(have, want)
+        assert have[0]["w"].dims == ("a", "b")
+        assert have[0]["w"].sharding.spec == P("x", "y")
+        assert have[0]["layers"][0].sharding.spec[:2] == ("y", "x")
+
+
+def test_a_line_search():
+    """L-BFGS evaluates the loss itself, a mapped one."""
+    params, x = {"w": nx.named(array(8), ["a"])}, nx.named(array(4, 8) / 4, ["b", "a"])
+    mapped = nx.xmap(
+        lambda p, x: nx.sum(nx.square(nx.dot(x, p["w"], "a") - 1.0), "b"), axis_resources=BOTH, mesh=make_mesh((4, 2))
+    )
+
+    def run(loss, params):
+        optimizer = optax.lbfgs()
+        value, gradient = jax.value_and_grad(loss)(params)
+        updates, _ = optimizer.update(gradient, optimizer.init(params), params, value=value, grad=gradient, value_fn=loss)
+        return optax.apply_updates(params, updates)
+
+    want = jax.jit(lambda params: run(lambda p: jnp.sum((x.data @ p["w"] - 1.0) ** 2), params))(plain(params))
+    close(jax.jit(lambda params: run(lambda p: mapped(p, x), params))(params), want, tol=1e-3)
+
+
+def loss(params, x):
+    hidden = nx.tanh(nx.dot(x, params["w"], "a"))
+    out = nx.sum(nx.dot(hidden, params["layers"][0], "b"), "a")
+    return nx.mean(nx.sum(out * params["plain"], 0) ** 2, "n")
+
+
+def plain_loss(params, x):
+    out = jnp.einsum("nb,bac,c->n", jnp.tanh(x @ params["w"]), *params["layers"], params["plain"])
+    return jnp.mean(out**2)
+
+
+def train(loss, optimizer, params, x):
+    @jax.jit
+    def step(params, state, x):
+        value, gradient = jax.value_and_grad(loss)(params, x)
+        updates, state = optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    state = optimizer.init(params)
+    for _ in range(2):
+        params, state, _ = step(params, state, x)
+    return params, state
+
+
+CLIPPED_ADAMW = optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(0.05))
+
+
+@functools.cache
+def trained_without_names():
+    return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_training_with_the_gradient_of_a_mapped_loss(placement):
+    params, x = parameters(), nx.named(array(6, 8), ["n", "a"])
+    with placement.context():
+        if placement.shape is not None:
+            params, x = nx.shard((params, x), dict(placement.resources), placement.options["mesh"])
+        have = train(nx.xmap(loss, **placement.options), CLIPPED_ADAMW, params, x)
+    close(have, trained_without_names(), tol=1e-4)
+    assert have[0]["w"].sharding.is_equivalent_to(params["w"].sharding, 2)
+
+
+def test_an_update_outside_sends_only_the_norm():
+    """XLA's partitioner adds the squares up on the devices that hold them."""
+    optimizer = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))
+    params, gradient = nx.shard((parameters(), parameters(1)), BOTH, make_mesh((4, 2)))
+    compiled = jax.jit(optimizer.update).lower(gradient, optimizer.init(params), params).compile()
+    sent = nx.hlo.collectives(compiled)
+    assert {one.kind for one in sent} == {"all-reduce"}
+    assert all(one.bytes <= 16 for one in sent), sent
+
+
+def updated(params, states, gradients):
+    results = {}
+    for name, state in states.items():
+        new = params
+        for gradient in gradients:
+            updates, state = ELEMENTWISE[name].update(gradient, state, new)
+            new = optax.apply_updates(new, updates)
+        results[name] = new, state
+    return results
+
+
+@functools.cache
+def before_and_after():
+    params, gradients = parameters(), [parameters(1), parameters(2)]
+    states = {name: ELEMENTWISE[name].init(params) for name in IN_BODIES}
+    arguments = params, states, gradients
+    return arguments, jax.jit(updated)(*map(plain, arguments))
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_elementwise_optimizers_in_a_mapped_body(placement):
+    arguments, want = before_and_after()
+    with placement.context():
+        close(nx.xmap(updated, **placement.options)(*arguments), want)
+
+
+def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
+    """What docs/interoperation.md warns of: raw leaves in a body are blocks, here four, each clipped by its own norm."""
+    clip = optax.clip_by_global_norm(1.0)
+    gradient = array(8, 3)
+
+    def update(gradient):
+        return clip.update(gradient, clip.init(gradient))[0]
+
+    in_blocks = nx.xmap(update, ["a", None], ["a", None], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(gradient)
+    blocks = [update(gradient[i : i + 2]) for i in range(0, 8, 2)]
+    np.testing.assert_allclose(in_blocks, jnp.concatenate(blocks), rtol=1e-6)
+    # Where the norm reaches a value without the name, the result differs from device to device, and that is an error.
+    norm = nx.xmap(optax.tree.norm, ["a", None], [], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):
+        norm(gradient)
+    finite = optax.apply_if_finite(optax.sgd(0.1), 3)
+    named = nx.named(gradient, ["a", None])
+    with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):
+        nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
+
+
+def named_clip(most):
+    """The recipe of docs/interoperation.md."""
+
+    def clip(updates, params=None):
+        scale = jnp.minimum(1.0, most / global_norm(updates))
+        return jax.tree.map(lambda update: update * scale, updates)
+
+    return optax.stateless(clip)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_global_norm(placement):
+    tree = parameters()
+    clip = named_clip(0.3)
+
+    def body(tree):
+        return global_norm(tree), clip.update(tree, clip.init(tree))[0]
+
+    def gradient(norm):
+        return jax.jit(jax.grad(lambda tree: norm(tree) ** 3))
+
+    reference = optax.clip_by_global_norm(0.3)
+    want = optax.tree.norm(plain(tree)), reference.update(plain(tree), reference.init(None))[0]
+    with placement.context():
+        close(nx.xmap(body, **placement.options)(tree), want)
+        have = gradient(nx.xmap(global_norm, **placement.options))(tree)
+    close(have, gradient(optax.tree.norm)(plain(tree)), tol=1e-4)
+
+
+def test_global_norm_of_other_types():
+    z = array(4, 3) + 1j * array(4, 3, seed=2)
+    half = array(5).astype(jnp.bfloat16)
+    have = global_norm([nx.named(z, ["b", None]), half])
+    assert have.dtype == optax.tree.norm([z, half]).dtype == jnp.float32
+    np.testing.assert_allclose(have, optax.tree.norm([z, half]), rtol=1e-2)
+    assert float(global_norm({})) == 0.0
+
+
+def test_what_global_norm_sends():
+    mapped = nx.xmap(global_norm, axis_resources=BOTH, mesh=make_mesh((4, 2)))
+    sent = nx.hlo.collectives(mapped.lower(parameters()).compile())
+    assert [one.kind for one in sent] == ["all-reduce"] * len(sent)
+    assert len(sent) <= 2, sent  # one for the arrays over (x, y), one for those over x
+    closed_over = parameters()
+    have = nx.xmap(lambda x: nx.sum(x, "a") * global_norm(closed_over), ["a"], [], axis_resources=BOTH, mesh=make_mesh((4, 2)))(
+        array(8)
+    )
+    np.testing.assert_allclose(have, array(8).sum() * optax.tree.norm(plain(closed_over)), rtol=1e-5)
+
+
+# --- equinox --------------------------------------------------------------------------------------------------------
+
+KEY = jax.random.key(0)
+ATTENTION = eqx.nn.MultiheadAttention(2, 6, key=KEY)
+MODULES = {
+    "mlp": (eqx.nn.MLP(3, 2, 5, 1, key=KEY), (3,)),
+    "linear": (eqx.nn.Linear(3, 4, key=KEY), (3,)),
+    "layer norm": (eqx.nn.LayerNorm(3), (3,)),
+    "convolution": (eqx.nn.Conv1d(3, 4, 3, key=KEY), (3, 6)),
+    "attention": (lambda x: ATTENTION(x, x, x), (4, 6)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_equinox_modules_through_nmap(name):
+    module, shape = MODULES[name]
+    x = array(8, 4, *shape)
+    have = nx.nmap(module)(nx.named(x, ["a", "b", ...]))
+    assert have.dims[:2] == ("a", "b")
+    np.testing.assert_allclose(have.data, jax.vmap(jax.vmap(module))(x), rtol=1e-5, atol=1e-6)
+
+
+def mlp_loss(module, x):
+    return nx.mean(nx.nmap(module)(x) ** 2, ("a", "b")).sum()
+
+
+def plain_mlp_loss(module, x):
+    return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_equinox_gradients(placement):
+    """Weights without names are replicated: their gradient is that of the whole batch, taken outside or inside of the body."""
+    module, _ = MODULES["mlp"]
+    x = array(8, 4, 3)
+    named = nx.named(x, ["a", "b", ...])
+    want = eqx.filter(eqx.filter_grad(plain_mlp_loss)(module, x), eqx.is_array)
+    arrays, rest = eqx.partition(module, eqx.is_array)
+
+    def body(arrays, x):
+        return mlp_loss(eqx.combine(arrays, rest), x)
+
+    with placement.context():
+        close(jax.jit(jax.grad(nx.xmap(body, **placement.options)))(arrays, named), want)
+        close(nx.xmap(jax.grad(body), **placement.options)(arrays, named), want)
+        close(
+            eqx.filter_jit(eqx.filter_grad(lambda m, x: nx.xmap(lambda x: mlp_loss(m, x), **placement.options)(x)))(
+                module, named
+            ),
+            want,
+        )
+
+
+class Layer(eqx.Module):
+    weight: nx.NamedArray
+    bias: nx.NamedArray
+    label: str = eqx.field(static=True)
+
+    def __call__(self, x):
+        return nx.nn.relu(nx.dot(x, self.weight, "c") + self.bias)
+
+
+def test_equinox_modules_of_named_arrays():
+    layer = Layer(nx.named(array(3, 8), ["c", "a"]), nx.named(array(8), ["a"]), "first")
+    x = nx.named(array(4, 3), ["b", "c"])
+
+    def total(layer, x):
+        return nx.sum(layer(x), ("a", "b"))
+
+    def plain_total(weight, bias):
+        return jnp.sum(jax.nn.relu(x.data @ weight + bias))
+
+    assert eqx.filter_jit(layer)(x).dims == ("b", "a")
+    gradient = eqx.filter_jit(eqx.filter_grad(total))(layer, x)
+    want = jax.grad(plain_total, (0, 1))(layer.weight.data, layer.bias.data)
+    assert (gradient.weight.dims, gradient.bias.dims, gradient.label) == (("c", "a"), ("a",), "first")
+    close(gradient, want)
+    mapped = nx.xmap(total, axis_resources={"a": "x", "b": "y"}, mesh=make_mesh((4, 2)))
+    close(jax.grad(mapped)(layer, x), want)
+
+    arrays, rest = eqx.partition(layer, eqx.is_array)
+    assert rest.weight.data is None
+    assert eqx.tree_equal(eqx.combine(arrays, rest), layer)
+    file = io.BytesIO()
+    eqx.tree_serialise_leaves(file, layer)
+    file.seek(0)
+    again = eqx.tree_deserialise_leaves(file, jax.tree.map(jnp.zeros_like, layer))
+    assert again.weight.dims == ("c", "a")
+    assert eqx.tree_equal(again, layer)
+    moved = eqx.tree_at(lambda layer: layer.bias, layer, nx.named(jnp.zeros(8), ["a"]))
+    assert moved.bias.dims == ("a",)
+    assert not moved.bias.data.any()
+    assert "f32[]{c:3, a:8}" in repr(layer)
+
+
+# --- flax -----------------------------------------------------------------------------------------------------------
+
+
+class Block(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.LayerNorm()(x + linen.Dense(3)(jax.nn.relu(linen.Dense(7)(x))))
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_linen(placement):
+    block, x = Block(), array(8, 4, 3)
+    params = jax.jit(block.init)(KEY, x[0, 0])
+
+    def body(params, x):
+        return nx.mean(nx.nmap(lambda x: block.apply(params, x))(x)[0] ** 2, ("a", "b"))
+
+    want = jax.jit(jax.grad(lambda params: jnp.mean(block.apply(params, x)[..., 0] ** 2)))(params)
+    with placement.context():
+        mapped = nx.xmap(body, **placement.options)
+        close(jax.jit(jax.grad(mapped))(params, nx.named(x, ["a", "b", ...])), want)
+    many = jax.jit(nx.nmap(block.apply))(params, nx.named(x, ["a", "b", ...]))
+    assert many.dims == ("a", "b", None)
+    np.testing.assert_allclose(many.data, block.apply(params, x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_nnx(placement):
+    module, x = nnx.Linear(3, 5, rngs=nnx.Rngs(0)), array(8, 4, 3)
+    graph, state = nnx.split(module)
+
+    def body(state, x):
+        module = nnx.merge(graph, state)
+        return nx.mean(nx.nmap(lambda x: module(x))(x)[0] ** 2, ("a", "b"))
+
+    want = jax.grad(lambda state: jnp.mean(nnx.merge(graph, state)(x)[..., 0] ** 2))(state)
+    with placement.context():
+        close(jax.jit(jax.grad(nx.xmap(body, **placement.options)))(state, nx.named(x, ["a", "b", ...])), want)
+
+
+class NamedDense(nnx.Module):
+    def __init__(self):
+        self.weight = nnx.Param(nx.named(array(3, 8), ["c", "a"]))
+
+    def __call__(self, x):
+        return nx.dot(x, self.weight.get_value(), "c")
+
+
+def test_nnx_parameters_that_are_named_arrays():
+    x = nx.named(array(4, 3), ["b", "c"])
+
+    @nnx.jit
+    def gradient(module, x):
+        return nnx.grad(lambda module: nx.sum(nx.square(module(x)), ("a", "b")))(module)
+
+    have = gradient(NamedDense(), x)["weight"].get_value()
+    assert have.dims == ("c", "a")
+    want = jax.grad(lambda w: jnp.sum((x.data @ w) ** 2))(array(3, 8))
+    np.testing.assert_allclose(have.data, want, rtol=1e-5)
+
+
+# --- orbax ----------------------------------------------------------------------------------------------------------
+
+
+def checkpointed():
+    params = parameters()
+    optimizer = optax.adam(0.1)
+    state = optimizer.update(parameters(1), optimizer.init(params), params)[1]
+    return {"params": params, "state": state, "step": jnp.int32(7), "keys": nx.named(jnp.arange(4, dtype=jnp.bfloat16), ["b"])}
+
+
+ASSIGNMENTS = [
+    (((8,), {"a": "x"}, "auto"), ((4, 2), {"b": "x"}, "auto")),
+    (((4, 2), {"a": "x", "b": "y"}, "auto"), ((2, 4), {"a": "x", "b": "y"}, "explicit")),
+    (((4, 2), {"a": ("x", "y")}, "explicit"), ((4, 2), {"a": ("y", "x")}, "auto")),
+    (((2,), {"b": "x"}, "auto"), ((8,), {}, "auto")),
+]
+
+
+@pytest.mark.parametrize(("saved", "restored"), ASSIGNMENTS)
+def test_orbax_restores_under_another_assignment(saved, restored, tmp_path):
+    tree = checkpointed()
+    shape, resources, kind = saved
+    placed = nx.shard(tree, resources, make_mesh(shape, kind))
+    shape, resources, kind = restored
+    mesh = make_mesh(shape, kind)
+    with ocp.StandardCheckpointer() as checkpointer:  # saves in the background
+        checkpointer.save(tmp_path / "step", placed)
+        checkpointer.wait_until_finished()
+        target = abstract(jax.eval_shape(checkpointed), resources, mesh)
+        have = checkpointer.restore(tmp_path / "step", target)
+    want = nx.shard(tree, resources, mesh)
+    assert jax.tree.structure(have) == jax.tree.structure(want)
+    close(have, want, tol=0)
+    for h, w in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
+        assert h.sharding == w.sharding
+
+
+def test_orbax_pytree_checkpointer_and_another_layout(tmp_path):
+    mesh = make_mesh((4, 2))
+    x = array(8, 4)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "tree", {"w": nx.shard(nx.named(x, ["a", "b"]), {"a": "x"}, mesh)})
+        target = abstract({"w": nx.named(x, ["a", "b"])}, {"b": "y"}, mesh)
+        arguments = ocp.checkpoint_utils.construct_restore_args(target)
+        have = checkpointer.restore(tmp_path / "tree", args=ocp.args.PyTreeRestore(target, restore_args=arguments))["w"]
+    assert have.sharding.spec == P(None, "y")
+    turned = nx.order_like(have, nx.named(x.T, ["b", "a"]))
+    assert turned.dims == ("b", "a")
+    np.testing.assert_array_equal(turned.data, x.T)
+
+
+def test_orbax_refuses_axes_of_equal_size_that_changed_places(tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "step", {"w": nx.named(array(4, 4), ["a", "b"])})
+        checkpointer.wait_until_finished()
+        with pytest.raises(ValueError, match=r"(?s)data{a,b}.*data{b,a}|data{b,a}.*data{a,b}"):
+            checkpointer.restore(tmp_path / "step", abstract({"w": nx.named(array(4, 4), ["b", "a"])}, {}, make_mesh((2,))))
+
+
+def test_abstract():
+    mesh = make_mesh((4, 2))
+    tree = {"w": nx.named(array(8, 4), ["a", "b"]), "v": np.zeros((2, 3)), "step": 3, "none": None}
+    types = abstract(tree, BOTH, mesh)
+    assert repr(types["w"]) == "NamedArray(f32[]{a:8@x, b:4@y})"
+    assert types["w"].named_shape == {"a": 8, "b": 4}
+    assert types["w"].dims == ("a", "b")
+    assert isinstance(types["w"].data, jax.ShapeDtypeStruct)
+    want = nx.shard(tree, BOTH, mesh)
+    for have, placed in zip(jax.tree.leaves(types), jax.tree.leaves(want), strict=True):
+        assert (have.shape, have.dtype, have.sharding) == (placed.shape, placed.dtype, placed.sharding)
+    with jax.set_mesh(make_mesh((2, 4), "explicit")):
+        assert abstract(tree["w"], {"b": "y"}).sharding.spec == P(None, "y")
+    text = treescope.render_to_text(types)
+    assert "<NamedArray f32[]{a:8@x, b:4@y}, no values>" in text
+    assert "no values" in types["w"]._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: abstract(x, {"a": "x"}), MeshError, ["abstract: there is no mesh"]),
+        (lambda x: abstract(x, {"a": "z"}, make_mesh((8,))), MeshError, ["abstract", "'z'"]),
+        (lambda x: abstract(x, {"b": "x"}, make_mesh((8,))), AxisSizeError, ["abstract: axis 'b' of size 4"]),
+        (lambda x: abstract(x, {"a": "x", "b": "x"}, make_mesh((2,))), PlacementConflictError, ["abstract: axes 'a' and 'b'"]),
+        (
+            lambda x: nx.xmap(lambda x: abstract(x, {}, None), axis_resources={"a": "x"}, mesh=make_mesh((8,)))(x),
+            AxisResourceError,
+            ["abstract", "before the mapped function"],
+        ),
+    ],
+)
+def test_mistakes_in_abstract(call, error, words):
+    with pytest.raises(error) as raised:
+        call(nx.named(array(8, 4), ["a", "b"]))
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+# --- NumPy ----------------------------------------------------------------------------------------------------------
+
+
+def test_numpy_takes_a_placed_array_through_positional():
+    x = array(8, 4, 3)
+    placed = nx.shard(nx.named(x, ["a", "b", None]), BOTH, make_mesh((4, 2)))
+    np.testing.assert_array_equal(np.asarray(nx.positional(placed, ["b", None, "a"])), np.moveaxis(np.asarray(x), 0, 2))
+    with pytest.raises(NamedAxesLeftError) as raised:
+        np.asarray(placed)
+    assert str(raised.value) == (
+        "np.asarray: f32[3]{a:8@x, b:4@y} still has named axes, and np.asarray needs an array without names. Reduce them, or give "
+        "them positions with nx.positional(x, ['a', 'b', ...])."
+    )
+
+
+@pytest.mark.parametrize(
+    "scalar", [np.float32(2), np.int8(2), np.float64(2.0), np.array(2.0, np.float32), np.arange(3.0, dtype=np.float32)]
+)
+def test_numpy_operands(scalar):
+    x = array(4, 3)
+    named = nx.named(x, ["b", None])
+    for have, want in [(named * scalar, x * scalar), (scalar * named, scalar * x), (scalar - named, scalar - x)]:
+        assert have.dims == ("b", None)
+        assert have.dtype == want.dtype
+        np.testing.assert_allclose(have.data, want, rtol=1e-6)
+
+
+def test_numpy_functions_refuse_names():
+    named = nx.named(array(4), ["b"])
+    with pytest.raises(TypeError, match="operand 'NamedArray' does not support ufuncs"):
+        np.sin(named)
+    with pytest.raises(NamedAxesLeftError, match="still has named axes"):
+        np.linalg.norm(named)
+
+
+# --- xarray ---------------------------------------------------------------------------------------------------------
+
+
+def test_to_xarray():
+    x = array(8, 4, 3)
+    placed = nx.shard(nx.named(x, ["a", None, "c"]), {"a": "x"}, make_mesh((4, 2)))
+    have = to_xarray(placed, coords={"c": [10, 20, 30]}, name="speed")
+    want = xarray.DataArray(np.asarray(x), dims=("a", "dim_0", "c"), coords={"c": [10, 20, 30]}, name="speed")
+    xarray.testing.assert_identical(have, want)
+    assert to_xarray(placed, dims=["k"]).dims == ("a", "k", "c")
+    np.testing.assert_allclose(have.sel(c=20).mean("a"), np.asarray(x)[..., 1].mean(0), rtol=1e-6)
+    xarray.testing.assert_identical(to_xarray(array(2, 3)), xarray.DataArray(np.asarray(array(2, 3)), dims=("dim_0", "dim_1")))
+    assert to_xarray(nx.named(x.astype(jnp.bfloat16), ["a", "b", "c"])).dtype == jnp.bfloat16
+    assert to_xarray(nx.named(array(2), [("layer", 0)])).dims == (("layer", 0),)
+    assert to_xarray(3.0).dims == ()
+
+
+def test_from_xarray():
+    x = np.asarray(array(4, 3))
+    source = xarray.DataArray(x, dims=("b", "c"), coords={"c": [10, 20, 30]}, attrs={"unit": "m"}, name="speed")
+    have = from_xarray(source)
+    assert have.dims == ("b", "c")
+    assert isinstance(have.data, jax.Array)
+    np.testing.assert_array_equal(have.data, x)
+    assert from_xarray(source, positional=["c"]).dims == from_xarray(source, positional="c").dims == ("b", None)
+    assert type(from_xarray(source, ("b", "c"))) is type(jnp.zeros(()))
+    assert from_xarray(source, ("b", "c")).shape == (4, 3)
+    assert from_xarray(source.T).dims == ("c", "b")
+    np.testing.assert_array_equal((from_xarray(source.T) - have).data, 0)
+    assert from_xarray(xarray.DataArray(np.arange(3), dims="c")).dtype == jnp.asarray(np.arange(3)).dtype
+    assert from_xarray(xarray.DataArray(2.0)).shape == ()
+
+
+@pytest.mark.parametrize("dims", [["a", None, "c"], ["a", "b", "c"], [None, ("layer", 0), None]])
+def test_xarray_and_back(dims):
+    x = nx.named(array(8, 4, 3), dims)
+    made = to_xarray(x)
+    again = from_xarray(made, [dim for dim in made.dims if isinstance(dim, str) and dim.startswith("dim_")])
+    assert again.dims == x.dims
+    np.testing.assert_array_equal(again.data, x.data)
+
+
+def test_xarray_dataset():
+    tree = {"w": nx.named(array(8, 4), ["a", "b"]), "bias": nx.named(array(4), ["b"]), "scalar": jnp.float32(2)}
+    dataset = to_xarray(tree, coords={"b": [1, 2, 3, 4]})
+    assert dict(dataset.sizes) == {"a": 8, "b": 4}
+    assert set(dataset.data_vars) == set(tree)
+    again = from_xarray(dataset)
+    assert again["w"].dims == ("a", "b")
+    assert again["bias"].dims == ("b",)
+    close(again, tree, tol=0)
+    assert from_xarray(dataset, positional=["a"])["w"].dims == (None, "b")
+    assert to_xarray({"w": nx.named(array(8, 4), ["a", None])}, dims=["k", "l"])["w"].dims == ("a", "k")
+
+
+def test_from_xarray_in_a_mapped_body():
+    source = xarray.DataArray(np.asarray(array(8, 4)), dims=("a", "b"))
+    mapped = nx.xmap(lambda x: nx.sum(x * from_xarray(source), "a"), ["a"], ["b"], axis_resources=BOTH, mesh=make_mesh((4, 2)))
+    np.testing.assert_allclose(mapped(array(8)), array(8) @ array(8, 4), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda x: to_xarray(x, dims=["k", "l"]),
+            PositionalAxisError,
+            ["to_xarray: dims=['k', 'l'] has 2 names for the 1", "f32[4]{a:8}"],
+        ),
+        (lambda x: to_xarray(x, dims=["a"]), AxisNameError, ["to_xarray", "'a'", "dims="]),
+        (lambda x: to_xarray(nx.rename(x, {"a": "dim_0"})), AxisNameError, ["to_xarray", "would be called 'dim_0'", "dims="]),
+        (lambda x: to_xarray({"x": x}, name="y"), AxisMappingError, ["to_xarray: name='y'", "['x']"]),
+        (lambda x: from_xarray(x), AxisMappingError, ["from_xarray", "not a NamedArray", "nx.named"]),
+        (
+            lambda x: from_xarray(to_xarray(x), ["dim_1"]),
+            AxisNotFoundError,
+            ["from_xarray: no axis 'dim_1'", "Did you mean 'dim_0'?"],
+        ),
+        (lambda x: from_xarray(xarray.DataArray(np.zeros(3), dims=[0])), AxisNameError, ["from_xarray: 0 is no axis name"]),
+        (lambda x: jax.jit(to_xarray)(x), jax.errors.TracerArrayConversionError, ["traced array"]),
+    ],
+)
+def test_mistakes_with_xarray(call, error, words):
+    with pytest.raises(error) as raised:
+        call(nx.named(array(8, 4), ["a", None]))
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_without_xarray(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "xarray":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for function in (to_xarray, from_xarray):
+        with pytest.raises(
+            ImportError, match=f"{function.__name__}: xarray is not installed. Install it with `pip install xarray`."
+        ):
+            function(array(3))
+
+
+# --- displays -------------------------------------------------------------------------------------------------------
+
+
+def shown(value):
+    """What IPython shows, as plain text and as HTML (whose tags are checked to be closed)."""
+    bundle, _ = DisplayFormatter().format(value)
+
+    stack = []
+
+    class Checker(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            stack.append(tag)
+
+        def handle_endtag(self, tag):
+            assert stack.pop() == tag
+
+    if "text/html" in bundle:
+        Checker().feed(bundle["text/html"])
+        assert not stack
+    return bundle["text/plain"], bundle.get("text/html", "")
+
+
+def drawn(value):
+    """What treescope draws where it draws arrays of itself."""
+    with treescope.active_autovisualizer.set_scoped(treescope.ArrayAutovisualizer()):
+        return treescope.render_to_html(value, compressed=False)
+
+
+def test_ipython():
+    x = nx.shard(nx.named(jnp.arange(12.0).reshape(4, 3) / 2, ["<b>", None]), {"<b>": "x"}, make_mesh((2,)))
+    text, page = shown(x)
+    assert text == (
+        "NamedArray(f32[3]{<b>:4@x}, dims=(<b>, _),\n  [[0. , 0.5, 1. ],\n   [1.5, 2. , 2.5],\n   [3. , 3.5, 4. ],\n   [4.5, 5. , 5.5]])"
+    )
+    assert "<code>NamedArray f32[3]{&lt;b&gt;:4@x}</code>" in page
+    assert "<b>" not in page
+    cells = "<td style='text-align:left'>"
+    assert f"{cells}&lt;b&gt;</td>{cells}4</td>{cells}x</td>" in page
+    assert f"{cells}position 0</td>{cells}3</td>{cells}whole</td>" in page
+    assert "mean 2.75, std 1.726, from 0 to 5.5" in page
+    assert "[4.5, 5. , 5.5]]</pre>" in page
+    assert shown({"k": [x]})[0].startswith("{'k': [NamedArray(f32[3]{<b>:4@x}, dims=(<b>, _),\n    [[0. , 0.5, 1. ],\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "summary"),
+    [
+        (jnp.array([True, False, True]), "2 of 3 true"),
+        (jnp.array([3, -1, 2]), "from -1 to 3"),
+        (jnp.array([1 + 2j, 3.0]), "mean 2+1j"),
+        (jnp.array([1.0, jnp.nan, -jnp.inf, jnp.inf]), "mean 1, std 0, from 1 to 1, 1 NaN, 2 infinite"),
+        (jnp.array([jnp.nan]), "1 NaN"),
+        (jnp.array([3e38, 3e38]), "mean 3e+38"),
+        (jnp.array([1, 2], jnp.bfloat16), "mean 1.5, std 0.5, from 1 to 2"),
+        (jnp.zeros((0,)), "empty"),
+        (jax.random.split(KEY, 2), "2 elements"),
+    ],
+)
+def test_summaries(values, summary):
+    x = nx.named(values, ["c"])
+    assert summary in shown(x)[1]
+    assert summary in treescope.render_to_text({"x": x})
+    if "3e+38" not in summary:  # treescope squares what it draws, of any array
+        assert drawn(x)
+
+
+def test_treescope():
+    x = nx.shard(nx.named(array(8, 4), ["a", "b"]), BOTH, make_mesh((4, 2)))
+    text = treescope.render_to_text({"w": x, "again": x})
+    line = "NamedArray f32[]{a:8@x, b:4@y}, mean"
+    assert text.count(line) == 2
+    assert "Rich HTML" not in text
+    assert "repeated" not in text.lower()
+    assert f"{np.asarray(array(8, 4))[0, 0]:.4f}" in text
+    page = drawn({"w": x, "odd": nx.named(jnp.ones((300, 2, 100)), ["<long>", None, ("layer", 0)])})
+    assert "NamedArray f32[]{a:8@x, b:4@y}" in page
+    assert "Sharded across" in page
+    mask = nx.named(jnp.arange(8) < 4, ["a"])
+    figure = treescope.render_array(x, rows=["b"], columns=["a"], valid_mask=mask)
+    assert "a" in treescope.render_to_html(figure)
+    treescope.render_array_sharding(x)
+    with pytest.raises(NamedAxesLeftError, match="treescope, mask: bool"):
+        treescope.render_array(x, valid_mask=nx.named(jnp.ones(3, bool), ["c"]))
+
+
+def test_treescope_adapter():
+    adapter = display.treescope_adapter()
+    x = nx.named(jnp.arange(60).reshape(20, 3), ["a", None])
+    named, positional = adapter.get_axis_info_for_array_data(x)
+    assert (named.axis_name, named.size) == ("a", 20)
+    assert (positional.axis_logical_index, positional.size) == (0, 3)
+    values, valid = adapter.get_array_data_with_truncation(x, nx.named(jnp.arange(20) != 1, ["a"]), (2, None))
+    assert values.shape == valid.shape == (5, 3)
+    np.testing.assert_array_equal(values[[0, 1, 3, 4]], np.arange(60).reshape(20, 3)[[0, 1, 18, 19]])
+    assert valid.all(1).tolist() == [True, False, False, True, True]
+    assert adapter.get_array_summary(x, fast=True) == "NamedArray i32[3]{a:20}"
+    assert adapter.get_numpy_dtype(x) == np.int32
+    sharded = nx.shard(x, {"a": "x"}, make_mesh((4,)))
+    info = adapter.get_sharding_info_for_array_data(sharded)
+    assert info.shard_shape == (5, 3)
+    assert not info.fully_replicated
+    assert len(info.device_index_to_shard_slices) == 4
+    assert info.device_index_to_shard_slices[1] == (slice(5, 10), slice(None))
+
+
+def test_displays_without_values(monkeypatch):
+    seen = []
+
+    def body(x):
+        seen.append((shown(x), treescope.render_to_text([x]), drawn(x)))
+        return x
+
+    x = nx.named(array(8, 3), ["a", None])
+    jax.jit(body)(x)
+    nx.xmap(body, axis_resources={"a": "x"}, mesh=make_mesh((8,)))(x)
+    jax.make_jaxpr(jax.vmap(lambda row: seen.append((shown(row), treescope.render_to_text([row]), drawn(row)))))(
+        nx.named(array(3, 8), [None, "a"])
+    )
+    for (text, page), tree, _ in seen:
+        assert text.startswith("NamedArray(f32[")
+        assert "traced" in page
+        assert "traced>" in tree
+    assert seen[1][0][0] == "NamedArray(f32[3]{a:8@x})"
+    assert ">x</td>" in seen[1][0][1]
+
+    gone = nx.named(array(8) + 1, ["a"])
+    gone.data.delete()
+    assert shown(gone)[0] == "NamedArray(f32[]{a:8}, deleted)"
+    assert "deleted" in shown(gone)[1]
+    assert "<NamedArray f32[]{a:8}, deleted>" in treescope.render_to_text([gone])
+    assert drawn(gone)
+
+    large = nx.named(jnp.zeros(7), ["a"])
+    monkeypatch.setattr(display, "_MOST_ELEMENTS", 6)
+    assert "7 elements" in shown(large)[1]
+    assert "<pre>" not in shown(large)[1]
+    assert drawn(large)
+    monkeypatch.setattr(type(large.data), "is_fully_addressable", property(lambda array: False))
+    for page in (shown(large)[1], treescope.render_to_text([large])):
+        assert "values on other processes" in page
+    assert drawn(large)
+
+
+def test_displays_of_what_does_not_fit():
+    broken = jax.tree.map(lambda leaf: leaf.sum(), nx.named(array(8), ["a"]))
+    for text in (*shown(broken), treescope.render_to_text([broken]), drawn(broken)):
+        assert "which do not fit" in text
+    placeholder = jax.tree.map(lambda leaf: "label", nx.named(array(8), ["a"]))
+    for text in (*shown(placeholder), treescope.render_to_text([placeholder]), drawn(placeholder)):
+        assert "label" in text
