@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from namedax import errors as errors
 from namedax import hlo as hlo
+from namedax import interop as interop
 from namedax import lax as lax
 from namedax import nn as nn
 from namedax import numpy as numpy
 from namedax import random as random
 from namedax import scipy as scipy
+from namedax import typing as typing
 from namedax.array import NamedArray as NamedArray
+from namedax.interop import from_xarray as from_xarray
+from namedax.interop import to_xarray as to_xarray
 from namedax.ops.conversion import named as named
 from namedax.ops.conversion import order_like as order_like
 from namedax.ops.conversion import positional as positional
@@ -21,6 +25,9 @@ from namedax.ops.lift import nmap as nmap
 from namedax.ops.methods import install as _install
 from namedax.ops.reshaping import rename as rename
 from namedax.ops.vocabulary import TOP as _TOP
+from namedax.resources.serial import SerialLoop as SerialLoop
+from namedax.resources.serial import serial_loop as serial_loop
+from namedax.typing import checked as checked
 from namedax.xmap import xmap as xmap
 
 globals().update(_TOP)  # the named vocabulary: nx.sum, nx.einsum, ...

@@ -41,6 +41,8 @@ from namedax.resources.mesh import (
     to_spec,
     use_mesh,
 )
+from namedax.resources.serial import loops_of, on_devices, with_loops
+from namedax.resources.stepping import run_in_steps, virtual_mesh
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Xmapped", "xmap"]
@@ -353,13 +355,14 @@ class Xmapped:
             mesh = mesh_for(mesh, leaves)
         if mesh is None or all(is_placed(leaf, mesh) for leaf in concrete):
             return args, kwargs
-        check_mesh_axes(self._resources, mesh)
+        resources = on_devices(with_loops(self._resources))
+        check_mesh_axes(resources, mesh)
 
         def move(argument: _Argument) -> Any:
             data, leaf = argument.data, argument.leaf
             if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
                 return leaf
-            sharding = NamedSharding(mesh, partition_spec(argument.dims, self._resources))
+            sharding = NamedSharding(mesh, partition_spec(argument.dims, resources))
             if only_type:
                 data = jax.ShapeDtypeStruct(data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding)
             else:
@@ -497,13 +500,19 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         )
     arguments, tree = _name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._axis_sizes)
-    resources = xmapped._resources
-    mesh, from_context = resolve_mesh(xmapped._mesh) if resources else (None, False)
-    check_mesh_axes(resources, mesh)
-    if resources and not from_context:
+    resources = with_loops(xmapped._resources)
+    devices = on_devices(resources)
+    mesh, from_context = resolve_mesh(xmapped._mesh) if devices else (None, False)
+    check_mesh_axes(devices, mesh)
+    if devices and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
-    auto = xmapped._partitioning == "auto" and bool(resources)
-    region = Region(sizes, resources, mesh if resources else None, "auto" if auto else "manual", xmapped._shared.program)
+    auto = xmapped._partitioning == "auto"
+    if auto:
+        resources = devices  # XLA's partitioner knows no time
+    loops = loops_of(resources)
+    traced_on = virtual_mesh(mesh, loops) if loops else mesh
+    mode: Partitioning = "auto" if auto and resources else "manual"
+    region = Region(sizes, resources, traced_on, mode, xmapped._shared.program)
     region.seen.update(sizes)
     for name in sizes:
         if name in resources:
@@ -513,6 +522,8 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     call = _Call(xmapped, args, kwargs, arguments, tree, region)
     if not resources:
         return call.body(*(argument.data for argument in arguments))
+    if loops:
+        return _run_in_steps(call, mesh, from_context)
     return (_run_auto if auto else _run_manual)(call, mesh, from_context)
 
 
@@ -539,6 +550,32 @@ def _run_manual(call: _Call, mesh: Any, from_context: bool) -> Any:
     jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
     specs_out, dims_out, tree = call.probed
     return call.rebuild(run(shard_map(call.flat_body, out_specs=specs_out), datas), dims_out, tree)
+
+
+def _run_in_steps(call: _Call, mesh: Any, from_context: bool) -> Any:
+    resources = call.region.resources
+    devices, loops = on_devices(resources), loops_of(resources)
+    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
+    used = frozenset(axis for axes in devices.values() for axis in axes)
+    datas = [jnp.asarray(argument.data) for argument in call.arguments]
+    shard_map = None
+    if devices:
+        datas = [
+            to_spec(data, partition_spec(argument.dims, devices), None if from_context else mesh, used)
+            for argument, data in zip(call.arguments, datas, strict=True)
+        ]
+        shard_map = functools.partial(
+            jax.shard_map,
+            mesh=None if from_context else mesh,
+            axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
+            check_vma=True,
+        )
+    run = functools.partial(run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=used, shard_map=shard_map)
+    if call.results_are_placed:
+        return run(call.body, out_specs=call.result_specs())
+    run(call.probe, out_specs=())
+    specs_out, dims_out, tree = call.probed
+    return call.rebuild(run(call.flat_body, out_specs=specs_out), dims_out, tree)
 
 
 def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:

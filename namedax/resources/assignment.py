@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.array import Dims, is_name
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names
+from namedax.resources.serial import SerialLoop, loop_axis
 
 __all__ = ["Assignment", "check_mesh_axes", "parse_resources", "partition_spec"]
 
@@ -38,11 +39,12 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
                 f"{op}: axis_resources has the key {name!r}, which is no axis name; keys are names of axes."
             )
         entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
+        entries = tuple(loop_axis(name, entry) if isinstance(entry, SerialLoop) else entry for entry in entries)
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, or a "
-                    "tuple of them, major first."
+                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, "
+                    "a SerialLoop, or a tuple of them, major first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(

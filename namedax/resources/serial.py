@@ -1,0 +1,147 @@
+"""`SerialLoop`: time as a resource. An axis that is mapped to it is executed in steps, to save memory.
+
+In an assignment a loop is an axis like those of the mesh, with a name of its own (`LoopAxis`); it comes after them, since the
+entries of one device are what its steps divide. How the steps are executed is the business of `namedax.resources.stepping`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.errors import SerialLoopError
+
+__all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
+
+
+def _check_steps(what: str, steps: Any) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+        raise SerialLoopError(f"{what}: the number of steps is {steps!r}; it is an integer from 1.")
+    return int(steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class SerialLoop:
+    """A resource for `axis_resources`: the axis is executed in `steps` steps, one after the other.
+
+    The memory of what is computed along the axis falls by about that factor, and reductions over the axis add up over the
+    steps. Results do not change. With `{"batch": ("data", SerialLoop(8))}` a training step accumulates gradients: each device
+    computes an eighth of its examples at a time, and the gradients are reduced over `data` once, after the loop.
+
+    What is needed of all examples at once, such as the mean that a batch norm subtracts, is computed in a pass of its own: the
+    loop runs once for each such value, and computes again what it needs. The same holds for the gradient, which keeps nothing
+    that a step computed. A mapped function with loops can be differentiated in reverse mode (`jax.grad`, `jax.vjp`, again and
+    again), not in forward mode.
+
+    Alone, or the last in a tuple with mesh axes, of which each device's part is what the loop divides.
+
+    Args:
+      steps: the number of steps; the size of the axis on one device has to be a multiple of it.
+
+    Raises:
+      SerialLoopError: `steps` is no integer from 1.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> def loss(w, x):
+    ...     return nx.mean(nx.dot(x, w, "k") ** 2, "batch")
+    >>> f = nx.xmap(loss, in_axes=(["k"], ["batch", "k"]), out_axes=[], axis_resources={"batch": nx.SerialLoop(4)})
+    >>> jax.grad(f)(jnp.ones(3), jnp.ones((8, 3)))
+    Array([6., 6., 6.], dtype=float32)
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _check_steps("SerialLoop", self.steps))
+
+    def __repr__(self) -> str:
+        return f"SerialLoop({self.steps})"
+
+
+class LoopAxis(str):
+    """The axis of a loop in an assignment: its name, and the number of its steps."""
+
+    __slots__ = ("steps",)
+    steps: int
+
+    def __new__(cls, name: str, steps: int) -> LoopAxis:
+        """The axis `name` of `steps` steps."""
+        axis = super().__new__(cls, name)
+        axis.steps = steps
+        return axis
+
+    def __reduce__(self) -> Any:
+        return (LoopAxis, (str(self), self.steps))
+
+
+def loop_axis(name: Hashable, loop: SerialLoop) -> LoopAxis:
+    """The axis of a loop that the name alone uses."""
+    return LoopAxis(f"{loop!r} of {name!r}", loop.steps)
+
+
+_context = jax.make_user_context(())
+
+
+@contextlib.contextmanager
+def serial_loop(name: str, steps: int) -> Iterator[None]:
+    """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.
+
+    Several names can be mapped to one loop, as to one mesh axis, if no value has two of them. Without the context the same
+    assignment needs a mesh axis of that name, so that one can put a loop in the place of a mesh axis.
+
+    Args:
+      name: what `axis_resources` calls the loop.
+      steps: the number of steps.
+
+    Raises:
+      SerialLoopError: `steps` is no integer from 1, or the name is taken by another loop.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
+    >>> with nx.serial_loop("l", 4):
+    ...     f(jnp.arange(8.0))
+    Array(28., dtype=float32)
+    """
+    if not isinstance(name, str):
+        raise SerialLoopError(f"serial_loop: {name!r} is no name of a resource; write a string, as for a mesh axis.")
+    if name in dict(_context.value):
+        raise SerialLoopError(f"serial_loop: there is a loop {name!r} already, around this one. Choose another name.")
+    with _context((*_context.value, (name, _check_steps("serial_loop", steps)))):
+        yield
+
+
+Assignment = Mapping[Hashable, tuple[str, ...]]
+
+
+def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
+    """The assignment with the loops of the surrounding `serial_loop` contexts in the place of their names.
+
+    Raises:
+      SerialLoopError: a loop is not the last entry for its name, or there are two.
+    """
+    named = dict(_context.value)
+    resolved: dict[Hashable, tuple[str, ...]] = {}
+    for name, axes in assignment.items():
+        resolved[name] = axes = tuple(LoopAxis(axis, named[axis]) if axis in named else axis for axis in axes)
+        if any(isinstance(axis, LoopAxis) for axis in axes[:-1]):
+            raise SerialLoopError(
+                f"xmap: axis_resources maps {name!r} to {axes}; a loop divides what one device has, so there is one at most, and it "
+                "is the last entry. Put the mesh axes first."
+            )
+    return resolved
+
+
+def on_devices(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
+    """The assignment without loops: where values live."""
+    found = {name: tuple(axis for axis in axes if not isinstance(axis, LoopAxis)) for name, axes in assignment.items()}
+    return {name: axes for name, axes in found.items() if axes}
+
+
+def loops_of(assignment: Assignment) -> dict[str, int]:
+    """The number of steps of every loop in the assignment."""
+    return {axis: axis.steps for axes in assignment.values() for axis in axes if isinstance(axis, LoopAxis)}
