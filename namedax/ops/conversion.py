@@ -19,6 +19,7 @@ from namedax.ops.reshaping import transpose_to
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh
+from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard"]
 
@@ -214,7 +215,7 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
 
     Args:
       x: a named array, or a pytree of arrays; arrays without names are replicated.
-      axis_resources: as in `xmap`; names that an array lacks do not matter here.
+      axis_resources: as in `xmap`; names that an array lacks do not matter here, nor does a `SerialLoop`.
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
@@ -236,7 +237,7 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
             "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
             "nx.rename, or call nx.shard before the mapped function."
         )
-    assignment = parse_resources(axis_resources, "shard")
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "shard")))  # time is no place
     mesh = concrete_mesh(mesh)
     if mesh is None:
         raise MeshError("shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")

@@ -16,10 +16,11 @@ it, so a step's memory is that of one block. A loop can be differentiated in rev
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,6 +45,13 @@ def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
     """`mesh` (or none) with an axis for every loop, for tracing."""
     sizes = {**(dict(mesh.shape) if mesh is not None else {}), **loops}
     return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+@contextlib.contextmanager
+def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
+    # By way of no mesh: from one mesh to another of a different size JAX does not let one go.
+    with jax.sharding.use_abstract_mesh(AbstractMesh((), ())), jax.sharding.use_abstract_mesh(mesh):
+        yield
 
 
 def run_in_steps(
@@ -76,7 +84,7 @@ def run_in_steps(
         body, mesh=traced_on, in_specs=tuple(in_specs), out_specs=out_specs, axis_names=manual | set(loops), check_vma=True
     )
     types = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=jax.typeof(x).weak_type) for x in datas]
-    with jax.sharding.use_abstract_mesh(traced_on):
+    with _tracing_on(traced_on):
         closed, shapes = jax.make_jaxpr(mapped, return_shape=True)(*types)
     consts = [replicated(const) for const in closed.consts]
     (eqn,) = closed.jaxpr.eqns
@@ -158,7 +166,7 @@ class _Program:
             jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype)
             for aval, spec in zip(whole, in_specs, strict=True)
         ]
-        with jax.sharding.use_abstract_mesh(self.traced_on):
+        with _tracing_on(self.traced_on):
             closed = jax.make_jaxpr(mapped)(*types)
         (eqn,) = closed.jaxpr.eqns
         assert list(eqn.invars) == list(closed.jaxpr.invars)
@@ -213,7 +221,7 @@ class _Program:
             jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype, weak_type=aval.weak_type)
             for aval, spec in zip(self.jaxpr.in_avals, self.in_specs, strict=True)
         ]
-        with jax.sharding.use_abstract_mesh(mesh):
+        with _tracing_on(mesh):
             closed = jax.make_jaxpr(mapped)(*types)
         (eqn,) = closed.jaxpr.eqns
         return ClosedJaxpr(eqn.params["jaxpr"], ())

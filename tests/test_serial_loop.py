@@ -1,0 +1,458 @@
+"""Time as a resource: an axis that is executed in steps gives what it gives otherwise, and takes less memory.
+
+Oracles are `jnp` and hand-written gradients; costs are read from the compiled program.
+"""
+
+import functools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, SerialLoopError
+from namedax.hlo import collectives, summary
+from namedax.nn import relu
+from namedax.numpy.linalg import norm
+from namedax.resources.serial import SerialLoop, serial_loop
+from tests.harness import Placement, array, check, make_mesh
+
+LOOP = SerialLoop
+_KINDS = [
+    ("steps", None, (("a", LOOP(4)),)),
+    ("one-each", None, (("a", LOOP(8)),)),
+    ("one-step", None, (("a", LOOP(1)),)),
+    ("devices-and-steps", (4, 2), (("a", ("x", LOOP(2))),)),
+    ("two-mesh-axes", (2, 2), (("a", ("y", "x", LOOP(2))),)),
+    ("another-on-devices", (4, 2), (("a", ("x", LOOP(2))), ("b", "y"))),
+    ("steps-beside-devices", (4, 2), (("a", LOOP(4)), ("b", "x"))),
+    ("two-loops", (4, 2), (("a", ("x", LOOP(2))), ("b", ("y", LOOP(2))))),
+]
+PLACEMENTS = [
+    Placement(label, shape, resources, kind)
+    for kind in ("auto", "explicit")
+    for label, shape, resources in _KINDS
+    if shape or kind == "auto"
+]
+SOME = [
+    p for p in PLACEMENTS if str(p) in ("steps-auto", "devices-and-steps-auto", "devices-and-steps-explicit", "two-loops-auto")
+]
+
+X = array(8, 4, 3)
+W = array(3, 5, seed=1)
+
+
+def positions(x, w):
+    return jnp.einsum("abc,cd->abd", x, w)
+
+
+# Named program and positional oracle over x: [a, b, c] and w: [c, d], with the axes of the result.
+PROGRAMS = {
+    "elementwise": (lambda x, w: nx.sin(x) * 2, lambda x, w: jnp.sin(x) * 2, ["a", "b", "c"]),
+    "result where the axis comes last": (lambda x, w: nx.tanh(x), lambda x, w: jnp.tanh(x).transpose(2, 1, 0), ["c", "b", "a"]),
+    "sum": (lambda x, w: nx.sum(x**2, "a"), lambda x, w: (x**2).sum(0), ["b", "c"]),
+    "sum of both": (lambda x, w: nx.sum(nx.sin(x), ("a", "b")), lambda x, w: jnp.sin(x).sum((0, 1)), ["c"]),
+    "mean": (lambda x, w: nx.mean(x, "a") * 3, lambda x, w: x.mean(0) * 3, ["b", "c"]),
+    "max": (lambda x, w: nx.max(x, "a"), lambda x, w: x.max(0), ["b", "c"]),
+    "min": (lambda x, w: nx.min(x * x, "a"), lambda x, w: (x * x).min(0), ["b", "c"]),
+    "prod": (lambda x, w: nx.prod(x, "a"), lambda x, w: x.prod(0), ["b", "c"]),
+    "logsumexp": (lambda x, w: nx.logsumexp(x, "a"), lambda x, w: jax.nn.logsumexp(x, 0), ["b", "c"]),
+    "var": (lambda x, w: nx.var(x, "a"), lambda x, w: x.var(0), ["b", "c"]),
+    "norm": (lambda x, w: norm(x, axis="a"), lambda x, w: jnp.sqrt((x**2).sum(0)), ["b", "c"]),
+    "argmax": (lambda x, w: nx.argmax(x, "a"), lambda x, w: x.argmax(0), ["b", "c"]),
+    "any": (lambda x, w: nx.any(x > 1, "a"), lambda x, w: (x > 1).any(0), ["b", "c"]),
+    "psum": (lambda x, w: nx.lax.psum(x, "a"), lambda x, w: x.sum(0), ["b", "c"]),
+    "psum of what lacks the name": (lambda x, w: nx.lax.psum(w, "a"), lambda x, w: 8 * w, ["c", "d"]),
+    "contraction": (
+        lambda x, w: nx.dot(x, x.rename(c="e"), "a"),
+        lambda x, w: jnp.einsum("abc,abe->bce", x, x),
+        ["b", "c", "e"],
+    ),
+    "matmul": (lambda x, w: nx.dot(x, w, "c"), positions, ["a", "b", "d"]),
+    "deviations": (lambda x, w: x - nx.mean(x, "a"), lambda x, w: x - x.mean(0), ["a", "b", "c"]),
+    "softmax": (lambda x, w: nx.nn.softmax(x, "a"), lambda x, w: jax.nn.softmax(x, 0), ["a", "b", "c"]),
+    "batch norm": (
+        lambda x, w: (x - nx.mean(x, "a")) / nx.sqrt(nx.var(x, "a") + 0.1),
+        lambda x, w: (x - x.mean(0)) / jnp.sqrt(x.var(0) + 0.1),
+        ["a", "b", "c"],
+    ),
+    "gathered": (
+        lambda x, w: nx.sum(nx.dot(x, nx.rename(x, {"a": "e"}), "c") ** 2, "e"),
+        lambda x, w: (jnp.einsum("abc,ebc->aeb", x, x) ** 2).sum(1),
+        ["a", "b"],
+    ),
+    "mask of steps": (
+        lambda x, w: nx.where(nx.arange(8, axis="a") < 5, x, 0.0),
+        lambda x, w: jnp.where((jnp.arange(8) < 5)[:, None, None], x, 0.0),
+        ["a", "b", "c"],
+    ),
+    "what lacks the name": (lambda x, w: nx.sin(w) * 2, lambda x, w: jnp.sin(w) * 2, ["c", "d"]),
+    "broadcast": (lambda x, w: nx.sum(w, "d"), lambda x, w: jnp.broadcast_to(w.sum(1), (8, 3)), ["a", "c"]),
+    "scan of layers": (
+        lambda x, w: (
+            jax.lax.scan(lambda h, v: (nx.tanh(h * v), nx.mean(h * v, "c")), x, nx.positional(w, ["d", "c"]))[0]
+            if not isinstance(w, nx.NamedArray)
+            else jax.lax.scan(lambda h, v: (nx.tanh(h * v), None), x, nx.named(nx.positional(w, ["d", "c"]), [None, "c"]))[0]
+        ),
+        lambda x, w: functools.reduce(lambda h, v: jnp.tanh(h * v), w.T, x),
+        ["a", "b", "c"],
+    ),
+    "cond and while": (
+        lambda x, w: jax.lax.cond(
+            nx.sum(w, ("c", "d")) > -1e9,
+            lambda v: jax.lax.fori_loop(0, 3, lambda _, u: nx.sin(u), v),
+            lambda v: v,
+            x,
+        ),
+        lambda x, w: jnp.sin(jnp.sin(jnp.sin(x))),
+        ["a", "b", "c"],
+    ),
+    "checkpoint": (
+        lambda x, w: jax.checkpoint(lambda x, w: nx.sum(relu(nx.dot(x, w, "c")) ** 2, "d"))(x, w),
+        lambda x, w: (jax.nn.relu(positions(x, w)) ** 2).sum(-1),
+        ["a", "b"],
+    ),
+}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("name", ["sum", "batch norm", "matmul", "elementwise", "logsumexp"])
+def test_everywhere(name, placement):
+    named, oracle, out = PROGRAMS[name]
+    check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
+
+
+@pytest.mark.parametrize("placement", SOME, ids=str)
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - {"sum", "batch norm", "matmul", "elementwise", "logsumexp"}))
+def test_programs(name, placement):
+    named, oracle, out = PROGRAMS[name]
+    # The loop of a fori_loop in a body is a while loop, which has no gradient in reverse mode.
+    check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
+
+
+# --- a training step ------------------------------------------------------------------------------------------------
+
+
+def network(w1, w2, x, y):
+    hidden = relu(nx.dot(x, w1, "inputs"))
+    logp = nx.nn.log_softmax(nx.dot(hidden, w2, "hidden"), "classes")
+    return -nx.mean(nx.sum(nx.nn.one_hot(y, axis="classes") * logp, "classes"), "batch")
+
+
+AXES = (["inputs", "hidden"], ["hidden", "classes"], ["batch", "inputs"], ["batch"])
+SIZES = {"inputs": 16, "hidden": 64, "classes": 8, "batch": 512}
+
+
+def operands():
+    rng = np.random.default_rng(0)
+    w1 = jnp.asarray(rng.normal(size=(16, 64)) / 4, jnp.float32)
+    w2 = jnp.asarray(rng.normal(size=(64, 8)) / 8, jnp.float32)
+    return w1, w2, jnp.asarray(rng.normal(size=(512, 16)), jnp.float32), jnp.asarray(rng.integers(0, 8, 512))
+
+
+def by_hand(w1, w2, x, y):
+    logp = jax.nn.log_softmax(jax.nn.relu(x @ w1) @ w2)
+    return -jnp.take_along_axis(logp, y[:, None], 1).mean()
+
+
+def train_step(resources, where, mesh):
+    options = {"axis_resources": resources, "mesh": mesh, "axis_sizes": {"classes": 8}}
+    if where == "outside":
+        f = nx.xmap(network, AXES, [], **options)
+        return jax.jit(jax.value_and_grad(f, argnums=(0, 1)))
+    inside = jax.value_and_grad(network, argnums=(0, 1))
+    return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+@pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
+def test_gradient_accumulation(where, base):
+    mesh = make_mesh((4, 2)) if base else None
+    args = operands()
+    want, want_grads = jax.value_and_grad(by_hand, argnums=(0, 1))(*args)
+    plain = train_step({"batch": base}, where, mesh).lower(*args).compile()
+    steps = train_step({"batch": (*base, LOOP(8))}, where, mesh).lower(*args).compile()
+    loss, grads = steps(*args)
+    np.testing.assert_allclose(loss, want, rtol=1e-5)
+    for have, grad in zip(grads, want_grads, strict=True):
+        np.testing.assert_allclose(have, grad, rtol=1e-4, atol=1e-6)
+    # One gradient all-reduce after the loop, as without it: the same bytes, none in a loop.
+    assert summary(steps) == summary(plain)
+    assert not any(found.in_loop for found in collectives(steps))
+    # The temporaries of a step are an eighth; what does not grow with the batch stays.
+    assert steps.memory_analysis().temp_size_in_bytes < plain.memory_analysis().temp_size_in_bytes / (4 if not base else 1.5)
+
+
+def test_memory_falls_by_about_the_number_of_steps():
+    def temporaries(resources):
+        f = nx.xmap(
+            lambda x, w: nx.mean(nx.sum(nx.tanh(nx.dot(nx.tanh(nx.dot(x, w, "k")), w, "m")) ** 2, "k"), "batch"),
+            (["batch", "k"], ["k", "m"]),
+            [],
+            axis_resources=resources,
+        )
+        shapes = jax.ShapeDtypeStruct((4096, 8), jnp.float32), jax.ShapeDtypeStruct((8, 128), jnp.float32)
+        return jax.jit(jax.grad(f, argnums=1)).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+
+    whole = temporaries({})
+    for steps in (4, 16):
+        assert temporaries({"batch": LOOP(steps)}) < 1.25 * whole / steps
+
+
+def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
+    def loss(ws, x):
+        h, _ = jax.lax.scan(lambda h, w: (nx.tanh(nx.rename(nx.dot(h, w, "d"), {"e": "d"})), None), x, ws)
+        return nx.mean(nx.sum(h**2, "d"), "batch")
+
+    def oracle(ws, x):
+        h, _ = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)
+        return jnp.mean(jnp.sum(h**2, 1))
+
+    ws, x = array(3, 4, 4), array(16, 4)
+    want = jax.grad(oracle)(ws, x)
+    axes = ([None, "d", "e"], ["batch", "d"])
+    options = {"axis_resources": {"batch": ("x", LOOP(4))}, "mesh": make_mesh((4, 2))}
+    for step in (
+        jax.jit(jax.grad(nx.xmap(loss, axes, [], **options))),
+        jax.jit(nx.xmap(lambda ws, x: jax.grad(loss)(ws, x), axes, [None, "d", "e"], **options)),
+    ):
+        compiled = step.lower(ws, x).compile()
+        np.testing.assert_allclose(compiled(ws, x), want, rtol=1e-4, atol=1e-6)
+        (only,) = collectives(compiled)
+        assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
+
+
+def test_a_weight_that_a_scan_uses_every_time():
+    def loss(w, x):
+        h, _ = jax.lax.scan(lambda h, _: (nx.tanh(h * w), None), x, None, length=3)
+        return nx.sum(h, ("batch", "d"))
+
+    def oracle(w, x):
+        for _ in range(3):
+            x = jnp.tanh(x * w)
+        return x.sum()
+
+    w, x = array(4), array(16, 4)
+    want = jax.grad(oracle)(w, x)
+    for resources in ({"batch": LOOP(4)}, {"batch": ("x", LOOP(2))}):
+        options = {"axis_resources": resources, "mesh": make_mesh((4, 2))}
+        inside = nx.xmap(lambda w, x: jax.grad(loss)(w, x), (["d"], ["batch", "d"]), ["d"], **options)
+        np.testing.assert_allclose(inside(w, x), want, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            jax.grad(nx.xmap(loss, (["d"], ["batch", "d"]), [], **options))(w, x), want, rtol=1e-4, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("resources", [{"batch": LOOP(4)}, {"batch": ("x", LOOP(2))}], ids=str)
+def test_second_derivatives(resources):
+    args = operands()
+    f = nx.xmap(network, AXES, [], axis_resources=resources, mesh=make_mesh((4, 2)), axis_sizes={"classes": 8})
+
+    def hvp(f):
+        return jax.grad(lambda w: jnp.vdot(jax.grad(f)(w, *args[1:]), jnp.ones_like(w)))(args[0])
+
+    np.testing.assert_allclose(hvp(f), hvp(by_hand), rtol=1e-3, atol=1e-4)
+
+
+# --- composition ----------------------------------------------------------------------------------------------------
+
+
+def test_named_arrays_in_and_out():
+    x = nx.named(X, ["a", "b", None])
+    y = nx.xmap(lambda x: (nx.sum(x, "a"), x * 2), axis_resources={"a": LOOP(4)})(x)
+    assert y[0].dims == ("b", None)
+    assert y[1].dims == ("a", "b", None)
+    np.testing.assert_allclose(y[0].data, X.sum(0), rtol=1e-5)
+    np.testing.assert_array_equal(y[1].data, X * 2)
+
+
+def test_without_jit_and_within_other_transformations():
+    f = nx.xmap(lambda x: nx.sum(x**2, "a"), ["a"], [], axis_resources={"a": LOOP(4)}, jit=False)
+    x = array(5, 8)
+    np.testing.assert_allclose(f(x[0]), (x[0] ** 2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(f)(x), (x**2).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(jax.grad(f))(x), 2 * x, rtol=1e-5)
+    np.testing.assert_allclose(jax.lax.map(f, x), (x**2).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: jax.lax.scan(lambda c, x: (c + f(x), None), 0.0, x)[0])(x), 2 * x, rtol=1e-5)
+
+
+def test_closed_over_values_have_gradients():
+    def outer(w):
+        return nx.xmap(lambda x: nx.sum(x * w, "a"), ["a"], [], axis_resources={"a": LOOP(4)})(jnp.arange(8.0))
+
+    np.testing.assert_allclose(jax.grad(outer)(2.0), 28.0)
+    named = nx.named(jnp.arange(8.0), ["a"])  # cut to the step that is executed
+    f = nx.xmap(lambda x: x * named, ["a"], ["a"], axis_resources={"a": LOOP(4)})
+    np.testing.assert_allclose(f(jnp.ones(8)), jnp.arange(8.0))
+
+
+def test_rules_of_ones_own():
+    @jax.custom_vjp
+    def double(x):
+        return 2 * x
+
+    double.defvjp(lambda x: (double(x), None), lambda _, ct: (7 * ct,))
+    f = nx.xmap(lambda x: nx.sum(double(x) ** 2, "a"), ["a"], [], axis_resources={"a": ("x", LOOP(2))}, mesh=make_mesh((4, 2)))
+    x = array(8)
+    np.testing.assert_allclose(jax.grad(f)(x), 7 * 4 * x, rtol=1e-5)
+
+
+def test_random_numbers_are_the_same():
+    def body(key, x):
+        return x + nx.random.normal(key, named_shape={"a": 8})
+
+    key = jax.random.key(3)
+    results = [
+        nx.xmap(body, ([], ["a"]), ["a"], axis_resources=resources, mesh=make_mesh((4, 2)))(key, jnp.zeros(8))
+        for resources in ({}, {"a": LOOP(4)}, {"a": ("x", LOOP(2))})
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_sixteen_bits_add_up_in_thirty_two():
+    x = jnp.full((2048, 1), 1, jnp.bfloat16)
+    f = nx.xmap(lambda x: nx.lax.psum(x, "a"), ["a", None], [None], axis_resources={"a": LOOP(2048)})
+    assert f(x).tolist() == [2048]  # in bfloat16 the sum would stop at 256
+
+
+def test_weak_types_and_integers():
+    f = nx.xmap(lambda x: (nx.sum(x, "a"), nx.max(x, "a"), x + 1), ["a"], ([], [], ["a"]), axis_resources={"a": LOOP(4)})
+    total, largest, more = f(jnp.arange(8))
+    assert (int(total), int(largest)) == (28, 7)
+    np.testing.assert_array_equal(more, jnp.arange(1, 9))
+
+
+def test_effects_happen_once_a_step(capsys):
+    def body(x):
+        jax.debug.print("sum {}", jnp.sum(x.data))
+        return nx.sum(x, ("a", "c"))
+
+    f = nx.xmap(body, ["a", "c"], [], axis_resources={"a": LOOP(2)})
+    f(jnp.arange(6.0).reshape(2, 3)).block_until_ready()
+    jax.effects_barrier()
+    assert sorted(capsys.readouterr().out.split()) == ["12.0", "3.0", "sum", "sum"]
+
+
+def test_the_second_opinion_ignores_time():
+    f = nx.xmap(
+        lambda x: nx.sum(x, "a"), ["a"], [], axis_resources={"a": ("x", LOOP(2))}, mesh=make_mesh((4,)), partitioning="auto"
+    )
+    np.testing.assert_allclose(f(jnp.arange(8.0)), 28)
+
+
+def test_types_show_the_loop():
+    seen = []
+    f = nx.xmap(lambda x: (seen.append((repr(x), dict(x.named_shape))), x)[1], ["a"], ["a"], axis_resources={"a": ("x", LOOP(2))},
+                mesh=make_mesh((4,)))  # fmt: skip
+    f(jnp.zeros(8))
+    assert seen[0] == ("NamedArray(f32[]{a:8@(x,SerialLoop(2) of 'a')})", {"a": 8}) or seen[0][1] == {"a": 8}
+
+
+# --- loops by name --------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_in_the_place_of_a_mesh_axis():
+    def f(x):
+        return nx.sum(x**2, "a"), x * 2
+
+    mapped = nx.xmap(f, ["a"], ([], ["a"]), axis_resources={"a": "l"})
+    x = array(8)
+    for steps in (2, 4):
+        with serial_loop("l", steps):
+            total, double = mapped(x)
+            grad = jax.grad(lambda x: mapped(x)[0])(x)
+        np.testing.assert_allclose(total, (x**2).sum(), rtol=1e-5)
+        np.testing.assert_array_equal(double, 2 * x)
+        np.testing.assert_allclose(grad, 2 * x, rtol=1e-6)
+    with pytest.raises(nx.errors.MeshError, match="there is no mesh"):
+        mapped(x)
+
+
+def test_a_loop_is_part_of_the_key_of_a_compiled_program():
+    mapped = nx.xmap(lambda x: nx.tanh(nx.dot(x, x, "k")), ["a", "k"], ["a"], axis_resources={"a": "l"})
+    steps = jax.jit(mapped)
+    x = jax.ShapeDtypeStruct((64, 4), jnp.float32)
+    texts = []
+    for n in (1, 4, 16):
+        with serial_loop("l", n):
+            texts.append(steps.lower(x).as_text())
+    assert len(set(texts)) == 3
+
+
+def test_two_names_on_one_loop_do_not_meet():
+    with serial_loop("l", 2):
+        f = nx.xmap(lambda x, y: (x * 2, y * 3), (["a"], ["b"]), (["a"], ["b"]), axis_resources={"a": "l", "b": "l"})
+        have = f(jnp.arange(4.0), jnp.arange(6.0))
+        np.testing.assert_array_equal(have[1], 3 * jnp.arange(6.0))
+        with pytest.raises(PlacementConflictError, match="'a' and 'b' meet in one value"):
+            nx.xmap(lambda x, y: x * y, (["a"], ["b"]), ["a", "b"], axis_resources={"a": "l", "b": "l"})(array(4), array(6))
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def mapped(f, resources=None, **options):
+    return nx.xmap(f, ["a", None], ["a", None], axis_resources=resources or {"a": LOOP(4)}, **options)(array(8, 3))
+
+
+ERRORS = {
+    "steps": (lambda: LOOP(0), SerialLoopError, r"SerialLoop: the number of steps is 0; it is an integer from 1\."),
+    "order": (
+        lambda: mapped(lambda x: x, {"a": (LOOP(2), "x")}, mesh=make_mesh((4,))),
+        SerialLoopError,
+        r"axis_resources maps 'a' to .*it is the last entry\. Put the mesh axes first",
+    ),
+    "size": (lambda: mapped(lambda x: x, {"a": LOOP(3)}), AxisSizeError, "axis 'a' of size 8 does not divide over .*3"),
+    "roll": (
+        lambda: mapped(lambda x: nx.roll(x, 1, "a")),
+        SerialLoopError,
+        r"ppermute over SerialLoop\(4\) of 'a' moves values of f.* from step to step",
+    ),
+    "scan": (
+        lambda: mapped(lambda x: jax.lax.scan(lambda c, _: (c - nx.mean(c, "a"), None), x, None, length=2)[0]),
+        SerialLoopError,
+        r"taken inside of lax\.scan, and .* needs it there",
+    ),
+    "while": (
+        lambda: mapped(lambda x: jax.lax.while_loop(lambda c: nx.sum(c, ("a", 0)) < 9, lambda c: c + 1, x)),
+        SerialLoopError,
+        "taken inside of a while loop.*Take it outside",
+    ),
+    "branch": (
+        lambda: mapped(lambda x: jax.lax.cond(True, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),
+        SerialLoopError,
+        "taken inside of a branch.*Take it outside",
+    ),
+    "unused": (
+        lambda: mapped(lambda x: x, {"a": LOOP(4), "z": LOOP(2)}),
+        AxisResourceError,
+        "axis_resources maps 'z'.*no value in .* has an axis 'z'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), ERRORS.values(), ids=ERRORS)
+def test_errors(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_loops_within_loops_of_one_name():
+    with serial_loop("l", 2):
+        with pytest.raises(SerialLoopError, match="there is a loop 'l' already"):
+            with serial_loop("l", 3):
+                pass
+    with pytest.raises(SerialLoopError, match="is no name of a resource"):
+        with serial_loop(3, 3):
+            pass
+
+
+def test_placing_knows_no_time():
+    mesh = make_mesh((4,))
+    x = nx.shard(nx.named(array(8), ["a"]), {"a": ("x", LOOP(2))}, mesh)
+    assert x.sharding.spec == jax.P("x")
+    assert pickle.loads(pickle.dumps(LOOP(3))) == LOOP(3)
+    assert repr(LOOP(3)) == "SerialLoop(3)"
