@@ -1,13 +1,11 @@
 """`xmap`: a function over names becomes a function over arrays, and names get hardware.
 
-The pipeline of a call, in the order of this module: the wrapper and its options; arguments to named arrays and a region; the
-region's lowering (`jax.vmap` semantics by the operations themselves, one `jax.shard_map`, or XLA's partitioner); the body;
-results to arrays.
+The pipeline of a call, in the order of this module: the wrapper and its options; arguments to named arrays; the region, that of
+a surrounding mapped function included. How a body then becomes a program is the business of `namedax.lowering`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import types
@@ -18,32 +16,26 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
-from namedax.environment import Region, ambient, enter
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.ops.align import local_block, wrap
-from namedax.ops.conversion import attach_names, detach_names, is_named, map_with_mappings
-from namedax.ops.lift import belongs_to_jax, explain_type_errors, nmap
+from namedax.environment import Region, ambient
+from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
+from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested
+from namedax.ops.align import local_block
+from namedax.ops.conversion import attach_names, is_named, map_with_mappings
+from namedax.ops.lift import belongs_to_jax, nmap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import (
-    auto_mesh,
     concrete_mesh,
-    explicit_specs,
     has_explicit_axes,
     is_placed,
     mesh_for,
-    replicated,
     resolve_mesh,
-    to_spec,
-    use_mesh,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
-from namedax.resources.stepping import run_in_steps, virtual_mesh
-from namedax.resources.variance import cast_data, varying
+from namedax.resources.stepping import virtual_mesh
 
 __all__ = ["Xmapped", "xmap"]
 
@@ -302,7 +294,7 @@ class Xmapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
-        if self._resources:
+        if self._resources and ambient() is None:
             args, kwargs = self._place(args, kwargs)
         if self._shared.jitted is None:
             return _run(self, *args, **kwargs)
@@ -358,7 +350,7 @@ class Xmapped:
         resources = on_devices(with_loops(self._resources))
         check_mesh_axes(resources, mesh)
 
-        def move(argument: _Argument) -> Any:
+        def move(argument: Argument) -> Any:
             data, leaf = argument.data, argument.leaf
             if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
                 return leaf
@@ -375,16 +367,6 @@ class Xmapped:
 
 
 # --- arguments to named arrays --------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(slots=True)
-class _Argument:
-    """One array among the arguments: the leaf as it came, its global data, the dims under its mapping, and how to call it."""
-
-    leaf: Any
-    data: Any
-    dims: Dims
-    what: str
 
 
 def _static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
@@ -449,11 +431,12 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
     return in_axes[:count], found
 
 
-def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[_Argument], Any]:
+def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
     dynamic = _split(xmapped, args, kwargs)
     names = _dynamic_parameters(xmapped)
-    arguments: list[_Argument] = []
+    arguments: list[Argument] = []
+    region = ambient()
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> None:
         group, first, *rest = path
@@ -462,23 +445,35 @@ def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[_Arg
         what += jax.tree_util.keystr(tuple(rest))
         if isinstance(leaf, (np.ndarray, np.generic)):
             leaf = jnp.asarray(leaf)
+        if region is not None:
+            leaf = local_block(leaf, "xmap", region)
         data, dims = attach_names(leaf, mapping, "xmap", f"{what}, {type_text(leaf)},")
-        arguments.append(_Argument(leaf, data, dims, what))
+        arguments.append(Argument(leaf, data, dims, what))
 
     map_with_mappings(one, dynamic, _mappings_for(xmapped, len(dynamic[0]), dynamic[1]), "xmap, in_axes")
     return arguments, jax.tree.structure(dynamic, is_leaf=is_named)
 
 
-def _collect_sizes(arguments: Sequence[_Argument], axis_sizes: Mapping[Hashable, int]) -> dict[Hashable, int]:
-    sizes: dict[Hashable, int] = {}
-    origin: dict[Hashable, str] = {}
+def _collect_sizes(
+    arguments: Sequence[Argument], axis_sizes: Mapping[Hashable, int], outer: Region | None
+) -> dict[Hashable, int]:
+    """The sizes of all names: of the surrounding mapped function, of the arguments, and those given."""
+    sizes: dict[Hashable, int] = {} if outer is None else dict(outer.sizes)
+    origin: dict[Hashable, str] = dict.fromkeys(sizes, "the surrounding mapped function")
     for name, size in axis_sizes.items():
+        if sizes.get(name, size) != size:
+            raise AxisSizeError(
+                f"xmap: axis {name!r} has size {sizes[name]} in {origin[name]}, and size {size} in axis_sizes; a name has one "
+                "size. Use two names."
+            )
         sizes[name], origin[name] = size, "axis_sizes"
     for argument in arguments:
         shape = np.shape(argument.data)
         for dim, n in zip(argument.dims, shape, strict=True):
             if dim is None:
                 continue
+            if outer is not None and dim in dims_of(argument.leaf):  # whose data is a block
+                n = outer.global_size(dim, n)
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
                     f"xmap: axis {dim!r} has size {sizes[dim]} in {origin[dim]}, and size {n} in {argument.what} of shape "
@@ -488,19 +483,33 @@ def _collect_sizes(arguments: Sequence[_Argument], axis_sizes: Mapping[Hashable,
     return sizes
 
 
-# --- lowering -------------------------------------------------------------------------------------------------------
+# --- one call -------------------------------------------------------------------------------------------------------
 
 
 def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     """One call, traced or eager: names the arguments, makes the region, lowers the body into it."""
-    if ambient() is not None:
-        raise AxisResourceError(
-            f"xmap: {xmapped._name} is called inside of another mapped function; nested xmap is not there yet. Call the "
-            "function itself: it sees the outer names."
-        )
+    outer = ambient()
     arguments, tree = _name_arguments(xmapped, args, kwargs)
-    sizes = _collect_sizes(arguments, xmapped._axis_sizes)
+    sizes = _collect_sizes(arguments, xmapped._axis_sizes, outer)
     resources = with_loops(xmapped._resources)
+
+    def function(named: list[Any]) -> Any:
+        args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
+        return xmapped._fun(*args_, **kwargs_)
+
+    def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
+        region.seen.update(sizes)
+        for name in sizes:
+            if name in region.resources:
+                region.block_size(name, sizes[name], "xmap")
+        for argument in arguments:
+            region.check_placement(f"xmap, {argument.what}", (dim for dim in argument.dims if dim is not None))
+        tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
+        options = (xmapped._name, xmapped._out_axes, xmapped._resources)
+        return Call(function, *options, arguments, region, xmapped._shared.program, tracked, carried)
+
+    if outer is not None and outer.resources:
+        return _run_within(xmapped, outer, sizes, resources, call_in)
     devices = on_devices(resources)
     mesh, from_context = resolve_mesh(xmapped._mesh) if devices else (None, False)
     check_mesh_axes(devices, mesh)
@@ -512,227 +521,67 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     loops = loops_of(resources)
     traced_on = virtual_mesh(mesh, loops) if loops else mesh
     mode: Partitioning = "auto" if auto and resources else "manual"
-    region = Region(sizes, resources, traced_on, mode, xmapped._shared.program)
-    region.seen.update(sizes)
-    for name in sizes:
-        if name in resources:
-            region.block_size(name, sizes[name], "xmap")
-    for argument in arguments:
-        region.check_placement(f"xmap, {argument.what}", (dim for dim in argument.dims if dim is not None))
-    call = _Call(xmapped, args, kwargs, arguments, tree, region)
+    carried = frozenset[Hashable]()
+    if outer is not None:
+        carried = _carried(outer, arguments)
+    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program), carried)
     if not resources:
-        return call.body(*(argument.data for argument in arguments))
-    if loops:
-        return _run_in_steps(call, mesh, from_context)
-    return (_run_auto if auto else _run_manual)(call, mesh, from_context)
+        result = call.run(*(argument.data for argument in arguments))
+    elif loops:
+        result = run_in_steps(call, mesh, from_context)
+    else:
+        result = (run_auto if auto else run_manual)(call, mesh, from_context)
+    if outer is not None:
+        outer.seen.update(call.region.seen)
+    return result
 
 
-def _run_manual(call: _Call, mesh: Any, from_context: bool) -> Any:
-    resources = call.region.resources
-    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
-    used = frozenset(axis for axes in resources.values() for axis in axes)
-    datas = [
-        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, used)
-        for argument, spec in zip(call.arguments, specs, strict=True)
-    ]
-    shard_map = functools.partial(
-        jax.shard_map,
-        mesh=None if from_context else mesh,
-        in_specs=specs,
-        axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
-        check_vma=True,
-    )
-    tracked = has_explicit_axes(mesh) or (call.xmapped._mesh is not None and has_explicit_axes(call.xmapped._mesh))
-    run = _run_hoisted if tracked else _run_plainly
-    if call.results_are_placed:
-        return run(shard_map(call.body, out_specs=call.result_specs()), datas)
-    # Named arrays come back, and their axes are known only when the body has been traced: trace it once to see them.
-    jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
-    specs_out, dims_out, tree = call.probed
-    return call.rebuild(run(shard_map(call.flat_body, out_specs=specs_out), datas), dims_out, tree)
+def _carried(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable]:
+    """Names of the surrounding function, which are batch axes here: all of its names but those that the mappings give."""
+    given = {dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf)}
+    return frozenset(outer.seen | outer.sizes.keys()) - given
 
 
-def _run_in_steps(call: _Call, mesh: Any, from_context: bool) -> Any:
-    resources = call.region.resources
-    devices, loops = on_devices(resources), loops_of(resources)
-    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
-    used = frozenset(axis for axes in devices.values() for axis in axes)
-    datas = [jnp.asarray(argument.data) for argument in call.arguments]
-    shard_map = None
-    if devices:
-        datas = [
-            to_spec(data, partition_spec(argument.dims, devices), None if from_context else mesh, used)
-            for argument, data in zip(call.arguments, datas, strict=True)
-        ]
-        shard_map = functools.partial(
-            jax.shard_map,
-            mesh=None if from_context else mesh,
-            axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
-            check_vma=True,
+def _run_within(
+    xmapped: Xmapped, outer: Region, sizes: dict[Hashable, int], resources: Assignment, call_in: Callable[..., Call]
+) -> Any:
+    """One call within the body of a mapped function some of whose names are on a mesh."""
+    if loops_of(resources):
+        raise SerialLoopError(
+            f"xmap: {xmapped._name} is called inside of another mapped function, and axis_resources maps a name to a loop. Put "
+            "the SerialLoop into the axis_resources of the outermost xmap."
         )
-    run = functools.partial(run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=used, shard_map=shard_map)
-    if call.results_are_placed:
-        return run(call.body, out_specs=call.result_specs())
-    run(call.probe, out_specs=())
-    specs_out, dims_out, tree = call.probed
-    return call.rebuild(run(call.flat_body, out_specs=specs_out), dims_out, tree)
-
-
-def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    return mapped(*datas)
-
-
-def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Runs `mapped` after what its body closes over was replicated.
-
-    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way.
-    """
-    closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
-    consts = [replicated(const) for const in closed.consts]
-    flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
-    return jax.tree.unflatten(jax.tree.structure(shape), flat)
-
-
-def _run_auto(call: _Call, mesh: Any, from_context: bool) -> Any:
-    datas = [jnp.asarray(argument.data) for argument in call.arguments]
-    if not has_explicit_axes(mesh):
-        return call.body(*datas)
-    # Within the body every axis is Auto; the results' shardings have to be known before.
-    region = call.region
-    call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.xmapped._shared.program)
-    call.region.seen = region.seen
-    with use_mesh(mesh, from_context):
-        auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
-        datas = [
-            to_spec(
-                data,
-                partition_spec(argument.dims, region.resources),
-                None if from_context else mesh,
-                frozenset(mesh.axis_names),
-            )
-            for argument, data in zip(call.arguments, datas, strict=True)
-        ]
-        if call.results_are_placed:
-            return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
-        jax.eval_shape(lambda *xs: auto_axes(call.probe, out_sharding=())(*xs), *datas)
-        specs_out, dims_out, tree = call.probed
-        flat = auto_axes(call.flat_body, out_sharding=explicit_specs(specs_out, mesh))(*datas)
-        return call.rebuild(flat, dims_out, tree)
-
-
-# --- the body, and its results --------------------------------------------------------------------------------------
-
-
-class _Call:
-    """One call while it is lowered: arguments and region, and the forms of the body that the lowerings need."""
-
-    def __init__(self, xmapped: Xmapped, args: Any, kwargs: Any, arguments: list[_Argument], tree: Any, region: Region):
-        self.xmapped, self.args, self.kwargs = xmapped, args, kwargs
-        self.arguments, self.tree, self.region = arguments, tree, region
-        self.probed: Any = None
-        mappings = jax.tree.leaves(xmapped._out_axes, is_leaf=lambda m: m is None or is_mapping(m))
-        self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
-        for mapping in self._mappings:
-            if mapping is not None:
-                names = [name for _, name in mapping.names]
-                region.check_placement(f"xmap, out_axes {mapping.text}", names)
-                region.seen.update(names)
-
-    @property
-    def results_are_placed(self) -> bool:
-        """Whether every result is a plain array whose axes `out_axes` says."""
-        return None not in self._mappings
-
-    def result_specs(self) -> Any:
-        """A prefix tree of partition specs for the results."""
-
-        def spec(mapping: Any) -> PartitionSpec:
-            names = parse_mapping(mapping, "xmap, out_axes").names
-            dims: list[Hashable | None] = [None] * (max((i for i, _ in names), default=-1) + 1)
-            for i, name in names:
-                dims[i] = name
-            return partition_spec(dims, self.region.resources)
-
-        return jax.tree.map(spec, self.xmapped._out_axes, is_leaf=is_mapping)
-
-    def _results(self, datas: Sequence[Any]) -> Any:
-        """Runs the function on named arrays of these (local) data."""
-        xmapped, region = self.xmapped, self.region
-        named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
-        args, kwargs = _join(xmapped, self.args, self.kwargs, jax.tree.unflatten(self.tree, named))
-        with explain_type_errors:
-            results = xmapped._fun(*args, **kwargs)
-        for leaf in jax.tree.leaves(results, is_leaf=is_named):
-            region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
-        _check_names_used(xmapped, region)
-        return results
-
-    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
-        """A result as an array (or a named one, where it stays so) whose device variance is that of its names."""
-        what = f"the result{jax.tree_util.keystr(path)}"
-        if mapping is None:
-            region = ambient()
-            leaf = local_block(leaf, "xmap, out_axes", region)
-            data, dims = (leaf._data, leaf._dims) if is_named(leaf) else (jnp.asarray(leaf), dims_of(leaf))
-        else:
-            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what)
-        if self.region.manual:
-            axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.placement(dim))
-            if varying(data) - axes:
-                raise NamedAxesLeftError(
-                    f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
-                    f"{sorted(varying(data) - axes)}, on which none of its names lives: a local block (x.data) has left its "
-                    "array. Return the named array."
+    mesh = outer.mesh
+    if xmapped._mesh is not None:
+        for axis, size in xmapped._mesh.shape.items():
+            if mesh.shape.get(axis) != size:
+                raise MeshError(
+                    f"xmap: {xmapped._name} is called inside of another mapped function, and its mesh has the axis {axis!r} of size "
+                    f"{size}, which the mesh outside, {dict(mesh.shape)}, does not have. Leave out mesh=, or give the "
+                    "outermost xmap a mesh with all axes."
                 )
-            data = cast_data(data, axes)
-        elif self.region.resources:
-            sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
-            data = jax.lax.with_sharding_constraint(data, sharding)
-        return make_in_region(data, dims) if mapping is None and any(dim is not None for dim in dims) else data
-
-    def body(self, *datas: Any) -> Any:
-        """Local data of the arguments to data of the results."""
-        with enter(self.region):
-            results = self._results(datas)
-            return map_with_mappings(self._finish, results, self.xmapped._out_axes, "xmap, out_axes")
-
-    def flat_body(self, *datas: Any) -> list[Any]:
-        """Like `body`, with the data of all leaves as one list."""
-        return [leaf._data if is_named(leaf) else leaf for leaf in jax.tree.leaves(self.body(*datas), is_leaf=is_named)]
-
-    def probe(self, *datas: Any) -> tuple[()]:
-        """Runs the body only to see its results: notes their specs, dims and structure in `probed`, and returns nothing."""
-        results = self.body(*datas)
-        leaves, tree = jax.tree.flatten(results, is_leaf=is_named)
-        placed = iter(jax.tree.leaves(self._placed_specs(results), is_leaf=lambda s: isinstance(s, PartitionSpec)))
-        specs = [next(placed) if not is_named(leaf) else partition_spec(leaf._dims, self.region.resources) for leaf in leaves]
-        self.probed = (specs, [leaf._dims if is_named(leaf) else None for leaf in leaves], tree)
-        return ()
-
-    def _placed_specs(self, results: Any) -> Any:
-        """Specs of the results that are plain arrays, in order."""
-
-        def spec(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
-            if is_named(leaf):
-                return None
-            dims = mapping.place(leaf.ndim, "xmap, out_axes", "the result") if mapping is not None else ()
-            return partition_spec(dims, self.region.resources)
-
-        return map_with_mappings(spec, results, self.xmapped._out_axes, "xmap, out_axes")
-
-    @staticmethod
-    def rebuild(flat: Sequence[Any], dims: Sequence[Dims | None], tree: Any) -> Any:
-        """The results from the data of their leaves."""
-        leaves = [data if d is None else make_in_region(data, d) for data, d in zip(flat, dims, strict=True)]
-        return jax.tree.unflatten(tree, leaves)
-
-
-def _check_names_used(xmapped: Xmapped, region: Region) -> None:
-    """Raises for a name in `axis_resources` that no value had."""
-    for name in xmapped._resources:
-        if name not in region.seen:
+    check_mesh_axes(resources, mesh)
+    for name, axes in resources.items():
+        if outer.resources.get(name, axes) != axes:
             raise AxisResourceError(
-                f"xmap: axis_resources maps {name!r} to {xmapped._resources[name]}, but no value in {xmapped._name} has an "
-                f"axis {name!r}; the names are {show_names(sorted(region.seen, key=str))}.{did_you_mean(name, region.seen)} "
-                "Correct the name, or remove the entry."
+                f"xmap: {xmapped._name} maps {name!r} to {axes}, but the surrounding mapped function maps it to "
+                f"{outer.resources[name]}; a name lives in one place. Rename the axis, or remove the entry."
             )
+    taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
+    new_axes = frozenset(axis for axes in resources.values() for axis in axes) - taken
+    for name, axes in resources.items():
+        if not new_axes.isdisjoint(axes) and not taken.isdisjoint(axes):
+            raise AxisResourceError(
+                f"xmap: {xmapped._name} maps {name!r} to {axes}, of which the surrounding mapped function has taken "
+                f"{sorted(taken.intersection(axes))} and not {sorted(new_axes.intersection(axes))}. Use axes of one kind, or map "
+                "the name in the outermost xmap."
+            )
+    region = Region(sizes, {**outer.resources, **resources}, mesh, outer.mode, xmapped._shared.program)
+    call = call_in(region)
+    call.carried = _carried(outer, call.arguments)
+    if outer.mode == "auto":
+        result = call.run(*(argument.data for argument in call.arguments))
+    else:
+        result = run_nested(call, outer, new_axes)
+    outer.seen.update(region.seen)
+    return result

@@ -427,7 +427,7 @@ OPTIONS = {
     "no mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": 0}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to 0, which is no mesh axis; write a mesh axis name, or a tuple of them, major first.",
+        "xmap: axis_resources maps 'a' to 0, which is no mesh axis; write a mesh axis name, a SerialLoop, or a tuple of them, major first.",
     ),
     "a list of mesh axes": (
         lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),

@@ -617,14 +617,6 @@ def test_a_function_that_nobody_needs_is_collected(resources):
     assert watch() is None
 
 
-def test_a_mapped_function_inside_of_another_says_so():
-    inner = nx.xmap(product, IN, OUT)
-    with pytest.raises(
-        AxisResourceError, match="product is called inside of another mapped function; nested xmap is not there yet"
-    ):
-        nx.xmap(lambda x, y: inner(x, y), IN, OUT)(X, Y)
-
-
 def test_what_is_no_function_and_no_partitioning():
     with pytest.raises(AxisMappingError, match="the first argument is the function to map; got 3"):
         nx.xmap(3)

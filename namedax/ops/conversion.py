@@ -80,10 +80,13 @@ def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) ->
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def detach_names(array: Any, mapping: AxisMapping, op: str, what: str) -> tuple[Any, Dims]:
+def detach_names(
+    array: Any, mapping: AxisMapping, op: str, what: str, carried: frozenset[Hashable] = frozenset()
+) -> tuple[Any, Dims]:
     """The data of `array` in the order that the mapping asks for, and its dims in that order, with `None` for positional axes.
 
-    A name that the mapping places and the array lacks is broadcast along its size in the mapped function.
+    A name that the mapping places and the array lacks is broadcast along its size in the mapped function. Names in `carried`
+    that the mapping does not place stay, in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
@@ -94,7 +97,7 @@ def detach_names(array: Any, mapping: AxisMapping, op: str, what: str) -> tuple[
     data = array._data if isinstance(array, NamedArray) else jnp.asarray(array)
     dims = dims_of(array)
     placed = [name for _, name in mapping.names]
-    left = [dim for dim in dims if dim is not None and dim not in placed]
+    left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
     if left:
         raise NamedAxesLeftError(
             f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. "
@@ -112,7 +115,8 @@ def detach_names(array: Any, mapping: AxisMapping, op: str, what: str) -> tuple[
         block = size if region is None else region.block_size(name, size, op)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
-    target = mapping.place(len(dims), op, f"{what}, {type_text(array)}, with its names")
+    staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
+    target = staying + mapping.place(len(dims) - len(staying), op, f"{what}, {type_text(array)}, with its names")
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
     if order != list(range(len(order))):

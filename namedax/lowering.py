@@ -1,0 +1,327 @@
+"""Lowering: a body over names, with its arguments, becomes a program on hardware.
+
+One `jax.shard_map` (`run_manual`), the same executed in steps along a loop (`run_in_steps`), the region of a surrounding
+mapped function (`run_nested`), or global arrays with sharding constraints for XLA's partitioner (`run_auto`). Then the body
+itself, and its results as arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.array import Dims, dims_of, make_in_region, type_text
+from namedax.axes import AxisMapping, is_mapping, parse_mapping
+from namedax.environment import Region, ambient, enter
+from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
+from namedax.ops.align import local_block, wrap
+from namedax.ops.conversion import detach_names, is_named, map_with_mappings
+from namedax.ops.lift import explain_type_errors
+from namedax.resources import stepping
+from namedax.resources.assignment import Assignment, partition_spec
+from namedax.resources.layout import relayout
+from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
+from namedax.resources.serial import loops_of, on_devices
+from namedax.resources.variance import cast_data, varying
+
+__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested"]
+
+
+@dataclasses.dataclass(slots=True)
+class Argument:
+    """One array among the arguments: the leaf as it came, its data, the dims under its mapping, and how to call it.
+
+    The data are global; within a surrounding mapped function they are the block of the names that the leaf had.
+    """
+
+    leaf: Any
+    data: Any
+    dims: Dims
+    what: str
+
+
+def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
+    """Runs the body under one `jax.shard_map`."""
+    resources = call.region.resources
+    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
+    used = frozenset(axis for axes in resources.values() for axis in axes)
+    datas = [
+        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, used)
+        for argument, spec in zip(call.arguments, specs, strict=True)
+    ]
+    shard_map = functools.partial(
+        jax.shard_map,
+        mesh=None if from_context else mesh,
+        in_specs=specs,
+        axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
+        check_vma=True,
+    )
+    run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
+    if call.results_are_placed:
+        return run(shard_map(call.body, out_specs=call.result_specs()), datas)
+    # Named arrays come back, and their axes are known only when the body has been traced: trace it once to see them.
+    jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
+    return call.rebuild(run(shard_map(call.flat_body, out_specs=call.probed_specs()), datas))
+
+
+def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
+    """Runs the body within that of a surrounding mapped function, which has taken some mesh axes already.
+
+    Names on these axes are cut to their blocks, as by `nx.rename`. For `new_axes` there is another `jax.shard_map`.
+    """
+    region = call.region
+
+    def on(axes: frozenset[str] | None, dims: Dims, inside: Region) -> list[tuple[str, ...]]:
+        placements = [() if dim is None else inside.placement(dim) for dim in dims]
+        return [place if axes is None or axes.isdisjoint(place) else () for place in placements]
+
+    datas = []
+    for argument in call.arguments:
+        old = [() if dim not in dims_of(argument.leaf) else place for dim, place in _pairs(argument.dims, outer)]
+        data = jnp.asarray(argument.data)
+        datas.append(relayout(data, old, on(new_axes, argument.dims, region)))
+    if new_axes:
+        assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
+        specs = tuple(partition_spec(argument.dims, assignment) for argument in call.arguments)
+        datas = [to_spec(data, spec, None, new_axes) for data, spec in zip(datas, specs, strict=True)]
+        shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
+        jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
+        # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX can not
+        # lower.
+        flat = shard_map(jax.checkpoint(call.flat_body), out_specs=call.probed_specs(assignment))(*datas)
+    else:
+        flat = call.flat_body(*datas)
+    results = []
+    for data, result in zip(flat, call.results, strict=True):
+        goal = [() if dim is None else outer.placement(dim) for dim in result.final]
+        results.append(relayout(data, on(new_axes, result.dims, region), goal))
+    return call.rebuild(results)
+
+
+def _pairs(dims: Dims, region: Region) -> list[tuple[Hashable | None, tuple[str, ...]]]:
+    return [(dim, () if dim is None else region.placement(dim)) for dim in dims]
+
+
+def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
+    """Runs the body in the steps of its loops, on the mesh where there is one."""
+    resources = call.region.resources
+    devices, loops = on_devices(resources), loops_of(resources)
+    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
+    used = frozenset(axis for axes in devices.values() for axis in axes)
+    datas = [jnp.asarray(argument.data) for argument in call.arguments]
+    shard_map = None
+    if devices:
+        datas = [
+            to_spec(data, partition_spec(argument.dims, devices), None if from_context else mesh, used)
+            for argument, data in zip(call.arguments, datas, strict=True)
+        ]
+        shard_map = functools.partial(
+            jax.shard_map,
+            mesh=None if from_context else mesh,
+            axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
+            check_vma=True,
+        )
+    run = functools.partial(
+        stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=used, shard_map=shard_map
+    )
+    if call.results_are_placed:
+        return run(call.body, out_specs=call.result_specs())
+    run(call.probe, out_specs=())
+    return call.rebuild(run(call.flat_body, out_specs=call.probed_specs()))
+
+
+def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    return mapped(*datas)
+
+
+def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    """Runs `mapped` after what its body closes over was replicated.
+
+    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way.
+    """
+    closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
+    consts = [replicated(const) for const in closed.consts]
+    flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
+    return jax.tree.unflatten(jax.tree.structure(shape), flat)
+
+
+def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
+    """Runs the body on global arrays, whose names say XLA's partitioner where they shall live."""
+    datas = [jnp.asarray(argument.data) for argument in call.arguments]
+    if not has_explicit_axes(mesh):
+        return call.run(*datas)
+    # Within the body every axis is Auto; the results' shardings have to be known before.
+    region = call.region
+    call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
+    call.region.seen = region.seen
+    with use_mesh(mesh, from_context):
+        auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
+        datas = [
+            to_spec(
+                data,
+                partition_spec(argument.dims, region.resources),
+                None if from_context else mesh,
+                frozenset(mesh.axis_names),
+            )
+            for argument, data in zip(call.arguments, datas, strict=True)
+        ]
+        if call.results_are_placed:
+            return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
+        jax.eval_shape(lambda *xs: auto_axes(call.probe, out_sharding=())(*xs), *datas)
+        return call.rebuild(auto_axes(call.flat_body, out_sharding=explicit_specs(call.probed_specs(), mesh))(*datas))
+
+
+# --- the body, and its results --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(slots=True)
+class _Result:
+    """The dims of one result: in the body, with names that `out_axes` places, and as it is handed out."""
+
+    dims: Dims
+    final: Dims
+
+
+class Call:
+    """One call while it is lowered: the function, its arguments, the region, and the forms of the body that lowerings need.
+
+    Args:
+      function: takes the arguments as a list of (named) arrays.
+      name: of the function, for messages.
+      out_axes: as given to `xmap`.
+      resources: as given to `xmap`: all its names have to occur.
+      arguments: the arrays.
+      region: the region of the body.
+      program: a token for the program, for regions.
+      tracked: whether the mesh that was given to `xmap` has Explicit axes.
+      carried: names of a surrounding mapped function, which results may have though `out_axes` does not place them.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[list[Any]], Any],
+        name: str,
+        out_axes: Any,
+        resources: Mapping[Hashable, Any],
+        arguments: list[Argument],
+        region: Region,
+        program: Hashable,
+        tracked: bool,
+        carried: frozenset[Hashable] = frozenset(),
+    ):
+        self.function, self.name, self.out_axes, self.resources = function, name, out_axes, resources
+        self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
+        self.results: list[_Result] = []
+        self._tree: Any = None
+        mappings = jax.tree.leaves(out_axes, is_leaf=lambda m: m is None or is_mapping(m))
+        self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
+        for mapping in self._mappings:
+            if mapping is not None:
+                names = [name for _, name in mapping.names]
+                region.check_placement(f"xmap, out_axes {mapping.text}", names)
+                region.seen.update(names)
+
+    @property
+    def results_are_placed(self) -> bool:
+        """Whether every result is a plain array whose axes `out_axes` says."""
+        return None not in self._mappings and not self.carried
+
+    def result_specs(self) -> Any:
+        """A prefix tree of partition specs for the results, where `out_axes` says them all."""
+
+        def spec(mapping: Any) -> PartitionSpec:
+            names = parse_mapping(mapping, "xmap, out_axes").names
+            dims: list[Hashable | None] = [None] * (max((i for i, _ in names), default=-1) + 1)
+            for i, name in names:
+                dims[i] = name
+            return partition_spec(dims, self.region.resources)
+
+        return jax.tree.map(spec, self.out_axes, is_leaf=is_mapping)
+
+    def _outputs(self, datas: Sequence[Any]) -> Any:
+        """Runs the function on named arrays of these (local) data."""
+        region = self.region
+        named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
+        with explain_type_errors:
+            outputs = self.function(named)
+        for leaf in jax.tree.leaves(outputs, is_leaf=is_named):
+            region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
+        self._check_names_used()
+        return outputs
+
+    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        """A result as an array whose device variance is that of its names; notes its dims."""
+        what = f"the result{jax.tree_util.keystr(path)}"
+        if mapping is None:
+            leaf = local_block(leaf, "xmap, out_axes", ambient())
+            data, dims = (leaf._data, leaf._dims) if is_named(leaf) else (jnp.asarray(leaf), dims_of(leaf))
+            final = dims
+        else:
+            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what, self.carried)
+            placed = {name for _, name in mapping.names}
+            final = tuple(None if dim in placed else dim for dim in dims)
+        if self.region.manual:
+            axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.placement(dim))
+            if varying(data) - axes:
+                raise NamedAxesLeftError(
+                    f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
+                    f"{sorted(varying(data) - axes)}, on which none of its names lives: a local block (x.data) has left its "
+                    "array. Return the named array."
+                )
+            data = cast_data(data, axes)
+        elif self.region.resources:
+            sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
+            data = jax.lax.with_sharding_constraint(data, sharding)
+        self.results.append(_Result(dims, final))
+        return data
+
+    def body(self, *datas: Any) -> Any:
+        """Local data of the arguments to data of the results."""
+        with enter(self.region):
+            self.results = []
+            return map_with_mappings(self._finish, self._outputs(datas), self.out_axes, "xmap, out_axes")
+
+    def flat_body(self, *datas: Any) -> list[Any]:
+        """Like `body`, with the data of all leaves as one list."""
+        leaves, self._tree = jax.tree.flatten(self.body(*datas))
+        return leaves
+
+    def probe(self, *datas: Any) -> tuple[()]:
+        """Runs the body only to see its results, and returns nothing."""
+        self.flat_body(*datas)
+        return ()
+
+    def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
+        """The partition specs of all results, when the body has been traced."""
+        resources = self.region.resources if resources is None else resources
+        return [partition_spec(result.dims, resources) for result in self.results]
+
+    def rebuild(self, flat: Sequence[Any]) -> Any:
+        """The results, some of them named, from the data of their leaves."""
+        leaves = [
+            make_in_region(data, result.final) if any(dim is not None for dim in result.final) else data
+            for data, result in zip(flat, self.results, strict=True)
+        ]
+        return jax.tree.unflatten(self._tree, leaves)
+
+    def run(self, *datas: Any) -> Any:
+        """Runs the body as it is: data of the arguments to results."""
+        return self.rebuild(self.flat_body(*datas))
+
+    def _check_names_used(self) -> None:
+        """Raises for a name in `axis_resources` that no value had."""
+        seen = self.region.seen
+        for name in self.resources:
+            if name not in seen:
+                raise AxisResourceError(
+                    f"xmap: axis_resources maps {name!r} to {self.resources[name]}, but no value in {self.name} has an "
+                    f"axis {name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
+                    "Correct the name, or remove the entry."
+                )

@@ -1,0 +1,286 @@
+"""`xmap` inside of `xmap`, inside of JAX's transformations and of `jax.shard_map`, and around them. Oracles are `jnp`."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+from namedax.errors import (
+    AxisResourceError,
+    AxisSizeError,
+    MeshError,
+    NamedAxesLeftError,
+    PlacementConflictError,
+    SerialLoopError,
+)
+from namedax.hlo import summary
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
+
+X, Y = array(8, 4, 6), array(6, 5, seed=1)
+
+
+def covariance(x):
+    """A helper of one level: its names are its own, and the names of its caller are batch names."""
+    inner = nx.xmap(lambda rows: nx.dot(rows, rows.rename(n="m"), "k"), (["k", "n"],), ["n", "m"])
+    return inner(x)
+
+
+INNER = {"k": None, "n": None}
+
+
+@pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
+def test_outer_names_are_batch_names(placement):
+    def body(x):
+        helper = nx.xmap(lambda x: nx.sum(x**2, "k"), (["k"],), [])
+        return helper(x) + nx.sum(x)
+
+    check(body, lambda x: (x**2).sum(2) + x.sum(2), [X], ["a", "b", None], ["a", "b"], placement)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_results_that_are_placed_and_carried(placement):
+    def body(x, y):
+        matmul = nx.xmap(lambda x, y: nx.dot(x, y, "k"), (["k"], ["k", "d"]), ["d"])
+        result = matmul(x, y)
+        assert result.shape == (5,)
+        assert set(result.named_shape) == {"a", "b"}
+        return nx.sum(result)
+
+    check(body, lambda x, y: (x @ y).sum(-1), [X, Y], (["a", "b", None], [None, None]), ["a", "b"], placement)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+@pytest.mark.parametrize("jit", [True, False])
+def test_named_arrays_in_and_out(placement, jit):
+    def body(x):
+        inner = nx.xmap(lambda x, scale: {"y": x * scale, "total": nx.sum(x, "b")}, jit=jit)
+        result = inner(x, 2.0)
+        return result["y"] + result["total"]
+
+    check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
+def test_inner_resources_on_other_mesh_axes(kind, inner):
+    mesh = make_mesh((4, 2), kind)
+
+    def body(x, y):
+        matmul = nx.xmap(lambda x, y: nx.tanh(nx.dot(x, y, "k")), (["k"], ["k", "d"]), ["d"], axis_resources=inner)
+        return matmul(x, y)
+
+    y = array(6, 4, seed=1)
+    f = nx.xmap(body, (["a", "b", None], [None, None]), ["a", "b", None], axis_resources={"a": "x"}, mesh=mesh)
+
+    def loss(f):
+        return lambda x, y: jnp.sum(jnp.sin(f(x, y)))
+
+    with jax.set_mesh(mesh):
+        np.testing.assert_allclose(jax.jit(f)(X, y), jnp.tanh(X @ y), rtol=2e-5, atol=2e-5)
+        have = jax.jit(jax.grad(loss(f), argnums=(0, 1)))(X, y)
+    for h, w in zip(have, jax.grad(loss(lambda x, y: jnp.tanh(x @ y)), argnums=(0, 1))(X, y), strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-4)
+
+
+def test_inner_resources_communicate_on_their_axis_alone():
+    def body(x, y):
+        return nx.xmap(lambda x, y: nx.dot(x, y, "k"), (["k"], ["k"]), [], axis_resources={"k": "y"})(x, y)
+
+    f = nx.xmap(body, (["a", None], [None]), ["a"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    compiled = jax.jit(f).lower(array(8, 6), array(6)).compile()
+    np.testing.assert_allclose(compiled(array(8, 6), array(6)), array(8, 6) @ array(6), rtol=1e-5)
+    assert summary(compiled) == {"all-reduce": (1, 8)}
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+def test_an_inner_name_on_a_mesh_axis_that_is_taken(kind):
+    # What does not vary over the axis is cut to blocks, and what is placed is gathered.
+    def body(x, y):
+        square = nx.xmap(lambda y: y**2, ["k"], ["k"], axis_resources={"k": "x"})
+        return x * nx.sum(square(y))
+
+    f = nx.xmap(body, (["a"], [None]), ["a"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2), kind))
+    x, y = array(8), array(4)
+    np.testing.assert_allclose(f(x, y), x * (y**2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda y: jnp.sum(f(x, y)))(y), 2 * y * x.sum(), rtol=1e-4)
+
+
+def test_an_outer_name_gets_a_resource_inside():
+    def body(x):
+        inner = nx.xmap(lambda x: nx.sum(x**2, "b") + x, axis_resources={"b": "y"})
+        return inner(x)
+
+    f = nx.xmap(body, ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    x = array(8, 4)
+    np.testing.assert_allclose(f(x), (x**2).sum(1, keepdims=True) + x, rtol=1e-5)
+
+
+def test_within_a_function_without_resources():
+    mesh = make_mesh((4, 2))
+
+    def body(x):
+        inner = nx.xmap(lambda x: x / nx.sum(x, "k"), ["k"], ["k"], axis_resources={"k": "x"}, mesh=mesh)
+        return inner(nx.exp(x))
+
+    f = nx.xmap(body, ["a", None], ["a", None])
+    x = array(3, 8)
+    np.testing.assert_allclose(f(x), jax.nn.softmax(x, 1), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: f(x)[0, 2])(x), jax.grad(lambda x: jax.nn.softmax(x, 1)[0, 2])(x), atol=1e-6)
+
+
+def test_three_levels():
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
+
+    def innermost(x):
+        return nx.xmap(lambda x: nx.sum(x, "c"), ["c"], [], axis_resources={"c": "z"})(x)
+
+    def inner(x):
+        return nx.xmap(lambda x: innermost(x) / nx.lax.psum(1, "b"), ["b", None], ["b"], axis_resources={"b": "y"})(x)
+
+    f = nx.xmap(inner, ["a", None, None], ["a", None], axis_resources={"a": "x"}, mesh=mesh)
+    x = array(4, 6, 8)
+    np.testing.assert_allclose(f(x), x.sum(2) / 6, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: jnp.sum(f(x) ** 2)))(x), jnp.broadcast_to((x.sum(2) / 18)[..., None], x.shape),
+                               rtol=1e-4, atol=1e-6)  # fmt: skip
+
+
+def test_gradients_inside():
+    def body(w, x):
+        loss = nx.xmap(lambda w, x: nx.mean(nx.dot(x, w, "k") ** 2, "n"), (["k"], ["n", "k"]), [])
+        return jax.grad(lambda w: nx.sum(loss(w, x), "a"))(w)
+
+    f = nx.xmap(body, ([None], ["a", None, None]), [None], axis_resources={"a": "x"}, mesh=make_mesh((8,)))
+    w, x = array(3), array(8, 4, 3)
+    want = jax.grad(lambda w: jnp.sum(jnp.mean((x @ w) ** 2, 1)))(w)
+    np.testing.assert_allclose(f(w, x), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_in_scan_and_vmap_within_the_body(placement):
+    def body(x):
+        normalise = nx.xmap(lambda x: x / (1 + nx.sum(x**2, "k")), ["k"], ["k"])
+        x, _ = jax.lax.scan(lambda x, _: (normalise(x), None), x, None, length=2)
+        return x
+
+    def oracle(x):
+        for _ in range(2):
+            x = x / (1 + (x**2).sum(-1, keepdims=True))
+        return x
+
+    check(body, oracle, [X], ["a", "b", None], ["a", "b", None], placement)
+
+
+# --- within JAX's own transformations -------------------------------------------------------------------------------
+
+
+def softmax(resources, mesh=None):
+    return nx.xmap(lambda x: nx.nn.softmax(x, "k"), ["k"], ["k"], axis_resources=resources, mesh=mesh)
+
+
+@pytest.mark.parametrize("resources", [{}, {"k": "x"}], ids=str)
+def test_in_jit_vmap_and_scan(resources):
+    f = softmax(resources, make_mesh((4, 2)))
+    x = array(3, 8)
+    want = jax.nn.softmax(x, 1)
+    np.testing.assert_allclose(jax.jit(lambda x: f(x[0]))(x), want[0], rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(f)(x), want, rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(f, in_axes=1, out_axes=1)(x.T), want.T, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(lambda x: f(x)[0])))(x), jax.vmap(jax.grad(lambda x: jax.nn.softmax(x)[0]))(x),
+                               rtol=1e-4, atol=1e-6)  # fmt: skip
+    np.testing.assert_allclose(jax.lax.scan(lambda c, x: (c, f(x)), 0, x)[1], want, rtol=1e-5)
+
+
+def test_in_shard_map():
+    mesh = make_mesh((4, 2))
+    x = array(8, 6)
+
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+    def outer(x):
+        return softmax_rows(x)
+
+    for resources in ({}, {"k": "y"}):
+        softmax_rows = nx.xmap(lambda x: nx.nn.softmax(x, "k"), [None, "k"], [None, "k"], axis_resources=resources)
+        np.testing.assert_allclose(jax.jit(outer)(x), jax.nn.softmax(x, 1), rtol=1e-5)
+
+
+def test_around_shard_map():
+    mesh = make_mesh((4, 2))
+
+    def body(x):
+        @functools.partial(jax.shard_map, in_specs=P(None, "y"), out_specs=P(), axis_names={"y"})
+        def total(x):
+            return jax.lax.psum(x.sum(1), "y")
+
+        return nx.nmap(total)(x)
+
+    f = nx.xmap(body, ["a", None, None], ["a", None], axis_resources={"a": "x"}, mesh=mesh)
+    x = array(8, 3, 4)
+    np.testing.assert_allclose(jax.jit(f)(x), x.sum(2), rtol=1e-5)
+
+
+def test_steps_around_an_inner_function():
+    def body(x):
+        return nx.sum(nx.xmap(lambda x: nx.sum(x**2, "k"), ["k"], [])(x), "a")
+
+    f = nx.xmap(body, ["a", None], [], axis_resources={"a": ("x", nx.SerialLoop(2))}, mesh=make_mesh((4,)))
+    x = array(8, 3)
+    np.testing.assert_allclose(f(x), (x**2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(f)(x), 2 * x, rtol=1e-5)
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+
+def nested(inner, mesh=None, outer=None, shape=(8, 4)):
+    outer = outer or {"a": "x"}
+    return nx.xmap(inner, ["a", None], ["a", None], axis_resources=outer, mesh=mesh or make_mesh((4, 2)))(array(*shape))
+
+
+def mapped(resources, mesh=None, in_axes=("k",), out_axes=("k",), f=lambda x: x, **options):
+    return nx.xmap(f, list(in_axes), list(out_axes), axis_resources=resources, mesh=mesh, **options)
+
+
+ERRORS = {
+    "mesh axis": (
+        lambda: nested(mapped({"k": "z"}, jax.make_mesh((2, 2), ("x", "z")))),
+        MeshError,
+        r"its mesh has the axis 'x' of size 2, which the mesh outside, \{'x': 4, 'y': 2\}, does not have",
+    ),
+    "mesh axis that is nowhere": (
+        lambda: nested(mapped({"k": "z"})),
+        MeshError,
+        "maps 'k' to mesh axis 'z', which the mesh does not have; its axes are 'x', 'y'",
+    ),
+    "elsewhere": (
+        lambda: nested(mapped({"a": "y"}, in_axes=(None,), out_axes=(None,))),
+        AxisResourceError,
+        r"maps 'a' to \('y',\), but the surrounding mapped function maps it to \('x',\)",
+    ),
+    "two kinds of mesh axes": (
+        lambda: nested(mapped({"k": ("x", "y")})),
+        AxisResourceError,
+        r"of which the surrounding mapped function has taken \['x'\] and not \['y'\]",
+    ),
+    "meeting": (lambda: nested(mapped({"k": "x"})), PlacementConflictError, "'a' and 'k' meet in one value"),
+    "loop": (lambda: nested(mapped({"k": nx.SerialLoop(2)})), SerialLoopError, "Put the SerialLoop into .* the outermost xmap"),
+    "size": (
+        lambda: nested(mapped({}, axis_sizes={"a": 5})),
+        AxisSizeError,
+        "axis 'a' has size 8 in the surrounding mapped function, and size 5 in axis_sizes",
+    ),
+    "left": (
+        lambda: nested(mapped({}, f=lambda x: x * nx.arange(3, axis="new"))),
+        NamedAxesLeftError,
+        "still has the axes 'new'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), ERRORS.values(), ids=ERRORS)
+def test_errors(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
