@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from namedax.ops import (
+    attention,
     collectives,
+    control_flow,
     creation,
     inspection,
     joining,
     neighbours,
+    normalisation,
     permutations,
     rearranging,
     scans,
@@ -24,7 +27,7 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.getitem import take_along_axis
 from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
-from namedax.ops.reductions import REDUCTIONS
+from namedax.ops.reductions import REDUCTIONS, WITH_INDEX
 
 __all__ = ["LAX", "LINALG", "NN", "NUMPY", "SPECIAL", "TOP"]
 
@@ -71,8 +74,17 @@ LAX: _Functions = {
     **permutations.FUNCTIONS,
     **scans.LAX_FUNCTIONS,
     **_only(sorting.FUNCTIONS, "top_k"),
+    **control_flow.LAX_FUNCTIONS,
 }
-NN: _Functions = {**ACTIVATIONS, **_LOGSUMEXP, "log_softmax": log_softmax, "one_hot": creation.one_hot, "softmax": softmax}
+NN: _Functions = {
+    **ACTIVATIONS,
+    **attention.FUNCTIONS,
+    **normalisation.FUNCTIONS,
+    **_LOGSUMEXP,
+    "log_softmax": log_softmax,
+    "one_hot": creation.one_hot,
+    "softmax": softmax,
+}
 SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax)}
 
 # The named vocabulary at the top level, `nx.<function>`.
@@ -85,6 +97,8 @@ TOP: _Functions = {
     **neighbours.FUNCTIONS,
     **segments.FUNCTIONS,
     **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
+    **WITH_INDEX,
+    **control_flow.FUNCTIONS,
     "axis_size": collectives.axis_size,
     "dot": dot,
 }
