@@ -432,8 +432,8 @@ OPTIONS = {
     "a list of mesh axes": (
         lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to ['x', 'y'], which is no mesh axis; write a mesh axis name, or a tuple of them, "
-        "major first.",
+        "xmap: axis_resources maps 'a' to ['x', 'y'], which is no mesh axis; write a mesh axis name, a SerialLoop, "
+        "or a tuple of them, major first.",
     ),
     "a mesh axis twice in one assignment": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y", "x")}),
