@@ -382,7 +382,7 @@ class _Flattener:
         begin with is added in the end.
         """
         (body,) = node.bodies
-        consts, carries = node.eqn.params["num_consts"], node.eqn.params["num_carry"]
+        consts, carries = _consts_and_carries(node.eqn)
         carried = body.inputs[consts : consts + carries]
         waiting: dict[int, Axes] = {}
         while True:
@@ -455,6 +455,20 @@ class _Flattener:
 _LINEAR = frozenset(
     "reshape transpose convert_element_type broadcast_in_dim squeeze expand_dims neg reduce_sum copy slice rev".split()
 )
+
+
+def _consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many its carry; what is scanned over has an axis more than in the body.
+
+    How a scan's parameters say it depends on the version of JAX.
+    """
+    jaxpr: ClosedJaxpr = scan.params["jaxpr"]
+
+    def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+        return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
+
+    carries = unscanned(scan.outvars, jaxpr.out_avals)
+    return unscanned(scan.invars, jaxpr.in_avals) - carries, carries
 
 
 def varying_of(aval: Any) -> frozenset[str]:
@@ -641,7 +655,8 @@ class _Stepper:
 
     def _plan(self, targets: set[int], effects: Sequence[_Node], known: Mapping[int, Any]) -> list[_Node]:
         """The nodes of one step that lead to the targets, in order."""
-        wanted = {v for v in targets if v not in known}
+        kept = known.keys() - self._cheap()
+        wanted = {v for v in targets if v not in kept}
         plan = []
         for node in reversed(self.body.nodes):
             if node.collective:  # its result is known, or cut from what is known
@@ -649,8 +664,18 @@ class _Stepper:
             chosen = any(node is effect for effect in effects)
             if chosen or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
                 plan.append(node)
-                wanted.update(v for v in node.inputs if isinstance(v, int) and v not in known)
+                wanted.update(v for v in node.inputs if isinstance(v, int) and v not in kept)
         return plan[::-1]
+
+    def _cheap(self) -> set[int]:
+        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read."""
+        cheap: set[int] = set()
+        for node in self.body.nodes:
+            if node.kind in ("broadcast_in_dim", "iota") or (
+                node.kind in _CASTS and any(isinstance(v, int) and v in cheap for v in node.inputs)
+            ):
+                cheap.update(node.outputs)
+        return cheap
 
     # --- collectives ---
 
@@ -738,7 +763,7 @@ class _Stepper:
 
     def _scan(self, node: _Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         params, (body,) = node.eqn.params, node.bodies
-        consts, carries = params["num_consts"], params["num_carry"]
+        consts, carries = _consts_and_carries(node.eqn)
         start = list(values[consts : consts + carries])
         for i, axes in node.waiting.items():
             if i < carries:
