@@ -256,6 +256,36 @@ def test_second_derivatives(resources):
     np.testing.assert_allclose(hvp(f), hvp(by_hand), rtol=1e-3, atol=1e-4)
 
 
+def test_the_gradient_of_a_loss_comes_with_its_value():
+    # Counted in the compiled program: one loop, as in the program that takes the gradient in the body.
+    args = operands()
+    outside, inside = (train_step({"batch": LOOP(8)}, where, None).lower(*args).compile() for where in ("outside", "inside"))
+    assert outside.as_text().count(" while(") == inside.as_text().count(" while(") == 1
+    flops = [compiled.cost_analysis()["flops"] for compiled in (outside, inside)]
+    assert flops[0] < 1.02 * flops[1]
+
+
+def test_loss_scaling_in_sixteen_bits():
+    # The gradient of one is lost in float16; that of the scaled loss is not, and so must not be made from the former.
+    f = nx.xmap(lambda w, x: nx.sum(x * (w * 1e-4), "a") * 1e-4, ([], ["a"]), [], axis_resources={"a": LOOP(2)})
+    w, x = jnp.ones((), jnp.float16), jnp.full(2, 1e-3, jnp.float16)
+    have = jax.grad(lambda w: f(w, x) * jnp.float16(2**14))(w)
+    want = jax.grad(lambda w: jnp.sum(x * (w * 1e-4)) * 1e-4 * jnp.float16(2**14))(w)
+    assert want > 0
+    np.testing.assert_allclose(have, want, rtol=0.05)
+
+
+def test_only_what_is_asked_for_is_differentiated():
+    w1, w2, x, y = operands()
+    f = nx.xmap(network, AXES, [], axis_resources={"batch": LOOP(8)}, axis_sizes={"classes": 8})
+    text = str(jax.make_jaxpr(jax.grad(f, argnums=1))(w1, w2, x, y))
+    whole = str(jax.make_jaxpr(jax.grad(f, argnums=(0, 1, 2)))(w1, w2, x, y))
+    assert text.count("dot_general") < whole.count("dot_general")
+    _, pullback = jax.vjp(lambda w: (f(w, w2, x, y), w.sum()), w1)
+    zero = pullback((jnp.zeros(()), jnp.ones(())))  # the loss has no cotangent but zero
+    np.testing.assert_array_equal(zero[0], jnp.ones_like(w1))
+
+
 # --- composition ----------------------------------------------------------------------------------------------------
 
 

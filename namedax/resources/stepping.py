@@ -11,7 +11,8 @@ take in (a sum, a maximum, or the blocks themselves). What is left of a collecti
 loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a batch norm needs three.
 
 The derivative of such a program is that of the traced one, executed in steps likewise: nothing that a step computed is kept for
-it, so a step's memory is that of one block. A loop can be differentiated in reverse mode, any number of times.
+it, so a step's memory is that of one block. The gradient of a loss is computed along with its value. A loop can be
+differentiated in reverse mode, any number of times.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun, subjaxprs
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from namedax.errors import SerialLoopError
@@ -119,61 +121,92 @@ class _Program:
     def __call__(self, datas: Sequence[Any]) -> list[Any]:
         floats = [i for i, aval in enumerate(self.jaxpr.in_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
         outs = [i for i, aval in enumerate(self.jaxpr.out_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
+        # The gradient of a loss is taken along with its value, in one pass over the steps; the cotangent only scales it.
+        is_loss = len(outs) == 1 and self.jaxpr.out_avals[outs[0]].shape == () and not _has_float16(self.jaxpr.jaxpr)
 
         @jax.custom_vjp
         def run(*datas: Any) -> list[Any]:
             return self._execute(datas)
 
-        def forward(*datas: Any) -> tuple[list[Any], Any]:
-            return self._execute(datas), datas
+        def forward(*primals: Any) -> tuple[list[Any], Any]:
+            values = [primal.value for primal in primals]
+            wanted = [i for i in floats if primals[i].perturbed]
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # as a structure: it has to be static
+            if not is_loss:
+                return self._execute(values), (marks, values, None)
+            both = self._with_gradient(wanted, outs[0])(values)
+            return both[: len(self.out_specs)], (marks, None, both[len(self.out_specs) :])
 
-        def backward(datas: Any, cotangents: Any) -> tuple[Any, ...]:
-            grads = iter(self._derivative(floats, outs)([*datas, *(cotangents[i] for i in outs)]))
-            return tuple(next(grads) if i in floats else None for i in range(len(datas)))
+        def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+            marks, values, gradient = residuals
+            wanted = [i for i, mark in enumerate(marks) if mark is not None]
+            live = [i for i in outs if not isinstance(cotangents[i], SymbolicZero)]
+            grads: list[Any] = []
+            if live and gradient is not None:
+                grads = [cotangents[live[0]].astype(grad.dtype) * grad for grad in gradient]
+            elif live:
+                grads = self._derivative(wanted, live)([*values, *(cotangents[i] for i in live)])
+            supply = iter(grads)
+            return tuple(next(supply) if live and i in wanted else None for i in range(len(marks)))
 
-        run.defvjp(forward, backward)
+        run.defvjp(forward, backward, symbolic_zeros=True)
         return run(*datas)
 
-    def _derivative(self, floats: list[int], outs: list[int]) -> _Program:
-        """The program of the vector-Jacobian product: of arguments and cotangents, for the arguments that are real."""
-        function, count = jaxpr_as_fun(self.jaxpr), len(self.in_specs)
+    def _pullback(self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The results for these blocks, and the pullback of those in `outs` to the arguments in `wanted`."""
+        function = jaxpr_as_fun(self.jaxpr)
+
+        def part(*given: Any) -> tuple[list[Any], list[Any]]:
+            filled = list(blocks)
+            for i, value in zip(wanted, given, strict=True):
+                filled[i] = value
+            results = function(*filled)
+            return [results[i] for i in outs], results
+
+        _, pullback, results = jax.vjp(part, *(blocks[i] for i in wanted), has_aux=True)
+        return results, pullback
+
+    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
+        """The program of all results, and of the gradient of one."""
 
         def body(*blocks: Any) -> list[Any]:
-            args = blocks[:count]
+            results, pullback = self._pullback(wanted, [loss], blocks)
+            return [*results, *pullback([jnp.ones_like(results[loss])])]
 
-            def part(*given: Any) -> list[Any]:
-                filled = list(args)
-                for i, value in zip(floats, given, strict=True):
-                    filled[i] = value
-                results = function(*filled)
-                return [results[i] for i in outs]
+        return self._traced(body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted))
 
-            _, pullback = jax.vjp(part, *(args[i] for i in floats))
+    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
+        """The program of the vector-Jacobian product: of arguments and cotangents."""
+        count = len(self.in_specs)
+
+        def body(*blocks: Any) -> list[Any]:
+            _, pullback = self._pullback(wanted, outs, blocks[:count])
             return list(pullback(list(blocks[count:])))
 
-        in_specs = self.in_specs + tuple(self.out_specs[i] for i in outs)
-        out_specs = [self.in_specs[i] for i in floats]
+        return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
+
+    def _traced(self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]) -> _Program:
+        """A program of the arguments, and of cotangents of some results."""
+        in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         mapped = jax.shard_map(
             body,
             mesh=self.traced_on,
             in_specs=in_specs,
-            out_specs=out_specs,
+            out_specs=list(out_specs),
             axis_names=self.manual | set(self.loops),
             check_vma=True,
         )
-        whole = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in outs)]
+        avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
         types = [
             jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype)
-            for aval, spec in zip(whole, in_specs, strict=True)
+            for aval, spec in zip(avals, in_specs, strict=True)
         ]
         with _tracing_on(self.traced_on):
             closed = jax.make_jaxpr(mapped)(*types)
         (eqn,) = closed.jaxpr.eqns
         assert list(eqn.invars) == list(closed.jaxpr.invars)
         assert list(eqn.outvars) == list(closed.jaxpr.outvars)
-        return dataclasses.replace(
-            self, jaxpr=ClosedJaxpr(eqn.params["jaxpr"], ()), in_specs=in_specs, out_specs=tuple(out_specs)
-        )
+        return dataclasses.replace(self, jaxpr=ClosedJaxpr(eqn.params["jaxpr"], ()), in_specs=in_specs, out_specs=out_specs)
 
     def _execute(self, datas: Sequence[Any]) -> list[Any]:
         body, in_specs, out_specs = self._nest()
@@ -225,6 +258,12 @@ class _Program:
             closed = jax.make_jaxpr(mapped)(*types)
         (eqn,) = closed.jaxpr.eqns
         return ClosedJaxpr(eqn.params["jaxpr"], ())
+
+
+def _has_float16(jaxpr: Any) -> bool:
+    """Whether 16-bit floats of the small range occur: there the size of the cotangent matters (loss scaling)."""
+    values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
+    return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(map(_has_float16, subjaxprs(jaxpr)))
 
 
 def _entry(spec: Spec, dim: int) -> Axes:
