@@ -37,9 +37,10 @@ class Region:
       mode: `"manual"`: the body runs under `jax.shard_map` and sees local blocks. `"auto"`: it sees global
         arrays, and XLA's partitioner gets a sharding constraint on every named value.
       program: a hashable token of the program that is mapped; regions of different programs are different.
+      overlap: whether contractions overlap communication with computation, if they do not say themselves.
     """
 
-    __slots__ = ("_hash", "_key", "_mesh_sizes", "mesh", "mode", "resources", "seen", "sizes")
+    __slots__ = ("_hash", "_key", "_mesh_sizes", "mesh", "mode", "overlap", "resources", "seen", "sizes")
 
     def __init__(
         self,
@@ -48,13 +49,15 @@ class Region:
         mesh: Any,
         mode: Mode,
         program: Hashable,
+        overlap: Any = False,
     ):
         self.sizes = dict(sizes)
         self.resources = dict(resources)
         self.mesh = mesh
         self.mode = mode
         self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
-        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program)
+        self.overlap = overlap
+        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap)
         self._hash = hash(self._key)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())

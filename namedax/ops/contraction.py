@@ -8,7 +8,8 @@ order that `opt_einsum` finds.
 Communication follows from the labels. Reading an axis under a name with another placement moves it
 (`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local
 result, or one reduce-scatter where the result is written onto the mesh axes that were just reduced.
-Nothing else communicates.
+Nothing else communicates. With `overlap=` gathers and reduce-scatters go around a ring, beside the
+computation (`namedax.ops.overlap`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from jax import lax
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import (
+    ArgumentError,
     AxisNotFoundError,
     AxisSizeError,
     EinsumError,
@@ -40,6 +42,7 @@ from namedax.ops import kernels
 from namedax.ops.align import local_block
 from namedax.ops.einsum_spec import ELLIPSIS, EinsumSpec, parse_einsum
 from namedax.ops.lift import explain_type_errors
+from namedax.ops.overlap import OVERLAPS, Overlap, Ring, ring_gather, ring_scatter
 from namedax.ops.reshaping import check_new_name, move
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes, Layout, relayout, sum_scatter
@@ -57,7 +60,9 @@ _MANY = 6
 # --- from a specification to labels ---------------------------------------------------------------
 
 
-def einsum(spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def einsum(
+    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
+) -> Any:
     """Contraction over positional and named axes.
 
     Args:
@@ -72,6 +77,11 @@ def einsum(spec: str, *operands: Any, precision: Any = None, preferred_element_t
       precision: as in `jax.lax.dot_general`.
       preferred_element_type: the type to accumulate in and to return; by default that of the
         operands, as in `jnp.einsum`.
+      overlap: where two operands meet and one of them would be gathered to be read, or the result
+        reduce-scattered to be written, computes with one block while the next is on its way around
+        a ring: in one direction (`True`) or in both (`"bidirectional"`). The gathered operand never
+        exists as a whole, and the same holds for the gradients (which then exist in reverse mode
+        only). By default what `xmap` was told.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no names.
@@ -101,10 +111,16 @@ def einsum(spec: str, *operands: Any, precision: Any = None, preferred_element_t
         blocks = [_block(array, "einsum", region) for array in arrays]
         labels, letters, keep, writes = _label(parsed, blocks)
         op = f"einsum {spec!r}"
-        return _Contraction(op, labels, keep, letters, writes, precision, preferred_element_type).run(blocks)
+        return _Contraction(op, labels, keep, letters, writes, precision, preferred_element_type, overlap).run(blocks)
 
+    _check_overlap("einsum", overlap)
     with explain_type_errors:
-        return kernels.run(("einsum", spec, precision, preferred_element_type), impl, *operands)
+        return kernels.run(("einsum", spec, precision, preferred_element_type, overlap), impl, *operands)
+
+
+def _check_overlap(op: str, overlap: Any) -> None:
+    if overlap is not None and overlap not in OVERLAPS:
+        raise ArgumentError(f"{op}: overlap={overlap!r} is none of True, False and 'bidirectional'.")
 
 
 def _count(n: int, what: str) -> str:
@@ -212,7 +228,15 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
     return tuple(labels)
 
 
-def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    x: Any,
+    y: Any,
+    axis: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    overlap: Overlap | None = None,
+) -> Any:
     """Contraction of two arrays over the given names; all other axes are broadcast.
 
     Args:
@@ -222,6 +246,7 @@ def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_t
       precision: as in `jax.lax.dot_general`.
       preferred_element_type: the type to accumulate in and to return; by default that of the
         operands.
+      overlap: as in `einsum`; of use where an operand's axis has to move to meet the other operand.
 
     Returns:
       An array with all names of both but the contracted ones. The positional axes of at most one
@@ -267,10 +292,12 @@ def dot(x: Any, y: Any, axis: Any, *, precision: Any = None, preferred_element_t
             )
         keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
         letters = tuple(range(-max(map(len, shapes)), 0))
-        return _Contraction("dot", labels, keep - frozenset(names), letters, {}, precision, preferred_element_type).run(blocks)
+        kept = keep - frozenset(names)
+        return _Contraction("dot", labels, kept, letters, {}, precision, preferred_element_type, overlap).run(blocks)
 
+    _check_overlap("dot", overlap)
     with explain_type_errors:
-        return kernels.run(("dot", names, precision, preferred_element_type), impl, x, y)
+        return kernels.run(("dot", names, precision, preferred_element_type, overlap), impl, x, y)
 
 
 # --- from labels to dot_general and collectives ---------------------------------------------------
@@ -329,6 +356,7 @@ class _Contraction:
       writes: for names of the result that are written as another name, this name.
       precision: of `dot_general`.
       dtype: the type to accumulate in and to return, or `None`.
+      overlap: whether blocks go around a ring while others are computed with; `None`: as the region says.
     """
 
     def __init__(
@@ -340,12 +368,14 @@ class _Contraction:
         writes: Mapping[Label, Label],
         precision: Any,
         dtype: Any,
+        overlap: Overlap | None = None,
     ):
         self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
         self.kept = keep | frozenset(letters)
         self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
         self.region = ambient()
         self.manual = self.region is not None and self.region.manual
+        self.overlap = overlap if overlap is not None or self.region is None else self.region.overlap
         # What one operand has and nobody else. It is summed before the operands meet, where it
         # lies: to move it first would send more.
         self.alone = [
@@ -498,6 +528,8 @@ class _Contraction:
         """Contracts two terms over what they have in common and nobody needs any more."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
         x, y = a.data, b.data
+        if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
+            return term
         if self.manual:
             variance = self._variance(a) | self._variance(b)
             x, y = self._read(a, variance), self._read(b, variance)
@@ -513,6 +545,53 @@ class _Contraction:
             x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
             data = _dot_general(x, y, dimensions, self.precision, self.preferred)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
+
+    def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
+        """The contraction of two terms around a ring, where one has to be gathered or the result reduce-scattered."""
+        _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
+        if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
+            return None
+        variance = self._variance(a) | self._variance(b)
+        moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
+        result = self.common if self.preferred is None else self.accumulate
+        ring = functools.partial(Ring, both=self.overlap == "bidirectional", precision=self.precision, dtype=result)
+        reduced = tuple(_chain(self.place(s) for s in summed))
+        if moving:
+            term, label, axes = max(moving, key=lambda found: found[0].data.size)
+            other = b if term is a else a
+            x, y = self._alike(cast(term.source, variance), self._read(other, variance))
+            data = ring_gather(ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y)
+            return _Term(self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels))
+        late = frozenset(reduced) & self.late
+        if not late or needed != self.kept:
+            return None
+        for label in labels:
+            have, want = self.place(label), self.place(self.writes.get(label, label))
+            axes = want[len(have) :]
+            if want[: len(have)] == have and frozenset(axes) == late and self._divides(label, axes, a, b):
+                x, y = self._alike(self._read(a, variance), self._read(b, variance))
+                data = ring_scatter(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y)
+                places = tuple(want if found == label else self.place(found) for found in labels)
+                return _Term(self._reduce(data, (axis for axis in reduced if axis not in late)), labels, places)
+        return None
+
+    def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
+        """The label and the mesh axes over which a term is gathered to be read, if that is all and the other operand varies there."""
+        moved = [i for i, (label, place) in enumerate(zip(term.labels, term.places, strict=True)) if self.place(label) != place]
+        if len(moved) != 1 or len(term.labels) < 2:  # a vector is too small to be sent in parts
+            return None
+        label, place = term.labels[moved[0]], term.places[moved[0]]
+        goal = self.place(label)
+        axes = place[len(goal) :]
+        return (term, label, axes) if place[: len(goal)] == goal and variance.issuperset(axes) else None
+
+    def _divides(self, label: Label, axes: Axes, *terms: _Term) -> bool:
+        sizes = [term.data.shape[term.labels.index(label)] for term in terms if label in term.labels]
+        return all(size % self._blocks(axes) == 0 for size in sizes)
+
+    def _alike(self, *datas: Any) -> list[Any]:
+        dtype = jnp.promote_types(self.common, jnp.result_type(*datas))
+        return [data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas]
 
     def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
         """The product where nothing is summed, after both operands are broadcast to `labels`."""

@@ -1,0 +1,213 @@
+"""Collective matmul: contractions whose communication runs beside the computation, around a ring.
+
+Two forms, each the other's transpose. `ring_gather` contracts an operand that is cut into blocks over mesh axes without putting
+them together: each block is used where it is, sent on, and the next one used. `ring_scatter` computes a sum over mesh axes of
+which each device keeps its block: the block of every device goes around and is added to. In both the transfer of one block runs
+while another while another is computed with, and no device ever has the whole operand, nor the whole sum.
+
+In one direction every device sends its block `n - 1` times to one neighbour. In two directions, half as often to each of both.
+
+Source: Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning models", 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.resources import communication as comm
+from namedax.resources.variance import cast_data, varying
+
+__all__ = ["OVERLAPS", "Overlap", "Ring", "ring_gather", "ring_scatter"]
+
+Label = Hashable
+Labels = tuple[Label, ...]
+Overlap = Literal[False, True, "bidirectional"]
+OVERLAPS = (False, True, "bidirectional")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ring:
+    """A contraction of two operands around a ring.
+
+    Attributes:
+      x: the labels of the first operand.
+      y: the labels of the second.
+      out: the labels of the result. Labels of both operands that are not here are summed over.
+      label: what is cut into blocks: of `ring_gather`, an axis of the first operand, whose blocks go around; of
+        `ring_scatter`, an axis of the result.
+      axes: the mesh axes of the ring, major first.
+      both: whether blocks go around in both directions.
+      precision: of `jax.lax.dot_general`.
+      dtype: the element type of the result.
+    """
+
+    x: Labels
+    y: Labels
+    out: Labels
+    label: Label
+    axes: tuple[str, ...]
+    both: bool
+    precision: Any
+    dtype: Any
+
+    def contract(self, x: Any, y: Any) -> Any:
+        """The contraction of what one device has, added up in at least 32 bits."""
+        batch = [label for label in self.x if label in self.y and label in self.out]
+        summed = [label for label in self.x if label in self.y and label not in self.out]
+        dimensions = (
+            (tuple(map(self.x.index, summed)), tuple(map(self.y.index, summed))),
+            (tuple(map(self.x.index, batch)), tuple(map(self.y.index, batch))),
+        )
+        data = lax.dot_general(x, y, dimensions, self.precision, _wide(self.dtype))
+        labels = batch + [label for label in self.x + self.y if label not in batch + summed]
+        return lax.transpose(data, [labels.index(label) for label in self.out])
+
+
+def _wide(dtype: Any) -> Any:
+    return jnp.promote_types(dtype, jnp.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
+
+
+def _shift(data: Any, axes: tuple[str, ...], n: int, by: int) -> Any:
+    """What device `i` has goes to device `i + by`."""
+    return comm.ppermute(data, axes, [(i, (i + by) % n) for i in range(n)])
+
+
+def _cut(data: Any, labels: Labels, label: Label, block: Any, size: int) -> Any:
+    """The block of `data` along `label`, if it has that axis."""
+    if label not in labels:
+        return data
+    return lax.dynamic_slice_in_dim(data, block * size, size, labels.index(label))
+
+
+def _loop(steps: int, step: Any, carry: Any) -> Any:
+    # A loop in the program too: written out, its blocks would be there all at once, and a compiler would keep those of the forward
+    # pass for the gradient.
+    carry, _ = lax.scan(lambda carry, _: (step(carry), None), carry, None, length=steps)
+    return carry
+
+
+def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
+    """The contraction of `y` with `x`, whose axis `ring.label` is cut into blocks over the mesh axes of the ring.
+
+    Args:
+      ring: what is contracted.
+      x: this device's block. It varies over the mesh axes of the ring.
+      y: the second operand; if it has the axis, it has it whole.
+
+    Returns:
+      The result. If it has the axis, it has it whole.
+    """
+    return _differentiable(_gather, _gather_backward, ring)(x, y)
+
+
+def _gather(ring: Ring, x: Any, y: Any) -> Any:
+    n = math.prod(lax.axis_size(axis) for axis in ring.axes)
+    size = x.shape[ring.x.index(ring.label)]
+    mine = comm.block_index(ring.axes)
+    sizes = dict(zip(ring.y, y.shape, strict=True)) | dict(zip(ring.x, x.shape, strict=True)) | {ring.label: n * size}
+    variance = varying(x) | varying(y) | set(ring.axes)
+    total = cast_data(jnp.zeros([sizes[label] for label in ring.out], _wide(ring.dtype)), variance)
+
+    def use(total: Any, block: Any, source: Any) -> Any:
+        part = ring.contract(block, _cut(y, ring.y, ring.label, source, size))
+        if ring.label not in ring.out:
+            return total + part
+        return lax.dynamic_update_slice_in_dim(total, part, source * size, ring.out.index(ring.label))
+
+    if not ring.both:
+
+        def step(carry: Any) -> Any:
+            total, block, k = carry
+            following = _shift(block, ring.axes, n, 1)  # sent while this one is used
+            return use(total, block, (mine - k) % n), following, k + 1
+
+        total, block, k = _loop(n - 1, step, (total, x, jnp.zeros((), mine.dtype)))
+        return use(total, block, (mine - k) % n).astype(ring.dtype)
+
+    def two_steps(carry: Any) -> Any:
+        total, ahead, back, k = carry
+        following, leading = _shift(ahead, ring.axes, n, 1), _shift(back, ring.axes, n, -1)
+        total = use(use(total, following, (mine - k) % n), leading, (mine + k) % n)
+        return total, following, leading, k + 1
+
+    total = use(total, x, mine)
+    one = jnp.ones((), mine.dtype)
+    total, ahead, _, k = _loop((n - 1) // 2, two_steps, (total, x, x, one))
+    if n % 2 == 0:  # the device opposite
+        total = use(total, _shift(ahead, ring.axes, n, 1), (mine - k) % n)
+    return total.astype(ring.dtype)
+
+
+def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
+    """The sum over the mesh axes of the ring of the contraction of `x` and `y`; each device keeps its block of `ring.label`.
+
+    Args:
+      ring: what is contracted; the operands that have its label have it whole.
+      x: the first operand. Both vary over the mesh axes of the ring.
+      y: the second.
+
+    Returns:
+      This device's block of the sum. On its way it travels in its own element type.
+    """
+    return _differentiable(_scatter, _scatter_backward, ring)(x, y)
+
+
+def _scatter(ring: Ring, x: Any, y: Any) -> Any:
+    n = math.prod(lax.axis_size(axis) for axis in ring.axes)
+    whole = next(d.shape[ls.index(ring.label)] for d, ls in ((x, ring.x), (y, ring.y)) if ring.label in ls)
+    size, mine, dtype = whole // n, comm.block_index(ring.axes), ring.dtype
+
+    def part(target: Any) -> Any:
+        """What this device adds to the block of device `target`."""
+        blocks = (_cut(d, ls, ring.label, target, size) for d, ls in ((x, ring.x), (y, ring.y)))
+        return ring.contract(*blocks)
+
+    def around(steps: int, by: int) -> Any:
+        """A sum that begins `steps` devices away, comes nearer by `by` at a time, and takes in every device on its way."""
+
+        def step(carry: Any) -> Any:
+            total, k = carry
+            # What it will be added to here is computed while it is sent.
+            arriving = _shift(total, ring.axes, n, by)
+            return (arriving + part((mine + by * (steps - k)) % n)).astype(dtype), k + 1
+
+        first = part((mine + by * steps) % n).astype(dtype)
+        return _loop(steps - 1, step, (first, jnp.ones((), mine.dtype)))[0]
+
+    if n == 1:
+        return part(mine).astype(dtype)
+    if not ring.both:
+        total = _shift(around(n - 1, 1), ring.axes, n, 1)
+    else:
+        total = _shift(around(n // 2, 1), ring.axes, n, 1)
+        if n > 2:
+            total = total + _shift(around((n - 1) // 2, -1), ring.axes, n, -1)
+    return (total + part(mine)).astype(dtype)
+
+
+def _gather_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+    x, y = operands
+    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = dataclasses.replace(ring, x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
+    return ring_scatter(to_x, cotangent, y), ring_gather(to_y, x, cotangent)
+
+
+def _scatter_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+    x, y = operands
+    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = dataclasses.replace(ring, x=ring.out, y=ring.x, out=ring.y, dtype=y.dtype)
+    return ring_gather(to_x, cotangent, y), ring_gather(to_y, cotangent, x)
+
+
+def _differentiable(function: Any, backward: Any, ring: Ring) -> Any:
+    call = jax.custom_vjp(functools.partial(function, ring))
+    call.defvjp(lambda x, y: (function(ring, x, y), (x, y)), functools.partial(backward, ring))
+    return call
