@@ -11,6 +11,7 @@ from namedax.ops import (
     collectives,
     control_flow,
     creation,
+    custom_rules,
     inspection,
     joining,
     neighbours,
@@ -99,6 +100,7 @@ TOP: _Functions = {
     **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
     **WITH_INDEX,
     **control_flow.FUNCTIONS,
+    **custom_rules.FUNCTIONS,
     "axis_size": collectives.axis_size,
     "dot": dot,
 }

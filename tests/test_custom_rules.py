@@ -1,0 +1,278 @@
+"""`nx.custom_jvp` and `nx.custom_vjp`: rules that reduce over names, differentiated inside and outside of the mapped function."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from tests.harness import FEW, array, make_mesh
+
+
+@nx.custom_vjp
+def centred(x, w):
+    """The gradient for `x` is centred, which `x * w` alone would not do; that for `w` is divided by the number of entries."""
+    return x * w
+
+
+def centred_fwd(x, w):
+    return x * w, (x, w)
+
+
+def centred_bwd(residuals, ct):
+    x, w = residuals
+    return ct * w - nx.mean(ct * w, "a"), nx.mean(nx.sum(ct * x, "b"), "a")
+
+
+centred.defvjp(centred_fwd, centred_bwd)
+
+
+@jax.custom_vjp
+def plain_centred(x, w):
+    return x * w
+
+
+plain_centred.defvjp(
+    lambda x, w: (x * w, (x, w)),
+    lambda r, ct: (ct * r[1] - jnp.mean(ct * r[1], 0), jnp.mean(jnp.sum(ct * r[0], 1), 0)),
+)
+
+
+@nx.custom_jvp
+def normalised(x, w):
+    return x / nx.sum(x, "a") * w
+
+
+@normalised.defjvp
+def normalised_jvp(primals, tangents):  # not the derivative, so that one sees where it is used
+    (x, w), (dx, dw) = primals, tangents
+    return normalised(x, w), nx.named(jnp.ones(3), ["c"]) * 2 * dx / nx.sum(x * x, "a") + dw * nx.max(x, "a")
+
+
+@jax.custom_jvp
+def plain_normalised(x, w):
+    return x / jnp.sum(x, 0) * w
+
+
+@plain_normalised.defjvp
+def plain_normalised_jvp(primals, tangents):
+    (x, w), (dx, dw) = primals, tangents
+    return plain_normalised(x, w), 2 * dx / jnp.sum(x * x, 0) + dw * jnp.max(x, 0)
+
+
+def loss(f):
+    return lambda x, w: nx.sum(nx.sin(f(x, w)), ("a", "b", "c"))
+
+
+def plain_loss(f):
+    return lambda x, w: jnp.sum(jnp.sin(f(x, w)))
+
+
+def inputs():
+    return jnp.abs(array(8, 4, 3)) + 0.1, array(3, seed=1)
+
+
+AXES = (["a", "b", "c"], ["c"])
+FORMS = {
+    "outside": lambda f, options: jax.grad(nx.xmap(f, AXES, [], **options), (0, 1)),
+    "inside": lambda f, options: nx.xmap(jax.grad(f, (0, 1)), AXES, AXES, **options),
+    "linearized": lambda f, options: (
+        lambda *args: jax.linear_transpose(jax.linearize(nx.xmap(f, AXES, [], **options), *args)[1], *args)(jnp.float32(1))
+    ),
+    "checkpoint": lambda f, options: jax.grad(nx.xmap(jax.checkpoint(f), AXES, [], **options), (0, 1)),
+    "in a scan": lambda f, options: jax.grad(
+        nx.xmap(lambda x, w: nx.scan(lambda t, _: (t + f(x, w), None), 0.0, length=1)[0], AXES, [], **options), (0, 1)
+    ),
+    "vmap": lambda f, options: (
+        lambda x, w: jax.tree.map(
+            lambda g: g[0],
+            jax.vmap(jax.grad(nx.xmap(f, AXES, [], **options), (0, 1)), (0, None))(jnp.stack([x, x + 1]), w),
+        )
+    ),
+}
+
+
+def cases():
+    """The two main forms in all placements, the others in some."""
+    few = [p for p in FEW if p.label not in ("one-each", "blocks")]
+    return [(form, p) for form in FORMS for p in (FEW if form in ("outside", "inside") else few[1:])]
+
+
+@pytest.mark.parametrize(("form", "placement"), cases(), ids=str)
+def test_rules_reduce_over_names(form, placement):
+    args = inputs()
+    want = jax.grad(lambda *args: plain_loss(plain_centred)(*args) + plain_loss(plain_normalised)(*args), (0, 1))(*args)
+    with placement.context():
+        have = jax.jit(FORMS[form](lambda *args: loss(centred)(*args) + loss(normalised)(*args), placement.options))(*args)
+    for h, w in zip(have, want, strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-5)
+
+
+def test_in_steps():
+    args = inputs()
+    options = {"axis_resources": {"a": ("x", nx.SerialLoop(2)), "b": "y"}, "mesh": make_mesh((4, 2))}
+    want = jax.grad(plain_loss(plain_centred), (0, 1))(*args)
+    have = jax.grad(nx.xmap(loss(centred), AXES, [], **options), (0, 1))(*args)
+    for h, w in zip(have, want, strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-5)
+
+
+def test_the_rules_of_these_tests_are_not_the_derivatives():
+    for plain in (plain_centred, plain_normalised):
+        rule = jax.grad(plain_loss(plain), (0, 1))(*inputs())
+        derivative = jax.grad(plain_loss(plain.__wrapped__), (0, 1))(*inputs())
+        assert not any(np.allclose(r, d, rtol=1e-2) for r, d in zip(rule, derivative, strict=True))
+
+
+def test_the_function_itself_and_forward_mode():
+    x, w = inputs()
+    options = {"mesh": make_mesh((8,)), "axis_resources": {"a": "x"}}
+    f = nx.xmap(normalised, AXES, ["a", "b", "c"], **options)
+    np.testing.assert_allclose(f(x, w), plain_normalised(x, w), rtol=1e-5)
+    have = jax.jvp(f, (x, w), (x, w))
+    want = jax.jvp(plain_normalised, (x, w), (x, w))
+    np.testing.assert_allclose(have[1], want[1], rtol=1e-5)
+    eager = nx.xmap(normalised, AXES, ["a", "b", "c"], jit=False)
+    np.testing.assert_allclose(jax.jvp(eager, (x, w), (x, w))[1], want[1], rtol=1e-5)
+    assert normalised.__name__ == "normalised"
+    assert repr(normalised).startswith("<custom_jvp of <function normalised")
+    assert "is centred" in centred.__doc__
+    assert list(inspect.signature(centred).parameters) == ["x", "w"]
+
+
+def test_orders_and_missing_names_are_mended():
+    @nx.custom_vjp
+    def f(x, y):
+        return x * y
+
+    def bwd(residuals, ct):
+        assert ct.dims == ("a", "b")
+        return nx.named(jnp.ones((3, 2)), ["b", "a"]) * 2, 5.0  # another order; no names at all
+
+    f.defvjp(lambda x, y: (y * x, (x, y)), bwd)
+    x, y = nx.named(jnp.ones((2, 3)), ["a", "b"]), nx.named(jnp.ones((2, 3)), ["a", "b"])
+    dx, dy = jax.grad(lambda x, y: nx.sum(f(x, y), ("a", "b")), (0, 1))(x, y)
+    assert (dx.dims, dy.dims) == (("a", "b"), ("a", "b"))
+    assert dx.data.tolist() == [[2.0] * 3] * 2
+    assert dy.data.tolist() == [[5.0] * 3] * 2
+
+
+def test_arguments_that_are_not_differentiated():
+    @functools.partial(nx.custom_vjp, nondiff_argnums=(0, 2))
+    def apply(function, x, factor=3, scale=1.0):
+        return function(x) * factor * scale
+
+    apply.defvjp(
+        lambda function, x, factor, scale: (apply(function, x, factor, scale), x),
+        lambda function, factor, x, ct: (ct * factor * 100, None),
+    )
+    x = nx.named(jnp.arange(3.0), ["k"])
+    slope = jax.grad(lambda x: nx.sum(apply(nx.sin, x, scale=2.0), "k"))(x)
+    np.testing.assert_allclose(slope.data, [300.0] * 3)
+
+    @functools.partial(nx.custom_jvp, nondiff_argnums=0)
+    def power(n, x):
+        return x**n
+
+    power.defjvp(lambda n, primals, tangents: (power(n, *primals), tangents[0] * n))
+    np.testing.assert_allclose(jax.grad(lambda x: nx.sum(power(4, x), "k"))(x).data, [4.0] * 3)
+
+    @nx.custom_jvp
+    def product(x, y):
+        return x * y
+
+    product.defjvps(lambda dx, result, x, y: 7 * dx * y, None)
+    dx, dy = jax.grad(lambda x, y: nx.sum(product(x, y), "k"), (0, 1))(x, x + 1)
+    np.testing.assert_allclose(dx.data, [7.0, 14.0, 21.0])
+    np.testing.assert_allclose(dy.data, [0.0] * 3)
+
+
+def test_pytrees_integers_and_methods():
+    class Model:
+        @functools.partial(nx.custom_vjp, nondiff_argnums=(0,))
+        def loss(self, params, labels):
+            return nx.sum(params["w"] * labels, "k"), labels
+
+        loss.defvjp(
+            lambda self, params, labels: ((nx.sum(params["w"] * labels, "k"), labels), labels),
+            lambda self, labels, cts: ({"w": cts[0] * labels * 10.0, "b": None}, None),
+        )
+
+    labels = nx.named(jnp.array([1, 2, 3]), ["k"])
+    params = {"w": nx.named(jnp.ones(3), ["k"]), "b": jnp.ones(2)}
+    grads = jax.grad(lambda p: Model().loss(p, labels)[0])(params)
+    np.testing.assert_allclose(grads["w"].data, [10.0, 20.0, 30.0])
+    np.testing.assert_allclose(grads["b"], [0.0, 0.0])
+
+
+def test_an_array_that_the_body_closes_over():
+    table = nx.named(jnp.arange(8.0), ["a"])
+    f = nx.xmap(
+        lambda w: nx.sum(centred(nx.named(jnp.ones((8, 2)), ["a", "b"]) * table, w) ** 2, ("a", "b")),
+        ([],),
+        [],
+        mesh=make_mesh((8,)),
+        axis_resources={"a": "x"},
+    )
+    xs = jnp.ones((8, 2)) * jnp.arange(8.0)[:, None]
+    want = jax.grad(lambda w: jnp.sum(plain_centred(xs, w) ** 2))(2.0)
+    np.testing.assert_allclose(jax.grad(f)(2.0), want, rtol=1e-5)
+
+
+def test_mistakes():
+    x = nx.named(jnp.ones((2, 3)), ["a", "k"])
+    w = nx.named(jnp.ones(3), ["k"])
+
+    def gradient(bwd, fwd=lambda w, x: (w * x, (w, x))):
+        f = nx.custom_vjp(lambda w, x: w * x)
+        f.defvjp(fwd, bwd)
+        return jax.grad(lambda w: nx.sum(f(w, x), ("a", "k")))(w)
+
+    with pytest.raises(nx.errors.NamedAxesLeftError) as raised:
+        gradient(lambda r, ct: (ct * r[1], None))
+    assert "custom_vjp <lambda>: the cotangent of argument 0 is f32[]{a:2, k:3}, for f32[]{k:3}, which has no axis 'a'." in str(
+        raised.value
+    )
+    assert "nx.sum(cotangent, 'a')" in str(raised.value)
+    with pytest.raises(nx.errors.ArgumentTypeError, match="bwd returns 1 where a tuple of 2 cotangents"):
+        gradient(lambda r, ct: (nx.sum(ct * r[1], "a"),))
+    with pytest.raises(nx.errors.ArgumentTypeError, match=r"fwd returns NamedArray; return \(result, residuals\)"):
+        gradient(lambda r, ct: (ct, ct), lambda w, x: w * x)
+    with pytest.raises(nx.errors.PositionalAxisError, match="their positional axes have to be the same"):
+        gradient(lambda r, ct: (nx.sum(ct * r[1], "a") * jnp.ones(4), None))
+    with pytest.raises(nx.errors.ArgumentTypeError, match="the cotangent of argument 0 has another structure"):
+        gradient_of_dict(x)
+    with pytest.raises(nx.errors.ArgumentError, match="custom_jvp sin has no rule; give one with defjvp"):
+        nx.custom_jvp(nx.sin)(x)
+    with pytest.raises(nx.errors.ArgumentError, match="custom_vjp <lambda> has no rule; give one with defvjp"):
+        nx.custom_vjp(lambda x: x)(x)
+    with pytest.raises(nx.errors.ArgumentError, match="'scale' can be given by keyword only"):
+        keyword_only(x, scale=2)
+    with pytest.raises(nx.errors.ArgumentError, match="defjvps takes no nondiff_argnums"):
+        nx.custom_jvp(lambda n, x: x, nondiff_argnums=(0,)).defjvps(None)
+    f = nx.custom_jvp(lambda x: nx.sum(x, "k"))
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    with pytest.raises(
+        nx.errors.NamedAxesLeftError, match=r"the tangent of the result is f32\[\]\{a:2, k:3\}.*nx.sum\(tangent, 'k'\)"
+    ):
+        jax.jvp(f, (x,), (x,))
+    f.defjvp(lambda primals, tangents: f(*primals))
+    with pytest.raises(nx.errors.ArgumentTypeError, match=r"the rule returns NamedArray; return \(result, tangent\)"):
+        jax.jvp(f, (x,), (x,))
+
+
+def gradient_of_dict(x):
+    f = nx.custom_vjp(lambda p: p["w"])
+    f.defvjp(lambda p: (p["w"], None), lambda _, ct: (ct,))
+    return jax.grad(lambda w: nx.sum(f({"w": w}), ("a", "k")))(x)
+
+
+@nx.custom_vjp
+def keyword_only(x, *, scale):
+    return x * scale
+
+
+keyword_only.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
