@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import jax
 
-from namedax.errors import AxisSizeError, PlacementConflictError
+from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
 
-__all__ = ["MANUAL", "Region", "ambient", "enter"]
+__all__ = ["MANUAL", "Region", "ambient", "check_region_lives", "enter"]
 
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
@@ -25,6 +25,10 @@ MANUAL: Mode = "manual"
 # One record for all equal regions. A `jit`-ed helper that was traced in one of them is not traced again in another, so what it
 # saw would otherwise be unknown there. JAX's caches keep a region, and thereby its record, as long as they keep the helper.
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
+
+
+# The mesh axes that every name was ever mapped to. Only for an error: see `check_region_lives`.
+_once_mapped: dict[Hashable, set[str]] = {}
 
 
 class Region:
@@ -59,6 +63,9 @@ class Region:
         self.overlap = overlap
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap)
         self._hash = hash(self._key)
+        if mode == MANUAL:
+            for name, axes in self.resources.items():
+                _once_mapped.setdefault(name, set()).update(axes)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())
 
@@ -124,6 +131,29 @@ def ambient() -> Region | None:
     """The region that is being traced, or `None` outside of every mapped body."""
     region: Region | None = _context.value
     return region
+
+
+def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None:
+    """Raises if `name`, over which `op` reduces outside of every mapped body, belongs to a body that JAX has left.
+
+    JAX traces a rule of `jax.custom_vjp` or `jax.custom_jvp` when the body has ended. There the block of a device would be taken for
+    the whole axis.
+
+    Args:
+      op: the operation.
+      name: an axis that it reduces.
+      varying: the mesh axes over which the value varies from device to device; not empty.
+
+    Raises:
+      AxisResourceError: the name was mapped to one of these mesh axes.
+    """
+    axes = _once_mapped.get(name, set()) & varying
+    if axes:
+        raise AxisResourceError(
+            f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
+            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function. (In a "
+            f"jax.shard_map of your own, use another name than {name!r} for the axis of a block.)"
+        )
 
 
 def enter(region: Region | None) -> Any:

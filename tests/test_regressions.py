@@ -489,3 +489,27 @@ def test_an_array_from_outside_may_bring_a_mapped_name():
     table, total = mapped(x)
     assert dict(table.named_shape) == {"a": 8, "z": 6}
     close((nx.positional(table, ["a", "z"]), total), (x[:, None] * z.data, jnp.sum(x[:, None] * z.data)))
+
+
+@pytest.mark.parametrize("how", ["reduction", "contraction"])
+def test_a_raw_rule_that_reduces_where_the_mapped_function_has_ended_is_an_error(how):
+    # It took the block of a device for the whole axis, and gave a wrong gradient.
+    @jax.custom_vjp
+    def centred(x):
+        return x * 1
+
+    def pull(_, ct):
+        return (ct - (nx.mean(ct, "a") if how == "reduction" else nx.dot(ct, ct * 0 + 1, "a") / 8),)
+
+    centred.defvjp(lambda x: (centred(x), None), pull)
+
+    def loss(x):
+        return nx.sum(centred(x) * nx.arange(8, axis="a"), "a")
+
+    options = {"axis_resources": {"a": "x"}, "mesh": make_mesh((8,))}
+    inside = nx.xmap(lambda x: jax.grad(loss)(x), ["a"], ["a"], **options)
+    np.testing.assert_allclose(inside(jnp.ones(8)), np.arange(8) - 3.5)
+    with pytest.raises(
+        nx.errors.AxisResourceError, match=r"axis 'a' is mapped to mesh axis 'x' .* Use nx\.custom_vjp or nx\.custom_jvp"
+    ):
+        jax.grad(nx.xmap(loss, ["a"], [], **options))(jnp.ones(8))

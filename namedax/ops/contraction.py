@@ -27,7 +27,7 @@ import opt_einsum
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
-from namedax.environment import Region, ambient
+from namedax.environment import Region, ambient, check_region_lives
 from namedax.errors import (
     ArgumentError,
     AxisNotFoundError,
@@ -439,6 +439,11 @@ class _Contraction:
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
                 raise PositionalAxisError(f"{op}: {what} {both}. One letter stands for one size.")
         if region is None:
+            for block, ls in zip(blocks, self.labels, strict=True):
+                if isinstance(_data(block), jax.core.Tracer) and (variance := varying(_data(block))):
+                    for dim, label in zip(dims_of(block), ls, strict=True):
+                        if dim is not None and label not in self.kept:
+                            check_region_lives(op, dim, variance)
             return
         for block, ls in zip(blocks, self.labels, strict=True):
             for dim, label in zip(dims_of(block), ls, strict=True):
