@@ -5,6 +5,7 @@ Write a model over axis names; decide afterwards, in one dictionary (`axis_resou
 
 from typing import TYPE_CHECKING, Any
 
+from namedax import distributed as distributed
 from namedax import errors as errors
 from namedax import hlo as hlo
 from namedax import interop as interop
@@ -15,6 +16,8 @@ from namedax import random as random
 from namedax import scipy as scipy
 from namedax import typing as typing
 from namedax.array import NamedArray as NamedArray
+from namedax.distributed import from_process_local as from_process_local
+from namedax.distributed import process_entries as process_entries
 from namedax.interop import from_xarray as from_xarray
 from namedax.interop import to_xarray as to_xarray
 from namedax.ops.conversion import named as named

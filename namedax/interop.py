@@ -30,7 +30,8 @@ from namedax.ops.align import local_block
 from namedax.ops.conversion import is_named
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
-from namedax.resources.mesh import concrete_mesh
+from namedax.resources.mesh import concrete_mesh, resolve_mesh
+from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["abstract", "from_xarray", "global_norm", "to_xarray"]
 
@@ -167,8 +168,8 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 
     Args:
       tree: a pytree of arrays, named or not, or of their types (from `jax.eval_shape`).
-      axis_resources: as in `xmap`; names that an array lacks do not matter here.
-      mesh: a mesh; default: that of `jax.set_mesh`.
+      axis_resources: as in `xmap`; names that an array lacks do not matter here, nor does a `SerialLoop`.
+      mesh: a mesh, possibly an `AbstractMesh` of devices that are not there; default: that of `jax.set_mesh`.
 
     Returns:
       The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding, and `jax.ShapeDtypeStruct`s,
@@ -191,8 +192,9 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
         raise AxisResourceError(
             "abstract: says where arrays live outside of mapped functions; call it before the mapped function."
         )
-    assignment = parse_resources(axis_resources, "abstract")
-    mesh = concrete_mesh(mesh)
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # time is no place
+    concrete = concrete_mesh(mesh)
+    mesh = resolve_mesh(mesh, "abstract")[0] if concrete is None else concrete
     if mesh is None:
         raise MeshError("abstract: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
     check_mesh_axes(assignment, mesh, "abstract")

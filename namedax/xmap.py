@@ -16,16 +16,17 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
+from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested
 from namedax.ops.align import local_block
 from namedax.ops.conversion import attach_names, is_named, map_with_mappings
 from namedax.ops.lift import belongs_to_jax, nmap
+from namedax.ops.overlap import OVERLAPS, Overlap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import (
     concrete_mesh,
@@ -33,6 +34,7 @@ from namedax.resources.mesh import (
     is_placed,
     mesh_for,
     resolve_mesh,
+    without_devices,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.resources.stepping import virtual_mesh
@@ -56,6 +58,7 @@ def xmap(
     donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
     partitioning: Partitioning = "manual",
+    overlap: Overlap = False,
     jit: bool = True,
 ) -> Xmapped:
     """Maps a function over named axes, and names over hardware.
@@ -74,13 +77,14 @@ def xmap(
       axis_resources: for every name that is to be sharded, a mesh axis or a tuple of them, major first. Other names are
         vectorised. This never changes results.
       mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not
-      mention stay
-        with the compiler.
+        mention stay with the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`.
       donate_argnums: as in `jax.jit`.
       static_argnums: as in `jax.jit`.
       partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global
       arrays,
         with a sharding constraint on every named value; XLA's partitioner chooses the communication.
+      overlap: what `nx.einsum` and `nx.dot` do in this function if they are not told: whether they compute with one block while
+        the next is on its way, in one direction of a ring (`True`) or in both (`"bidirectional"`).
       jit: whether to compile. Without, and with nothing mapped, values in the body are concrete.
 
     Returns:
@@ -108,6 +112,8 @@ def xmap(
         raise AxisMappingError(f"xmap: the first argument is the function to map; got {fun!r}.")
     if partitioning not in ("manual", "auto"):
         raise AxisResourceError(f"xmap: partitioning={partitioning!r} is neither 'manual' nor 'auto'.")
+    if overlap not in OVERLAPS:
+        raise ArgumentError(f"xmap: overlap={overlap!r} is none of True, False and 'bidirectional'.")
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
@@ -123,11 +129,12 @@ def xmap(
         donated,
         static,
         partitioning,
+        overlap,
         jit,
     )
     known = shared.wrapper() if shared.wrapper is not None else None
     if known is None:
-        known = Xmapped(fun, in_axes, out_axes, sizes, resources, mesh, static, partitioning, parameters, shared)
+        known = Xmapped(fun, in_axes, out_axes, sizes, resources, mesh, static, partitioning, overlap, parameters, shared)
         shared.wrapper = weakref.ref(known)
         if jit and shared.jitted is None:
             shared.jitted = _jit(known, donated)
@@ -275,6 +282,7 @@ class Xmapped:
         mesh: Any,
         static_argnums: tuple[int, ...],
         partitioning: Partitioning,
+        overlap: Overlap,
         parameters: tuple[str, ...] | None,
         shared: _Shared,
     ):
@@ -288,6 +296,7 @@ class Xmapped:
         self._mesh = mesh
         self._static_argnums = static_argnums
         self._partitioning: Partitioning = partitioning
+        self._overlap: Overlap = overlap
         self._parameters = parameters
         self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
         self._shared = shared
@@ -295,13 +304,17 @@ class Xmapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
         if self._resources and ambient() is None:
+            if not isinstance(self._mesh, Mesh):
+                self._check_devices(args, kwargs)
             args, kwargs = self._place(args, kwargs)
-        if self._shared.jitted is None:
-            return _run(self, *args, **kwargs)
         try:
+            if self._shared.jitted is None:
+                return _run(self, *args, **kwargs)
             return self._shared.jitted(*args, **kwargs)
-        except ValueError as error:
-            if "incompatible devices" in str(error):
+        except (ValueError, jax.errors.JaxRuntimeError) as error:
+            if isinstance(self._mesh, AbstractMesh) and (not isinstance(error, ValueError) or "AbstractMesh" in str(error)):
+                error.add_note(f"namedax: {_no_devices(self._name, self._mesh)}")
+            elif "incompatible devices" in str(error):
                 error.add_note(
                     f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to "
                     "other devices. Bring it onto the mesh first, with jax.device_put or nx.shard."
@@ -318,10 +331,17 @@ class Xmapped:
         return self._shared.jitted if self._shared.jitted is not None else _jit(self, ())
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does."""
+        """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does.
+
+        With an `AbstractMesh` for this machine's kind of device; for another kind write
+        `f.trace(...).lower(lowering_platforms=("tpu",))`.
+        """
         if self._resources:
             args, kwargs = self._place(args, kwargs, only_type=True)
-        lowered: jax.stages.Lowered = self._compiled_form().lower(*args, **kwargs)
+        unknown = self._resources and without_devices(self._mesh, jax.tree.leaves((args, kwargs))) is not None
+        # Of devices that are not there JAX has to be told the kind.
+        options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
+        lowered: jax.stages.Lowered = self.trace(*args, **kwargs).lower(**options)
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
@@ -332,6 +352,12 @@ class Xmapped:
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and types of the results, without computing anything, as `jax.jit(f).eval_shape` does."""
         return self._compiled_form().eval_shape(*args, **kwargs)
+
+    def _check_devices(self, args: Any, kwargs: Any) -> None:
+        """Raises if no device is known to compute on."""
+        mesh = without_devices(self._mesh, jax.tree.leaves((args, kwargs)))
+        if mesh is not None:
+            raise MeshError(f"xmap: {_no_devices(self._name, mesh)}")
 
     def _place(self, args: Any, kwargs: Any, only_type: bool = False) -> Any:
         """Brings concrete arrays that are committed elsewhere (to another mesh, another device) onto the mesh.
@@ -364,6 +390,14 @@ class Xmapped:
 
         arguments, tree = _name_arguments(self, args, kwargs)
         return _join(self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments]))
+
+
+def _no_devices(name: str, mesh: Any) -> str:
+    return (
+        f"the mesh of {name} is an AbstractMesh {dict(mesh.shape)}, which has no devices to compute on. Inspect its program with "
+        f"{name}.lower(...), .trace(...) or .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays that are "
+        "placed on such a mesh."
+    )
 
 
 # --- arguments to named arrays --------------------------------------------------------------------------------------
@@ -524,7 +558,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     carried = frozenset[Hashable]()
     if outer is not None:
         carried = _carried(outer, arguments)
-    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program), carried)
+    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap), carried)
     if not resources:
         result = call.run(*(argument.data for argument in arguments))
     elif loops:
@@ -576,7 +610,9 @@ def _run_within(
                 f"{sorted(taken.intersection(axes))} and not {sorted(new_axes.intersection(axes))}. Use axes of one kind, or map "
                 "the name in the outermost xmap."
             )
-    region = Region(sizes, {**outer.resources, **resources}, mesh, outer.mode, xmapped._shared.program)
+    region = Region(
+        sizes, {**outer.resources, **resources}, mesh, outer.mode, xmapped._shared.program, xmapped._overlap or outer.overlap
+    )
     call = call_in(region)
     call.carried = _carried(outer, call.arguments)
     if outer.mode == "auto":

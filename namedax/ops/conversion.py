@@ -13,12 +13,12 @@ from jax.sharding import NamedSharding
 from namedax.array import Dims, NamedArray, check_dims, dims_of, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, NamedAxesLeftError, show_names
+from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, show_names
 from namedax.ops.align import local_block, wrap
 from namedax.ops.reshaping import transpose_to
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import concrete_mesh
+from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard"]
@@ -217,13 +217,15 @@ def positional(x: Any, axes: Any) -> Any:
 def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
     """Places named arrays on a mesh, outside of mapped functions.
 
+    In a program of many processes each gives the whole values, and JAX compares them; `nx.from_process_local` takes parts.
+
     Args:
       x: a named array, or a pytree of arrays; arrays without names are replicated.
       axis_resources: as in `xmap`; names that an array lacks do not matter here, nor does a `SerialLoop`.
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
-      The same values, each name on its mesh axes.
+      The same values, each name on its mesh axes. Where there is no mesh and nothing is mapped, `x` as it is.
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
@@ -242,9 +244,9 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
             "nx.rename, or call nx.shard before the mapped function."
         )
     assignment = on_devices(with_loops(parse_resources(axis_resources, "shard")))  # time is no place
-    mesh = concrete_mesh(mesh)
-    if mesh is None:
-        raise MeshError("shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
+    if not assignment and mesh is None and concrete_mesh(mesh) is None:
+        return x
+    mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
     region = Region({}, assignment, mesh, "manual", None)
 

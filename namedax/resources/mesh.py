@@ -23,9 +23,11 @@ __all__ = [
     "has_explicit_axes",
     "is_placed",
     "mesh_for",
+    "mesh_with_devices",
     "resolve_mesh",
     "to_spec",
     "use_mesh",
+    "without_devices",
 ]
 
 
@@ -63,6 +65,45 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
         except ValueError:  # "can only be used outside of jax.jit"
             return None
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
+
+
+def mesh_with_devices(mesh: Any, op: str) -> Mesh:
+    """`concrete_mesh(mesh)`.
+
+    Raises:
+      MeshError: there is none.
+    """
+    found = concrete_mesh(mesh)
+    if found is not None:
+        return found
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise MeshError(
+            f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices for arrays to live on. Give one as "
+            "mesh=jax.make_mesh(...); where types are enough, use nx.interop.abstract."
+        )
+    raise MeshError(f"{op}: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
+
+
+def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
+    """`mesh` or that of the context, if neither it nor a value on such a mesh says which devices it stands for.
+
+    `None` where one does, and under a trace, where JAX does not tell.
+    """
+    if isinstance(mesh, Mesh):
+        return None
+    try:
+        context = jax.sharding.get_mesh()
+    except ValueError:  # "can only be used outside of jax.jit"
+        return None
+    mesh = current_mesh() if mesh is None else mesh
+    if mesh is None or not context.empty:
+        return None
+    for data in datas:
+        sharding = getattr(data, "sharding", None)
+        known = sharding.mesh if isinstance(sharding, NamedSharding) else None
+        if isinstance(known, Mesh) and known.axis_names == mesh.axis_names and dict(known.shape) == dict(mesh.shape):
+            return None
+    return mesh
 
 
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
