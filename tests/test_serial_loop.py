@@ -83,6 +83,11 @@ PROGRAMS = {
         lambda x, w: (jnp.einsum("abc,ebc->aeb", x, x) ** 2).sum(1),
         ["a", "b"],
     ),
+    "an entry of each row": (  # whose gradient is a scatter, which has a program of its own for two scalars
+        lambda x, w: x[{"c": nx.argmax(x, "c")}] * 2,
+        lambda x, w: x.max(2) * 2,
+        ["a", "b"],
+    ),
     "mask of steps": (
         lambda x, w: nx.where(nx.arange(8, axis="a") < 5, x, 0.0),
         lambda x, w: jnp.where((jnp.arange(8) < 5)[:, None, None], x, 0.0),

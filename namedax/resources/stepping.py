@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, subjaxprs
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from namedax.errors import SerialLoopError
@@ -838,8 +839,27 @@ def _constant(literal: Literal) -> Any:
     return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)  # type: ignore[attr-defined]
 
 
+def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
+    """Evaluates a jaxpr; `jaxpr_as_fun` would do it on the mesh that it was traced on."""
+    values = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*closed.consts, *operands], strict=True))
+
+    def read(var: Any) -> Any:
+        return _constant(var) if isinstance(var, Literal) else values[var]
+
+    for eqn in closed.jaxpr.eqns:
+        bound = {name: _on_this_mesh(value) for name, value in eqn.params.items()}
+        result = eqn.primitive.bind(*map(read, eqn.invars), **bound)
+        values.update(zip(eqn.outvars, result if eqn.primitive.multiple_results else [result], strict=True))
+    return [read(var) for var in closed.jaxpr.outvars]
+
+
 def _on_this_mesh(value: Any) -> Any:
     """A parameter of an operation, without the mesh that it was traced on."""
+    if isinstance(value, (Jaxpr, ClosedJaxpr)):  # how a scatter or a reduction combines two scalars
+        closed = value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
+        types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]
+        again = jax.make_jaxpr(functools.partial(_on_scalars, closed))(*types)
+        return again if isinstance(value, ClosedJaxpr) else again.jaxpr
     if not isinstance(value, NamedSharding):
         return value
     if all(entry is None for entry in value.spec):
