@@ -491,7 +491,7 @@ def test_extrema_with_index_cost_what_the_index_costs():
 def test_extrema_with_index_take_one_axis():
     x = nx.named(array(4, 8), ["b", "a"])
     for axis in (None, ("a", "b")):
-        with pytest.raises(nx.errors.PositionalAxisError, match="max_with_index: axis=.* must be one axis"):
+        with pytest.raises(nx.errors.PositionalAxisError, match=r"max_with_index: axis=.* must be one axis"):
             nx.max_with_index(x, axis)
 
 

@@ -1,0 +1,237 @@
+"""Kernels that know nothing of names, lifted by `nmap`: Pallas, loops of JAX, callbacks. The oracle is `jax.vmap`, or `jnp`.
+
+Pallas runs in its interpreter.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.ode import odeint
+from jax.scipy.sparse.linalg import cg
+
+import namedax as nx
+from namedax import hlo
+from tests.harness import FEW, array, check, make_mesh
+
+SHARDED = {"axis_resources": {"a": "x"}, "mesh": make_mesh((4, 2))}
+
+
+# --- Pallas ---------------------------------------------------------------------------------------------------------
+
+
+def _rms_norm(x_ref, scale_ref, out_ref):
+    x = x_ref[...]
+    out_ref[...] = x * lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * scale_ref[...]
+
+
+def rms_norm(x, scale):
+    """In rows of two blocks of a grid; `out_shape` says nothing about a mesh."""
+    rows, width = x.shape
+    return pl.pallas_call(
+        _rms_norm,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(2,),
+        in_specs=[pl.BlockSpec((rows // 2, width), lambda i: (i, 0)), pl.BlockSpec((width,), lambda i: (0,))],
+        out_specs=pl.BlockSpec((rows // 2, width), lambda i: (i, 0)),
+        interpret=True,
+    )(x, scale)
+
+
+def plain_rms_norm(x, scale):
+    return x * lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * scale
+
+
+@jax.custom_vjp
+def differentiable(x, scale):
+    return rms_norm(x, scale)
+
+
+def _backward(kept, cotangent):
+    return jax.vjp(plain_rms_norm, *kept)[1](cotangent)
+
+
+differentiable.defvjp(lambda x, scale: (rms_norm(x, scale), (x, scale)), _backward)
+
+
+def _product(x_ref, y_ref, out_ref):
+    out_ref[...] = x_ref[...] @ y_ref[...]
+
+
+def matmul(x, y):
+    out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    return pl.pallas_call(_product, out_shape=out, interpret=True)(x, y)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_pallas(placement):
+    """A batch over two names, and parameters that lack both: their gradient is summed over them."""
+    vectorised = jax.vmap(jax.vmap(plain_rms_norm, (0, None)), (0, None))
+    args = array(8, 4, 2, 6), array(6, seed=1)
+    check(nx.nmap(differentiable), vectorised, args, (["a", "b", None, None], [None]), ["a", "b", None, None], placement)
+
+
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_pallas_of_two_names(placement):
+    x, y = array(8, 2, 3), array(3, 4, 5, seed=1)
+    f = nx.xmap(nx.nmap(matmul), (["a", None, None], [None, "b", None]), ["a", None, "b", None], **placement.options)
+    with placement.context():
+        have = f(x, y)
+    np.testing.assert_allclose(have, jnp.einsum("aij,jbk->aibk", x, y), rtol=1e-5, atol=1e-5)
+
+
+def test_pallas_sends_nothing():
+    f = nx.xmap(nx.nmap(rms_norm), (["a", None, None], [None]), ["a", None, None], **SHARDED)
+    assert hlo.summary(f.lower(array(8, 2, 6), array(6)).compile()) == {}
+
+
+# --- loops ----------------------------------------------------------------------------------------------------------
+
+
+def leaky_sum(x, decay):  # the carry begins as a constant, which no device can tell from another's
+    return lax.scan(lambda c, row: (decay * c + jnp.sin(row), c * row), 0.0, x)
+
+
+def newton(x, _):
+    def step(state):
+        return state[0] + 1, state[1] - (state[1] ** 2 - jnp.sum(x * x)) / (2 * state[1])
+
+    return lax.while_loop(lambda state: (state[0] < 20) & (jnp.abs(state[1] ** 2 - jnp.sum(x * x)) > 1e-4), step, (0, 1.0))
+
+
+def decaying(y, rate):
+    return odeint(lambda y, t, rate: -rate * y * y, 1 + y * y, jnp.linspace(0.0, 0.5, 3), rate)[-1]
+
+
+def solve(b, ridge):
+    matrix = jnp.diag(2 + ridge * ridge + jnp.arange(3.0)) + 0.5
+    return cg(lambda v: matrix @ v, b, maxiter=20, tol=1e-7)[0]
+
+
+LOOPS = {
+    "scan": (leaky_sum, True, (["a"], ["a", None])),
+    "while_loop": (newton, False, (["a"], ["a"])),
+    "odeint": (decaying, True, ["a", None]),
+    "cg": (solve, True, ["a", None]),
+}
+
+
+# The solvers take seconds to compile.
+SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
+
+
+@pytest.mark.parametrize(
+    ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
+)
+def test_loops(loop, placement):
+    kernel, grad, out_axes = LOOPS[loop]
+    options = {"axis_sizes": {"b": 4}} if "b" in dict(placement.resources) else {}
+    oracle = jax.vmap(kernel, (0, None))
+    args = array(8, 3), jnp.float32(0.7)
+    check(nx.nmap(kernel), oracle, args, (["a", None], []), out_axes, placement, grad=grad, tol=1e-4, **options)
+
+
+def test_second_derivatives_and_integers():
+    def kernel(x, n, flag):
+        total, rows = lax.scan(lambda c, row: (c * row + n, c), 1.0, x)
+        return total, rows, n + 1, flag
+
+    def plain(x):
+        return jnp.sum(jax.vmap(lambda x: kernel(x, 2, True)[0])(x) ** 2)
+
+    f = nx.xmap(lambda x: nx.nmap(kernel)(x, 2, True), ["a", None], (["a"], ["a", None], ["a"], ["a"]), **SHARDED)
+    x = array(8, 3)
+    _, rows, counts, flags = f(x)
+    np.testing.assert_allclose(rows[:, 0], 1.0)
+    assert (counts.tolist(), flags.tolist(), counts.dtype) == ([3] * 8, [True] * 8, jnp.result_type(2))
+
+    def hessian_vector(f):
+        return jax.grad(lambda x: jnp.vdot(jax.grad(f)(x), jnp.cos(x)))(x)
+
+    np.testing.assert_allclose(hessian_vector(lambda x: jnp.sum(f(x)[0] ** 2)), hessian_vector(plain), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(jax.vmap(f)(x[None])[0][0], f(x)[0], rtol=1e-6)
+
+
+def test_gradient_inside_and_without_jit():
+    def body(x, s):
+        return jax.grad(lambda s: nx.sum(nx.nmap(leaky_sum)(x, s)[0], "a"))(s)
+
+    x, s = array(8, 3), jnp.float32(0.7)
+    want = jax.grad(lambda s: jax.vmap(leaky_sum, (0, None))(x, s)[0].sum())(s)
+    for jit in (True, False):
+        have = nx.xmap(body, (["a", None], []), [], jit=jit, **SHARDED)(x, s)
+        np.testing.assert_allclose(have, want, rtol=1e-5)
+
+
+def test_what_is_not_checked_may_not_communicate():
+    """Then JAX's own complaint stands, and not a wrong number."""
+    x = array(8, 3)
+
+    def with_collective(row):
+        return leaky_sum(row, 0.5)[0] + lax.psum(row[0], "x")
+
+    def with_block(x):
+        return nx.nmap(lambda row: leaky_sum(row, 0.5)[0] + jnp.sum(x.data))(x)
+
+    def with_index(row):
+        return leaky_sum(row, 0.5)[0] * lax.axis_index("x")
+
+    for body in (nx.nmap(with_collective), nx.nmap(with_index), with_block):
+        with pytest.raises(TypeError, match="carry input and carry output must have equal types"):
+            nx.xmap(body, ["a", None], ["a"], **SHARDED)(x)
+
+
+def test_steps():
+    """A `SerialLoop` needs the checker; a loop that satisfies it is executed in steps."""
+    x, loop = array(8, 3), {"a": nx.SerialLoop(4)}
+    with pytest.raises(
+        nx.errors.SerialLoopError, match="of 'a' can not be executed in steps in a lifted function that JAX's checker"
+    ):
+        nx.xmap(nx.nmap(lambda row: leaky_sum(row, 0.5)[0]), ["a", None], ["a"], axis_resources=loop)(x)
+
+    def satisfied(row):
+        return lax.scan(lambda c, entry: (0.5 * c + jnp.sin(entry), None), row.sum() * 0, row)[0]
+
+    f = nx.xmap(nx.nmap(satisfied), ["a", None], ["a"], axis_resources=loop)
+    np.testing.assert_allclose(f(x), jax.vmap(satisfied)(x), rtol=1e-5, atol=1e-6)
+
+
+def total(row):
+    return nx.sum(nx.named(row, ["b"]), "b")
+
+
+def test_names_of_its_own_do_not_mix_entries():
+    x = array(8, 4)
+    for resources in ({"a": "x"}, {"a": "x", "b": "y"}, {"b": "x"}):
+        f = nx.xmap(nx.nmap(total), ["a", None], ["a"], axis_resources=resources, mesh=make_mesh((4, 2)))
+        np.testing.assert_allclose(f(x), x.sum(1), rtol=1e-5)
+    f = nx.xmap(nx.nmap(total), ["a", None], ["a"], axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
+    with pytest.raises(
+        nx.errors.PlacementConflictError, match=r"nmap\(total\): 'a' are spread over mesh axes \['x'\], and the"
+    ):
+        f(x)
+
+
+def test_mistakes_in_a_lifted_function_are_reported_as_they_are():
+    x = array(8, 3)
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
+        nx.xmap(nx.nmap(lambda row: row @ jnp.ones(4)), ["a", None], ["a"], **SHARDED)(x)
+    body = nx.nmap(total)
+    with pytest.raises(nx.errors.AxisSizeError, match="named: axis 'b' would have size 3"):
+        nx.xmap(body, ["a", None], ["a"], axis_sizes={"b": 4}, **SHARDED)(x)
+
+
+# --- callbacks ------------------------------------------------------------------------------------------------------
+
+
+def on_host(x):
+    kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.pure_callback(lambda x: np.sort(x, -1), kind, x, vmap_method="expand_dims")
+
+
+@pytest.mark.parametrize("placement", [p for p in FEW if p.label != "blocks"], ids=str)  # JAX: no mesh axis without a name
+def test_callbacks(placement):
+    mapping = ["a", "b", None]
+    check(nx.nmap(on_host), lambda x: jnp.sort(x, -1), [array(8, 4, 3)], mapping, mapping, placement, grad=False)
