@@ -11,6 +11,7 @@ works on an array without knowing of it.
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
 import math
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import NamedSharding
 
@@ -478,6 +480,36 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
 
 
 jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
+
+
+# --- in exported functions (`jax.export`): the dims are written as a Python literal ----------------------------------
+
+
+def _serialize_dims(tail: Dims) -> bytes:
+    text = repr(tail)
+    try:
+        read = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        read = None
+    if read != tail or repr(read) != text:
+        raise AxisNameError(
+            f"export: an array with the axes {tail} can not be part of an exported function; there, names are strings, numbers, or "
+            "tuples of these. Rename the axis (nx.rename)."
+        )
+    return text.encode()
+
+
+def _deserialize_dims(data: bytes | bytearray) -> Dims:
+    dims: Dims = ast.literal_eval(bytes(data).decode())
+    return dims
+
+
+export.register_pytree_node_serialization(
+    NamedArray,
+    serialized_name="namedax.NamedArray",
+    serialize_auxdata=_serialize_dims,
+    deserialize_auxdata=_deserialize_dims,
+)
 
 
 def dims_of(value: Any) -> Dims:

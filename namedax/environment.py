@@ -7,16 +7,18 @@ never reuse the wrong program. Outside of every body the region is `None`, and a
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
 
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
 
-__all__ = ["MANUAL", "Region", "ambient", "check_region_lives", "enter"]
+__all__ = ["MANUAL", "Region", "ambient", "check_region_lives", "enter", "leave_for_kernel"]
 
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
@@ -125,6 +127,7 @@ class Region:
 
 
 _context = jax.make_user_context(None)
+_within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_kernel", default=False)
 
 
 def ambient() -> Region | None:
@@ -148,12 +151,23 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
       AxisResourceError: the name was mapped to one of these mesh axes.
     """
     axes = _once_mapped.get(name, set()) & varying
-    if axes:
+    if axes and not _within_kernel.get():
         raise AxisResourceError(
             f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
             "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function. (In a "
             f"jax.shard_map of your own, use another name than {name!r} for the axis of a block.)"
         )
+
+
+@contextlib.contextmanager
+def leave_for_kernel() -> Iterator[None]:
+    """Within a mapped body: no region is ambient. Kernels know of none, so that all regions share them."""
+    token = _within_kernel.set(True)
+    try:
+        with _context(None):
+            yield
+    finally:
+        _within_kernel.reset(token)
 
 
 def enter(region: Region | None) -> Any:

@@ -7,13 +7,13 @@ import jax.lax as _module
 from namedax.ops.surface import lift_namespace as _lift_namespace
 from namedax.ops.vocabulary import LAX as _OWN
 
-# Control flow, and what speaks of types, mesh axes or tokens.
+# What speaks of types, mesh axes or tokens, or takes functions of positional arrays.
 _UNTOUCHED = (
-    "after_all associative_scan axis_index_groups broadcast_shapes broadcasted_iota composite cond conv_dimension_numbers "
-    "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve "
-    "custom_root dce_sink dtype empty fori_loop full iota map optimization_barrier padtype_to_pads pcast platform_dependent precv psend "
-    "ragged_all_to_all reduce_window_shape_tuple rng_bit_generator rng_uniform scan shape_as_value stage switch while_loop "
-    "with_sharding_constraint ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike pswapaxes pvary"
+    "after_all axis_index_groups broadcast_shapes broadcasted_iota composite conv_dimension_numbers conv_general_permutations "
+    "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve custom_root "
+    "dce_sink dtype empty full iota optimization_barrier padtype_to_pads pcast platform_dependent precv psend "
+    "psum_scatter_start ragged_all_to_all reduce_window_shape_tuple rng_bit_generator rng_uniform shape_as_value stage with_sharding_constraint "
+    "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike pswapaxes pvary"
 ).split()
 
 globals().update(_lift_namespace(_module, _OWN, untouched=_UNTOUCHED))

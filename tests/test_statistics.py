@@ -245,7 +245,9 @@ def test_mistakes():
             f(x, axis="poss")
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: length= is needed here"):
         jax.jit(lambda i: ns.bincount(i))(jnp.arange(3))
-    with pytest.raises(nx.errors.ArgumentTypeError, match=r"bincount: the argument must be of integers, got f\d\d\[3\]\{pos:8\}"):
+    with pytest.raises(
+        nx.errors.ArgumentTypeError, match=r"bincount: the argument must be of integers, got f\d\d\[3\]\{pos:8\}"
+    ):
         ns.bincount(x, length=3)
     with pytest.raises(nx.errors.PositionalAxisError, match=r"average: the weights, .* do not fit"):
         ns.average(x, 0, jnp.ones(5))

@@ -211,8 +211,8 @@ EXCEPTIONS = {
 OWN_MEANING = {
     "numpy": {"arange", "array_repr", "array_str", "einsum", "empty", "full", "ones", "result_type", "zeros"},
     "lax": {
-        "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
-        "psum_scatter",
+        "all_gather", "all_to_all", "associative_scan", "axis_index", "axis_size", "cond", "fori_loop", "map", "pbroadcast", "pmax",
+        "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "scan", "switch", "while_loop",
     },
 }  # fmt: skip
 

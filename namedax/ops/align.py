@@ -154,16 +154,19 @@ def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
     return [_expand(data, shape, step) for data, step in zip(datas, steps, strict=True)], dims
 
 
-def meet(op: str, operands: Sequence[Any], region: Region) -> list[Any]:
-    """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them."""
+def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
+    """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them.
+
+    What is not a scalar varies at least over the mesh axes that are `wanted`.
+    """
     blocks = [local_block(operand, op, region) for operand in operands]
     if not region.manual:
         return blocks
     names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
     region.check_placement(op, names)
-    if len(blocks) == 1:
+    if len(blocks) == 1 and not wanted:
         return blocks
-    union = _union_of_variance(blocks)
+    union = _union_of_variance(blocks) | wanted
     return [
         make(cast(block, union), block._dims)
         if type(block) is NamedArray

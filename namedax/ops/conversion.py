@@ -21,7 +21,7 @@ from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard"]
+__all__ = ["attach_names", "detach_names", "is_named", "map_with_mappings", "named", "order_like", "positional", "shard"]
 
 
 def is_named(leaf: Any) -> bool:

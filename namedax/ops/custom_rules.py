@@ -18,30 +18,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.array import NamedArray, dims_of, make_in_region, type_text
+from namedax.array import dims_of, make_in_region, type_text
 from namedax.environment import Region, ambient, enter
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, show_names
 from namedax.ops.align import local_block
+from namedax.ops.carries import broadcast_to_dims
+from namedax.ops.conversion import is_named
+from namedax.ops.leaves import data_of, flatten, names_of
 from namedax.ops.lift import explain_type_errors
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp"]
 
 
-def _is_named(leaf: Any) -> bool:
-    return isinstance(leaf, NamedArray)
-
-
 def _in_region(tree: Any) -> Any:
     """The arrays that JAX has made outside of the region, as blocks in it."""
-    return jax.tree.map(
-        lambda leaf: make_in_region(leaf._data, leaf._dims) if _is_named(leaf) else leaf, tree, is_leaf=_is_named
-    )
+    return jax.tree.map(lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf, tree, is_leaf=is_named)
 
 
 def _blocks(tree: Any, op: str) -> Any:
     region = ambient()
-    return jax.tree.map(lambda leaf: local_block(leaf, op, region) if _is_named(leaf) else leaf, tree, is_leaf=_is_named)
+    return jax.tree.map(lambda leaf: local_block(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named)
 
 
 def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
@@ -52,24 +49,24 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
       PositionalAxisError: the positional axes differ.
     """
     region = ambient()
-    value = local_block(value, what, region) if _is_named(value) else value
+    value = local_block(value, what, region) if is_named(value) else value
     if getattr(value, "dtype", None) == jax.dtypes.float0 or not hasattr(like, "dtype"):
         return value
     value = value if hasattr(value, "dtype") else jnp.asarray(value, jnp.result_type(like))
-    data, dims, target = value._data if _is_named(value) else jnp.asarray(value), dims_of(value), dims_of(like)
-    extra = [dim for dim in dims if dim is not None and dim not in target]
+    data, dims, target = value._data if is_named(value) else jnp.asarray(value), dims_of(value), dims_of(like)
+    extra = [name for name in names_of(dims) if name not in target]
     if extra:
         raise NamedAxesLeftError(
             f"{what} is {type_text(value)}, for {type_text(like)}, which has no axis {show_names(extra)}. {remedy.format(extra[0])}"
         )
-    shape = like._data.shape if _is_named(like) else np.shape(like)
+    shape = np.shape(data_of(like))
     have = [n for n, dim in zip(data.shape, dims, strict=True) if dim is None]
     want = [n for n, dim in zip(shape, target, strict=True) if dim is None]
     if have != want:
         raise PositionalAxisError(
             f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes have to be the same."
         )
-    kind = like._data if _is_named(like) else like  # a value, or the type of one
+    kind = data_of(like)  # a value, or the type of one
     axes = varying(kind) if isinstance(kind, jax.Array) else kind.manual_axis_type.varying
     if varying(data) - axes:
         raise NamedAxesLeftError(
@@ -78,23 +75,18 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
         )
     data = cast_data(data, axes)
     if dims != target:
-        free = iter([i for i, dim in enumerate(target) if dim is None])
-        places = [next(free) if dim is None else target.index(dim) for dim in dims]
-        data = jax.lax.transpose(data, sorted(range(len(places)), key=places.__getitem__))
-        data = jax.lax.broadcast_in_dim(data, shape, sorted(places))
-    return make_in_region(data, target) if _is_named(like) else data
+        data = broadcast_to_dims(data, dims, target, shape)
+    return make_in_region(data, target) if is_named(like) else data
 
 
 def _tree_as(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
     """A pytree with the axes of another one; `None` stays where it stands for a zero."""
-    leaves: list[Any]
-    tree: Any
-    leaves, tree = jax.tree.flatten(likes, is_leaf=_is_named)
+    leaves, tree = flatten(likes)
     try:
         given = tree.flatten_up_to(values)
     except ValueError as error:
         raise ArgumentTypeError(f"{op}: {what} has another structure than what it is for: {error}.") from None
-    texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=_is_named)[0]]
+    texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
     fitted = [
         _as(value, like, f"{op}: {text}", remedy) if value is not None else None
         for value, like, text in zip(given, leaves, texts, strict=True)
@@ -139,6 +131,25 @@ class _Custom:
 
     def _static(self, count: int) -> frozenset[int]:
         return frozenset(i % count for i in self.nondiff_argnums if -count <= i < count)
+
+    def _noting(self, noted: list[Any]) -> Callable[..., Any]:
+        """The function; it notes the types of its result."""
+
+        def call(*args: Any) -> Any:
+            result = self.fun(*args)
+            noted[:] = [_types(_blocks(result, self._name))]
+            return result
+
+        return call
+
+    def _checked(self, result: Any, noted: Sequence[Any], rule: str, second: str) -> tuple[Any, Any]:
+        """The two parts of what a rule returns; the first has the axes of the function's own result, if these were noted."""
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise ArgumentTypeError(f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second}).")
+        primal, other = (_blocks(part, self._name) for part in result)
+        if noted:
+            primal = _tree_as(self._name, primal, noted[0], f"the result of {rule}", "Reduce it, as in nx.sum(..., {0!r}).")
+        return primal, other
 
     def _inside(self, region: Region | None, function: Callable[..., Any], skipped: int = 0) -> Callable[..., Any]:
         """`function` with the region entered; its first arguments go through as they are."""
@@ -199,7 +210,7 @@ class custom_jvp(_Custom):
             for rule, tangent in zip(jvps, tangents, strict=True):
                 if rule is not None:
                     term = rule(tangent, result, *primals)
-                    total = term if total is None else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=_is_named)
+                    total = term if total is None else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
             return result, jax.tree.map(jnp.zeros_like, result) if total is None else total
 
         self.defjvp(jvp)
@@ -213,35 +224,23 @@ class custom_jvp(_Custom):
         static = self._static(len(arguments))
         noted: list[Any] = []
 
-        def call(*args: Any) -> Any:
-            result = self.fun(*args)
-            noted[:] = [_types(_blocks(result, self._name))]
-            return result
-
         def rule(*args: Any) -> Any:
-            result = jvp(*args)
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise ArgumentTypeError(f"{self._name}: the rule returns {type(result).__name__}; return (result, tangent).")
-            primal, tangent = (_blocks(part, self._name) for part in result)
-            if noted:
-                primal = _tree_as(
-                    self._name, primal, noted[0], "the result of the rule", "Reduce it, as in nx.sum(..., {0!r})."
-                )
+            primal, tangent = self._checked(jvp(*args), noted, "the rule", "tangent")
             remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
             return primal, _tree_as(self._name, tangent, primal, "the tangent of the result", remedy)
 
-        wrapped = jax.custom_jvp(functools.wraps(self.fun)(self._inside(region, call)), tuple(sorted(static)))
+        wrapped = jax.custom_jvp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
         wrapped.defjvp(self._inside(region, rule, len(static)))
         return wrapped(*arguments)
 
 
 def _types(tree: Any) -> Any:
     def one(leaf: Any) -> Any:
-        if _is_named(leaf):
+        if is_named(leaf):
             return make_in_region(jax.typeof(leaf._data), leaf._dims)
         return jax.typeof(leaf)
 
-    return jax.tree.map(one, tree, is_leaf=_is_named)
+    return jax.tree.map(one, tree, is_leaf=is_named)
 
 
 class custom_vjp(_Custom):
@@ -301,19 +300,8 @@ class custom_vjp(_Custom):
         likes = tuple(_types(arg) for i, arg in enumerate(arguments) if i not in static)
         noted: list[Any] = []
 
-        def call(*args: Any) -> Any:
-            result = self.fun(*args)
-            noted[:] = [_types(_blocks(result, self._name))]
-            return result
-
         def forward(*args: Any) -> Any:
-            result = fwd(*args)
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise ArgumentTypeError(f"{self._name}: fwd returns {type(result).__name__}; return (result, residuals).")
-            primal, residuals = (_blocks(part, self._name) for part in result)
-            if noted:
-                primal = _tree_as(self._name, primal, noted[0], "the result of fwd", "Reduce it, as in nx.sum(..., {0!r}).")
-            return primal, residuals
+            return self._checked(fwd(*args), noted, "fwd", "residuals")
 
         def backward(*args: Any) -> Any:
             result = bwd(*args)
@@ -328,7 +316,7 @@ class custom_vjp(_Custom):
                 for i, (value, like) in enumerate(zip(result, likes, strict=True))
             )
 
-        wrapped = jax.custom_vjp(functools.wraps(self.fun)(self._inside(region, call)), tuple(sorted(static)))
+        wrapped = jax.custom_vjp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
         wrapped.defvjp(self._inside(region, forward), self._inside(region, backward, len(static)), **self.options)
         return wrapped(*arguments)
 

@@ -11,14 +11,18 @@ communicate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from namedax.array import Dims, NamedArray, make
-from namedax.environment import Region, ambient, enter
+from namedax.environment import Region, ambient, leave_for_kernel
 from namedax.ops.align import meet, wrap
+from namedax.resources.variance import has_varying_form, keep_varying_form
 
 __all__ = ["run", "run_elementwise"]
 
@@ -79,11 +83,34 @@ def run_elementwise(key: Hashable, impl: Callable[..., Any], *operands: Any) -> 
 
 
 def _in_region(region: Region, key: Hashable, impl: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    operands = tuple(meet(str(key[0] if isinstance(key, tuple) else key), operands, region))
-    # Kernels know nothing of the region, so that all regions share them.
-    with enter(None):
-        result = _through_kernel(key, impl, operands)
-    return wrap(result._data, result._dims) if type(result) is NamedArray else result
+    op = str(key[0] if isinstance(key, tuple) else key)
+
+    def form(wanted: frozenset[str]) -> Any:
+        met = tuple(meet(op, operands, region, wanted))
+        # Kernels know nothing of the region, so that all regions share them.
+        with leave_for_kernel():
+            return _through_kernel(key, impl, met)
+
+    result = form(frozenset())
+    if type(result) is not NamedArray:
+        return result
+    wrapped = wrap(result._data, result._dims)
+    if any(map(has_varying_form, operands)) and _passes_casts_on(operands, result._data.size):
+        keep_varying_form(wrapped, lambda wanted: form(wanted)._data)
+    return wrapped
+
+
+def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
+    """Whether to cast the operands sends less, in the gradient, than to cast the result, which has `size` elements.
+
+    The transpose of a cast is an all-reduce, which sends twice what the reduce-scatter sends that is the transpose of a gather.
+    """
+    sent = 0
+    for operand in operands:
+        data = operand._data if type(operand) is NamedArray else operand
+        if np.ndim(data) and jnp.issubdtype(data.dtype, jnp.inexact):  # the others have no gradient, or next to none
+            sent += math.prod(data.shape) * (1 if has_varying_form(operand) else 2)
+    return sent <= 2 * size
 
 
 def _through_kernel(key: Hashable, impl: Callable[..., Any], operands: tuple[Any, ...]) -> Any:

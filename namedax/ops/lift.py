@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import PartitionSpec
 
 from namedax.array import NamedArray, check_dims, dims_of
-from namedax.environment import ambient
-from namedax.errors import AxisSizeError
+from namedax.environment import ambient, enter
+from namedax.errors import AxisSizeError, NamedaxError, PlacementConflictError, SerialLoopError, show_names
 from namedax.ops.align import local_block, wrap
-from namedax.resources.variance import cast, varying
+from namedax.resources import communication as comm
+from namedax.resources.serial import LoopAxis
+from namedax.resources.variance import cast, cast_data, varying
 
 __all__ = ["Lifted", "belongs_to_jax", "explain_type_errors", "is_array_leaf", "nmap"]
 
@@ -73,9 +79,13 @@ def nmap(function: Callable[..., Any]) -> Callable[..., Any]:
       and every result has all of these names, in front of the positional axes, in the order in which the arguments have them.
       Arguments that are neither arrays nor numbers are handed through. It has the name, signature and docstring of `function`.
 
+    Over sharded names `function` runs on every device by itself and moves no data. Loops that begin with a constant, and kernels
+    of Pallas, may be what JAX's checker of device variance refuses in a `jax.shard_map`; `function` is then run without the
+    checker, and has derivatives in reverse mode only.
+
     Raises:
       AxisSizeError: a name has two sizes.
-      PlacementConflictError: two names on one mesh axis meet.
+      PlacementConflictError: two names on one mesh axis meet, or `function` communicates along the mesh axes of these names.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> a = nx.named(jnp.ones((5, 3, 3)), ["left", ...])
@@ -155,7 +165,16 @@ class Lifted:
         for axes in reversed(batched):
             mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
         with explain_type_errors:
-            result = mapped(*datas)
+            try:
+                hidden = frozenset[str]()
+                if region is not None and not (belongs_to_jax(function) or _is_our_own(function)):
+                    hidden = frozenset(axis for name in names for axis in region.placement(name))
+                result = _on_its_device(op, names, mapped, hidden, datas) if hidden else mapped(*datas)
+            except (TypeError, ValueError) as error:
+                mesh_axes = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+                if not mesh_axes or isinstance(error, NamedaxError):
+                    raise
+                result = _without_variance(mapped, mesh_axes, datas, error)
 
         def named(leaf: Any) -> Any:
             # A function may make named arrays itself; their own names come after those that it is vectorised over.
@@ -163,3 +182,113 @@ class Lifted:
             return wrap(leaf._data if isinstance(leaf, NamedArray) else leaf, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+
+
+# --- what runs on a device by itself --------------------------------------------------------------------------------
+
+
+def _is_our_own(function: Any) -> bool:
+    return (getattr(function, "__module__", None) or "").startswith("namedax.")
+
+
+def _on_its_device(
+    op: str, names: Iterable[Any], function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any]
+) -> Any:
+    """`function(*datas)`, whose arguments differ along the mesh axes `axes` for reasons that it does not see.
+
+    Raises:
+      PlacementConflictError: it communicates along these axes, and would mix entries of `names`.
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
+    if comm.speaks_of(closed.jaxpr, axes):
+        raise PlacementConflictError(
+            f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, which would "
+            "mix their entries. A lifted function sees no names: take what names an axis on these mesh axes out of it, or rename that "
+            "axis to one that is not mapped."
+        )
+    return jax.tree.unflatten(jax.tree.structure(shape), jaxpr_as_fun(closed)(*datas))
+
+
+def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception) -> Any:
+    """`function(*datas)`, where JAX's checker of device variance has refused it with `error`.
+
+    It refuses a loop that begins with a constant and goes on with values that vary over `axes`, and a kernel whose type does
+    not speak of variance. A function without names can not know better. But it acts on what is on its device, so that there
+    is nothing to check.
+
+    Raises:
+      Exception: `error`, if the function has another fault.
+      SerialLoopError: the arguments are executed in steps; this needs the checker.
+    """
+    loops = [axis for axis in axes if isinstance(axis, LoopAxis)]
+    if loops:
+        raise SerialLoopError(
+            f"SerialLoop: {min(loops)} can not be executed in steps in a lifted function that JAX's checker of device variance refuses: a "
+            "loop that begins with a constant, or a kernel of Pallas. Let the loop begin with something that comes from an argument "
+            "(x.sum() * 0), or use nx.scan, which does it for you."
+        ) from error
+    call = _unchecked(function, axes)
+    with enter(None):  # here no name has a placement: what is not checked must not communicate
+        try:
+            closed = jax.make_jaxpr(call)(*datas)
+        except Exception:
+            raise error from None
+        if any(varying(const) for const in closed.consts) or comm.speaks_of(closed.jaxpr, axes):
+            raise error
+        return call(*datas)
+
+
+def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
+    """`function`, whose variance JAX does not check; its arguments and results vary over `axes`. It has no forward derivative."""
+
+    def unchecked(body: Callable[..., Any]) -> Callable[..., Any]:
+        # The mesh axes are manual already, so that this changes nothing but the types.
+        mapped = jax.shard_map(body, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=axes, check_vma=False)
+        return jax.jit(mapped)  # for bodies that are not compiled: JAX's interpreter checks either all or nothing
+
+    # Arguments keep their variance, and the results of operations have none.
+    without_types, run = unchecked(lambda *datas: jax.tree.map(_reshaped, datas)), unchecked(function)
+
+    @jax.custom_vjp
+    def call(*datas: Any) -> Any:
+        return jax.tree.map(lambda leaf: cast_data(leaf, axes), run(*without_types(*datas)))
+
+    def forward(*datas: Any) -> Any:
+        return call(*datas), datas
+
+    def backward(datas: Sequence[Any], cotangent: Any) -> Any:
+        leaves, count = jax.tree.leaves(cotangent), len(datas)
+        places = [i for i, data in enumerate(datas) if _is_inexact(data)]
+        given = [i for i, leaf in enumerate(leaves) if leaf.dtype != jax.dtypes.float0]
+
+        def pull(*values: Any) -> Any:
+            datas, cotangents = values[:count], values[count:]
+
+            def of(*values: Any) -> Any:
+                filled = list(datas)
+                for i, value in zip(places, values, strict=True):
+                    filled[i] = value
+                results = jax.tree.leaves(function(*filled))
+                return [results[i] for i in given]
+
+            with enter(None):
+                return jax.vjp(of, *(datas[i] for i in places))[1](list(cotangents))
+
+        # Unchecked as well, and so on for derivatives of higher order.
+        pulled = iter(_unchecked(pull, axes)(*datas, *(leaves[i] for i in given)) if given else ())
+        return tuple(next(pulled) if given and i in places else _no_cotangent(data) for i, data in enumerate(datas))
+
+    call.defvjp(forward, backward)
+    return call
+
+
+def _reshaped(data: Any) -> Any:
+    return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
+
+
+def _is_inexact(data: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(data, "dtype", None) or jnp.result_type(data), jnp.inexact))
+
+
+def _no_cotangent(data: Any) -> Any:
+    return jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)

@@ -107,6 +107,8 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
 
 
 def _sharded_softmax(site: Site) -> Any:
+    values, where, site = site.data, site.where, site.bare()
+
     @jax.custom_jvp
     def softmax(data: Any, mask: Any) -> Any:
         terms = jnp.exp(data - sharded_maximum(site, _masked(data, mask, -jnp.inf)))
@@ -117,7 +119,7 @@ def _sharded_softmax(site: Site) -> Any:
         result, tangent = softmax(*primals), tangents[0]
         return result, result * (tangent - _sum_over(site, result * tangent, primals[1]))
 
-    return softmax(site.data, site.where)
+    return softmax(values, where)
 
 
 def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
@@ -131,6 +133,8 @@ def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
 
 
 def _sharded_log_softmax(site: Site) -> Any:
+    values, where, site = site.data, site.where, site.bare()
+
     @jax.custom_jvp
     def log_softmax(data: Any, mask: Any) -> Any:
         data = _masked(data, mask, -jnp.inf)
@@ -142,4 +146,4 @@ def _sharded_log_softmax(site: Site) -> Any:
         result, tangent, mask = log_softmax(*primals), tangents[0], primals[1]
         return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, mask), mask, 0)
 
-    return log_softmax(site.data, site.where)
+    return log_softmax(values, where)

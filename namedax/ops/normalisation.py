@@ -72,11 +72,6 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
     return dataclasses.replace(site, data=data.astype(jnp.promote_types(data.dtype, jnp.float32))), data.dtype
 
 
-def _bare(site: Site) -> Site:
-    """The site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
-    return dataclasses.replace(site, data=None, where=None)
-
-
 def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
     """The sums over the site's axes, which are kept, in one all-reduce."""
     local = [jnp.sum(data, site.axes, keepdims=True, where=mask) for data in datas]
@@ -99,7 +94,7 @@ Statistics = Callable[[Any, Any], tuple[Any, Any, Any]]
 
 def _two_passes(site: Site) -> Statistics:
     """Mean, variance and count: two all-reduces."""
-    site = _bare(site)
+    site = site.bare()
 
     def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
         (total,), count = _sums_and_count(site, mask, data)
@@ -112,7 +107,7 @@ def _two_passes(site: Site) -> Statistics:
 
 def _one_pass(site: Site) -> Statistics:
     """Mean, variance and count, the variance as the difference of two means: one all-reduce."""
-    site = _bare(site)
+    site = site.bare()
 
     def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
         (total, squares), count = _sums_and_count(site, mask, data, jnp.square(data))
@@ -124,7 +119,7 @@ def _one_pass(site: Site) -> Statistics:
 
 def _normalise(site: Site, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
     """The data of the site with mean 0 and variance 1, and the mean and the variance that it had."""
-    values, where, site = site.data, site.where, _bare(site)
+    values, where, site = site.data, site.where, site.bare()
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any, Any, Any, Any]:
         mean, var, count = statistics(data, mask)
@@ -151,7 +146,7 @@ def _normalise(site: Site, statistics: Statistics, epsilon: float) -> tuple[Any,
 
 def _normalise_square(site: Site, epsilon: float) -> Any:
     """The data of the site, divided by the root of its mean square."""
-    values, where, site = site.data, site.where, _bare(site)
+    values, where, site = site.data, site.where, site.bare()
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any, Any]:
         (squares,), count = _sums_and_count(site, mask, jnp.square(data))
@@ -403,7 +398,7 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     """
     with explain_type_errors:
         site, _ = _site("moments", x, axis, where)
-    values, mask, site = site.data, site.where, _bare(site)
+    values, mask, site = site.data, site.where, site.bare()
     statistics = _two_passes(site)
 
     @jax.custom_jvp

@@ -22,13 +22,13 @@ import numpy as np
 from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
-from namedax.environment import ambient
+from namedax.environment import ambient, check_region_lives
 from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
-from namedax.resources.variance import cast_data
+from namedax.resources.variance import cast_data, varying
 
 __all__ = ["REDUCTIONS", "WITH_INDEX", "as_inexact", "axis_key", "reduction_site", "resolve_axis", "sharded_maximum"]
 
@@ -108,6 +108,10 @@ class Site:
     keepdims: bool
     where: Any
 
+    def bare(self) -> Site:
+        """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
+        return dataclasses.replace(self, data=None, where=None)
+
     def finish_whole(self, data: Any) -> Any:
         """Wraps `data` of the shape of the argument."""
         return wrap(data, self.dims_in)
@@ -132,6 +136,9 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
         data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     axes = resolve_axis(op, x, axis)
     named = tuple(i for i in axes if dims[i] is not None)
+    if region is None and named and isinstance(data, jax.core.Tracer) and (variance := varying(data)):
+        for i in named:
+            check_region_lives(op, dims[i], variance)
     mesh_axes: tuple[str, ...] = ()
     if region is not None and region.manual:
         mesh_axes = tuple(mesh_axis for i in named for mesh_axis in region.placement(dims[i]))
@@ -253,7 +260,7 @@ def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
         result = jnp.zeros((), result).real.dtype
-    kept = dataclasses.replace(site, keepdims=True)
+    kept = dataclasses.replace(site.bare(), keepdims=True)
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any]:
         total, count = _sum_and_count(dataclasses.replace(kept, data=data, where=mask), wide)
@@ -388,6 +395,7 @@ def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any
 def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
     value, index = _local_winner(site, largest)
     if site.mesh_axes:
+        mesh_axes = site.mesh_axes  # the rule must not hold the site, which has arrays
 
         @jax.custom_jvp
         def attach(best: Any, winner: Any, value: Any, index: Any) -> Any:
@@ -396,7 +404,7 @@ def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
         @attach.defjvp
         def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             best, winner, _, index = primals
-            return best, comm.psum(jnp.where(index == winner, tangents[2], 0), site.mesh_axes)
+            return best, comm.psum(jnp.where(index == winner, tangents[2], 0), mesh_axes)
 
         # To JAX the extremum is a function of the values that were offered, without the collectives that found it.
         best, winner = _winner(lax.stop_gradient(value), index, site, largest)

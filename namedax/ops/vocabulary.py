@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from namedax.ops import (
+    associative,
     attention,
     collectives,
     control_flow,
@@ -22,6 +23,7 @@ from namedax.ops import (
     segments,
     sorting,
     statistics,
+    vectorising,
 )
 from namedax.ops.contraction import dot, einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
@@ -75,7 +77,9 @@ LAX: _Functions = {
     **permutations.FUNCTIONS,
     **scans.LAX_FUNCTIONS,
     **_only(sorting.FUNCTIONS, "top_k"),
-    **control_flow.LAX_FUNCTIONS,
+    **_without(control_flow.FUNCTIONS, "fold"),
+    **_only(vectorising.FUNCTIONS, "map"),
+    **associative.FUNCTIONS,
 }
 NN: _Functions = {
     **ACTIVATIONS,
@@ -100,6 +104,8 @@ TOP: _Functions = {
     **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
     **WITH_INDEX,
     **control_flow.FUNCTIONS,
+    **vectorising.FUNCTIONS,
+    **associative.FUNCTIONS,
     **custom_rules.FUNCTIONS,
     "axis_size": collectives.axis_size,
     "dot": dot,

@@ -27,6 +27,8 @@ from namedax.array import Dims, NamedArray, make_in_region
 __all__ = [
     "cast",
     "cast_data",
+    "has_varying_form",
+    "keep_varying_form",
     "remembered",
     "share_memory",
     "varying",
@@ -96,8 +98,18 @@ def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> Nam
         gathered, while it is small.
     """
     array = make_in_region(form(frozenset()), dims)
-    remembered(array, _FORM, lambda: form)
+    keep_varying_form(array, form)
     return array
+
+
+def keep_varying_form(array: NamedArray, form: Callable[[frozenset[str]], Any]) -> None:
+    """Lets `array` have a varying form, as that of `with_varying_forms`."""
+    remembered(array, _FORM, lambda: form)
+
+
+def has_varying_form(array: Any) -> bool:
+    """Whether `array` was gathered, or computed of arrays that were, and has a form for whoever needs it to vary."""
+    return type(array) is NamedArray and array._casts is not None and _FORM in array._casts
 
 
 def cast(array: Any, axes: frozenset[str]) -> Any:

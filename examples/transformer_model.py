@@ -1,0 +1,175 @@
+"""A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+There is no mesh here, and no axis number. Where an axis may live elsewhere while it is stored than while it is used, it has two
+names: parameters are stored over `embed_fsdp` and read as `embed`, and between the layers positions are called `pos_sp`. Without
+resources this is only a renaming.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import namedax as nx
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the model."""
+
+    layers: int = 4
+    embed: int = 128
+    kv_heads: int = 4
+    group: int = 2
+    key: int = 16
+    hidden: int = 384
+    vocab: int = 256
+    pos: int = 128
+
+    def sizes(self) -> dict[str, int]:
+        """The size of every name of a parameter."""
+        names = ("embed", "kv_heads", "group", "key", "hidden", "vocab")
+        return {name: getattr(self, name) for name in names} | {"embed_fsdp": self.embed}
+
+
+Params = dict[str, Any]
+
+
+def init(config: Config, key: jax.Array) -> Params:
+    """Parameters; those of the layers are stacked along a leading position."""
+    sizes, keys = config.sizes(), iter(jax.random.split(key, 9))
+
+    def weight(names: str, fan_in: int, layers: int | None = None) -> nx.NamedArray:
+        named = names.split()
+        shape = {name: sizes[name] for name in named}
+        array = nx.random.normal(next(keys), () if layers is None else (layers,), named_shape=shape) / math.sqrt(fan_in)
+        order = named if layers is None else [None, *named]
+        return nx.named(nx.positional(array, order), order)  # stored in this order
+
+    def ones(*names: str | None) -> nx.NamedArray:
+        return nx.named(jnp.ones([config.layers if name is None else sizes[name] for name in names]), list(names))
+
+    n, attended = config.layers, config.kv_heads * config.group * config.key
+    return {
+        "embed": weight("vocab embed_fsdp", config.embed),
+        "layers": {
+            "query": weight("embed_fsdp kv_heads group key", config.embed, n),
+            "key": weight("embed_fsdp kv_heads key", config.embed, n),
+            "value": weight("embed_fsdp kv_heads key", config.embed, n),
+            "out": weight("kv_heads group key embed_fsdp", attended, n),
+            "gate": weight("embed_fsdp hidden", config.embed, n),
+            "up": weight("embed_fsdp hidden", config.embed, n),
+            "down": weight("hidden embed_fsdp", config.hidden, n),
+            "norm1": ones(None, "embed"),
+            "norm2": ones(None, "embed"),
+        },
+        "norm": ones("embed"),
+        "unembed": weight("embed_fsdp vocab", config.embed),
+    }
+
+
+def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
+    """Rotary positions (Su et al., 2021): pairs of features turn by an angle that grows with the position."""
+    angle = position * nx.exp(-math.log(10_000.0) * nx.arange(size // 2, axis="pair") / (size // 2))
+    x = nx.rearrange(x, "{key=(part pair)} -> {part, pair}", part=2)
+    a, b = x["part", 0], x["part", 1]
+    turned = nx.stack([a * nx.cos(angle) - b * nx.sin(angle), a * nx.sin(angle) + b * nx.cos(angle)], "part")
+    return nx.rearrange(turned, "{part, pair} -> {key=(part pair)}")
+
+
+READ = "{{batch,pos:pos_sp,embed}},{{embed:embed_fsdp,{0}}}->{{batch,pos,{0}}}"
+WRITE = "{{batch,pos,{0}}},{{{0},embed:embed_fsdp}}->{{batch,pos_sp:pos,embed}}"
+
+
+def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
+    """SwiGLU (Shazeer, 2020)."""
+    h = nx.nn.rms_norm(x, "embed", scale=p["norm2"])
+    gate, up = (nx.einsum(READ.format("hidden"), h, p[name]) for name in ("gate", "up"))
+    return nx.einsum(WRITE.format("hidden"), nx.nn.silu(gate) * up, p["down"])
+
+
+def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple[nx.NamedArray, ...]:
+    """Queries, keys and values."""
+    h = nx.nn.rms_norm(x, "embed", scale=p["norm1"])
+    query = nx.einsum(READ.format("kv_heads,group,key"), h, p["query"])
+    key, value = (nx.einsum(READ.format("kv_heads,key"), h, p[name]) for name in ("key", "value"))
+    return rotate(query, position, config.key), rotate(key, position, config.key), value
+
+
+def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> nx.NamedArray:
+    """What the last layer gives for every token."""
+    position = nx.arange(config.pos, axis="pos")
+
+    def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
+        query, key, value = project(x, p, position, config)
+        attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+        x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
+        return x + feed_forward(x, p), None
+
+    x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), tokens, "vocab")
+    x, _ = nx.scan(jax.checkpoint(layer), nx.rename(x, {"pos": "pos_sp"}), params["layers"])
+    return nx.nn.rms_norm(x, "embed", scale=params["norm"])
+
+
+def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: Config) -> jax.Array:
+    """Mean cross-entropy, in nats per token."""
+    x = hidden_states(params, tokens, config)
+    logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
+    return nx.mean(nx.logsumexp(logits, "vocab") - logits[{"vocab": targets}], ("batch", "pos"))
+
+
+# --- one token after the other ------------------------------------------------------------------------------------------
+
+
+def empty_cache(config: Config, batch: int) -> tuple[nx.NamedArray, nx.NamedArray]:
+    """Room for the keys and values of all layers."""
+    shape = {"batch": batch, "past": config.pos, "kv_heads": config.kv_heads, "key": config.key}
+    cache = nx.zeros((config.layers,), named_shape=shape)
+    cache = nx.named(nx.positional(cache, [None, *shape]), [None, *shape])
+    return cache, cache
+
+
+def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array, config: Config) -> tuple[nx.NamedArray, Any]:
+    """The logits of the next token, and the cache with this one."""
+
+    def layer(x: nx.NamedArray, part: Any) -> Any:
+        p, keys, values = part
+        # A sequence of one token.
+        query, key, value = (v["pos", 0] for v in project(x, p, position, config))
+        keys, values = keys.at["past", position].set(key), values.at["past", position].set(value)
+        scores = nx.einsum("{batch,kv_heads,group,key},{batch,past,kv_heads,key}->{batch,kv_heads,group,past}", query, keys)
+        seen = nx.arange(config.pos, axis="past") <= position
+        weights = nx.nn.softmax(scores / math.sqrt(config.key), "past", where=seen)
+        attended = nx.einsum(
+            "{batch,kv_heads,group,past},{batch,past,kv_heads,key}->{batch,kv_heads,group,key}", weights, values
+        )
+        attended = nx.expand_dims(attended, 0)
+        attended = nx.named(attended, ["pos"])
+        x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
+        return x + feed_forward(x, p), (keys, values)
+
+    x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), token, "vocab")
+    x = nx.rename(x, {"pos": "pos_sp"})
+    x, cache = nx.scan(layer, x, (params["layers"], *cache))
+    x = nx.nn.rms_norm(x, "embed", scale=params["norm"])
+    return nx.einsum(READ.format("vocab"), x, params["unembed"])["pos", 0], cache
+
+
+def sample(params: Params, prompt: jax.Array, key: jax.Array, config: Config, temperature: float = 0.8) -> jax.Array:
+    """Continues a prompt (`i32[length]`) up to `config.pos` tokens."""
+
+    def step(carry: Any, position: jax.Array) -> Any:
+        cache, token, key = carry
+        logits, cache = decode(params, cache, nx.named(token[None, None], ["batch", "pos"]), position, config)
+        key, now = jax.random.split(key)
+        drawn = jax.random.categorical(now, nx.positional(logits["batch", 0], ["vocab"]) / temperature)
+        following = jnp.where(position + 1 < len(prompt), prompt[jnp.minimum(position + 1, len(prompt) - 1)], drawn)
+        return (cache, following, key), following
+
+    start = (empty_cache(config, 1), prompt[0], key)
+    _, rest = jax.lax.scan(step, start, jnp.arange(config.pos - 1))
+    return jnp.concatenate([prompt[:1], rest])

@@ -1,0 +1,232 @@
+"""The types of values that meet in a loop or in branches, and the carry of a loop that gains names.
+
+A loop of JAX wants a carry whose type does not change. Here a carry may begin without a name, or without a device variance, that
+it has after one step: the body is traced, the carry's beginning is broadcast by name, and the body is traced again, until
+nothing is gained. A body that loses a name is broadcast back, and one that returns another physical order is reordered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from namedax.array import Dims, dims_of
+from namedax.environment import ambient
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError
+from namedax.ops.align import merge_dims, wrap
+from namedax.ops.conversion import is_named
+from namedax.ops.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.resources.mesh import has_explicit_axes
+from namedax.resources.variance import cast, varying
+
+__all__ = ["Carry", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueType:
+    """The dims and block shape of a value, the mesh axes over which it varies, and how its type is sharded on Explicit axes."""
+
+    dims: Dims
+    shape: tuple[int, ...]
+    axes: frozenset[str]
+    spec: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, value: Any) -> ValueType:
+        """The type of an array, or of a Python number."""
+        data = data_of(value)
+        if not hasattr(data, "dtype"):
+            return cls(dims_of(value), np.shape(data), frozenset())
+        return cls(dims_of(value), np.shape(data), varying(data), _explicit_spec(data))
+
+    def bare(self) -> ValueType:
+        """The type without a sharding."""
+        return dataclasses.replace(self, spec=())
+
+    @property
+    def positional(self) -> tuple[int, ...]:
+        """The sizes of the positional axes."""
+        return tuple(n for n, dim in zip(self.shape, self.dims, strict=True) if dim is None)
+
+    @property
+    def sizes(self) -> dict[Hashable, int]:
+        """The block sizes of the names."""
+        return {dim: n for n, dim in zip(self.shape, self.dims, strict=True) if dim is not None}
+
+    def __str__(self) -> str:
+        region = ambient()
+        pairs = self.sizes.items()
+        if region is not None:
+            pairs = {name: region.global_size(name, n) for name, n in pairs}.items()
+        return f"[{','.join(str(n) for n in self.positional)}]{{{', '.join(f'{name}:{n}' for name, n in pairs)}}}"
+
+    def join(self, other: ValueType, op: str, what: str, verb: tuple[str, str]) -> ValueType:
+        """The smallest type that both can be broadcast to.
+
+        Raises:
+          AxisSizeError: a name has two sizes.
+          PositionalAxisError: the positional axes differ.
+        """
+        sizes = self.sizes
+        for name, n in other.sizes.items():
+            if sizes.setdefault(name, n) != n:
+                raise AxisSizeError(
+                    f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: axis {name!r} has two sizes. Rename one of them."
+                )
+        if self.positional != other.positional:
+            raise PositionalAxisError(
+                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes have to be the same. Only names are "
+                "broadcast; make them equal before."
+            )
+        axes = self.axes | other.axes
+        dims, shape = self.dims, self.shape
+        if not set(names_of(other.dims)) <= set(names_of(self.dims)):
+            dims = merge_dims(other.dims, self.dims)
+            positional = iter(self.positional)
+            shape = tuple(next(positional) if dim is None else sizes[dim] for dim in dims)
+        placed = other.placed | self.placed
+        spec = tuple(placed.get(label) for label in _labels(dims)) if placed else ()
+        return ValueType(dims, shape, axes, spec)
+
+    @property
+    def placed(self) -> dict[Hashable, Any]:
+        """The entries of `spec`, by name or number of the axis."""
+        pairs = zip(_labels(self.dims), self.spec, strict=True) if self.spec else ()
+        return {label: entry for label, entry in pairs if entry is not None}
+
+    def with_names_of(self, other: ValueType) -> ValueType:
+        """This type with the names (in front) and the mesh axes of another one too."""
+        more = [name for name in names_of(other.dims) if name not in self.dims]
+        shape = (*(other.sizes[name] for name in more), *self.shape)
+        spec = (None,) * len(more) + self.spec if self.spec else ()
+        return ValueType((*more, *self.dims), shape, self.axes | other.axes, spec)
+
+    def fit(self, value: Any) -> Any:
+        """The data of `value`, whose names are among those of this type, broadcast to it."""
+        value = value if hasattr(value, "dtype") else jnp.asarray(value)
+        return self.spread(cast(value, self.axes), dims_of(value))
+
+    def spread(self, data: Any, dims: Dims) -> Any:
+        """`data` with these dims, broadcast to the type; it need not have the positional axes."""
+        if dims != self.dims:
+            data = broadcast_to_dims(data, dims, self.dims, self.shape)
+        if self.spec and _explicit_spec(data) != self.spec:
+            data = jax.sharding.reshard(data, PartitionSpec(*self.spec))
+        return data
+
+
+def _labels(dims: Dims) -> list[Hashable]:
+    numbers = itertools.count()
+    return [next(numbers) if dim is None else dim for dim in dims]
+
+
+def _explicit_spec(data: Any) -> tuple[Any, ...]:
+    """The sharding that is part of the type of `data`, or nothing if it is not sharded."""
+    sharding = getattr(jax.typeof(data), "sharding", None)
+    if sharding is None or not has_explicit_axes(sharding.mesh):
+        return ()
+    spec = (*sharding.spec, *(None,) * (np.ndim(data) - len(sharding.spec)))
+    return spec if any(entry is not None for entry in spec) else ()
+
+
+def broadcast_to_dims(data: Any, dims: Dims, target: Dims, shape: tuple[int, ...]) -> Any:
+    """`data` with the dims `target`, which have all names of `dims`; positional axes stay, or are new if there are none."""
+    free = iter([i for i, dim in enumerate(target) if dim is None])
+    places = [next(free) if dim is None else target.index(dim) for dim in dims]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    if order != list(range(len(order))):
+        data = lax.transpose(data, order)
+    return lax.broadcast_in_dim(data, shape, sorted(places))
+
+
+def check_placements(op: str, types: Iterable[ValueType]) -> None:
+    """Raises a `PlacementConflictError` where names of one type are on one mesh axis."""
+    region = ambient()
+    if region is not None:
+        for kind in types:
+            region.check_placement(op, names_of(kind.dims))
+
+
+class Grow(Exception):
+    """Values have to begin with other types; raised while a body is traced, for whoever traces it."""
+
+    def __init__(self, types: Sequence[ValueType]):
+        super().__init__("a loop's carry has gained names")
+        self.types = tuple(types)
+
+
+class Carry:
+    """A loop's carry while its type is looked for: the structure, the beginning, and the types of the leaves so far."""
+
+    def __init__(self, op: str, init: Any):
+        self.op = op
+        leaves, self.tree = flatten(init)
+        self.leaves = [block_of(leaf, op) for leaf in leaves]
+        self.types = [ValueType.of(leaf) for leaf in self.leaves]
+        paths = jax.tree_util.tree_flatten_with_path(init, is_leaf=is_named)[0]
+        self.texts = [f"the carry{jax.tree_util.keystr(path)}" for path, _ in paths]
+
+    def grow(self, types: Sequence[ValueType]) -> None:
+        """Lets the carry begin with these types.
+
+        Raises:
+          PlacementConflictError: names of one of them are on one mesh axis.
+        """
+        check_placements(self.op, types)
+        self.types = list(types)
+
+    def start(self) -> list[Any]:
+        """The data of the beginning."""
+        return [kind.fit(leaf) for kind, leaf in zip(self.types, self.leaves, strict=True)]
+
+    def value(self, datas: Iterable[Any]) -> Any:
+        """The carry as the body sees it."""
+        return self.tree.unflatten([array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)])
+
+    def next(self, value: Any) -> list[Any]:
+        """The data of what the body returned, as a value of the carry's type.
+
+        Raises:
+          Grow: the carry has to begin with more names.
+          ArgumentTypeError: the structure is another one.
+        """
+        leaves, tree = flatten(value)
+        if tree != self.tree:
+            raise ArgumentTypeError(
+                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these have to be the same."
+            )
+        leaves = [block_of(leaf, self.op) if not isinstance(leaf, (int, float, complex)) else leaf for leaf in leaves]
+        types = [
+            kind.join(ValueType.of(leaf), self.op, what, ("goes into the body as", "comes out as"))
+            for kind, leaf, what in zip(self.types, leaves, self.texts, strict=True)
+        ]
+        if types != self.types:
+            raise Grow(types)
+        return [kind.fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
+
+    def finish(self, datas: Any) -> Any:
+        """The carry that comes out of the loop, from the data in its structure."""
+        return self.tree.unflatten(
+            [wrap(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
+        )
+
+
+def until_it_fits(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
+    """Runs `attempt` until it does not raise `Grow` any more, and each time lets values begin with the types that it wants.
+
+    Each time they gain a name or a mesh axis, so this ends.
+    """
+    while True:
+        try:
+            return attempt()
+        except Grow as wanted:
+            types = wanted.types
+        grow(types)

@@ -1,0 +1,46 @@
+"""Leaves of the pytrees that functions over names take and return: arrays, named or not, and Python numbers.
+
+Loops, branches and functions of one entry work on the data of such leaves, and on their dims beside it. Here is how a leaf is taken
+apart and put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from namedax.array import Dims, NamedArray, make_in_region
+from namedax.environment import ambient
+from namedax.ops.align import local_block
+from namedax.ops.conversion import is_named
+
+__all__ = ["array_of", "block_of", "data_of", "flatten", "names_of"]
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of a pytree, named arrays among them, and its structure."""
+    return jax.tree.flatten(tree, is_leaf=is_named)
+
+
+def data_of(value: Any) -> Any:
+    """The data of a named array; what is none, as it is."""
+    return value._data if isinstance(value, NamedArray) else value
+
+
+def array_of(data: Any, dims: Dims) -> Any:
+    """`data` with these dims: a named array, if they have a name."""
+    return make_in_region(data, dims) if any(dim is not None for dim in dims) else data
+
+
+def block_of(leaf: Any, op: str) -> Any:
+    """A leaf as the body of the ambient region sees it: an array."""
+    leaf = local_block(leaf, op, ambient())
+    return leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
+
+
+def names_of(dims: Dims) -> tuple[Hashable, ...]:
+    """The names in `dims`."""
+    return tuple(dim for dim in dims if dim is not None)

@@ -1,0 +1,111 @@
+"""The transformer of `examples/`: loss and gradients under every layout against a model in plain `jnp`, and decoding against both."""
+
+import functools
+import math
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import transformer
+import transformer_model as model
+from transformer import LAYOUTS, batch_of
+
+CONFIG = model.Config(layers=2, embed=16, kv_heads=4, group=2, key=4, hidden=16, vocab=32, pos=16)
+
+
+def rms_norm(x, scale):
+    return x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6) * scale
+
+
+def rotate(x, position):
+    half = CONFIG.key // 2
+    angle = position[:, None] * jnp.exp(-math.log(10_000.0) * jnp.arange(half) / half)
+    angle = angle.reshape(angle.shape[0], *(1,) * (x.ndim - 3), half)
+    a, b = x[..., :half], x[..., half:]
+    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
+
+
+def plain_logits(p, tokens):
+    x, position = p["embed"][tokens], jnp.arange(tokens.shape[1])
+    for i in range(CONFIG.layers):
+        w = jax.tree.map(lambda v, i=i: v[i], p["layers"])
+        h = rms_norm(x, w["norm1"])
+        q = rotate(jnp.einsum("bpe,ehgk->bphgk", h, w["query"]), position)
+        k = rotate(jnp.einsum("bpe,ehk->bphk", h, w["key"]), position)
+        scores = jnp.einsum("bphgk,bqhk->bhgpq", q, k) / math.sqrt(CONFIG.key)
+        scores = jnp.where(position[:, None] >= position, scores, -jnp.inf)
+        attended = jnp.einsum("bhgpq,bqhk->bphgk", jax.nn.softmax(scores), jnp.einsum("bpe,ehk->bphk", h, w["value"]))
+        x = x + jnp.einsum("bphgk,hgke->bpe", attended, w["out"])
+        h = rms_norm(x, w["norm2"])
+        x = x + (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
+    return rms_norm(x, p["norm"]) @ p["unembed"]
+
+
+def plain_loss(p, tokens, targets):
+    logp = jax.nn.log_softmax(plain_logits(p, tokens))
+    return -jnp.take_along_axis(logp, targets[..., None], -1).mean()
+
+
+@functools.cache
+def expected():
+    params = model.init(CONFIG, jax.random.key(0))
+    tokens, targets = batch_of(transformer.corpus() % 32, 0, 8, CONFIG.pos)
+    raw = jax.tree.map(lambda v: v.data, params, is_leaf=lambda v: isinstance(v, nx.NamedArray))
+    return params, tokens, targets, jax.jit(jax.value_and_grad(plain_loss))(raw, tokens.data, targets.data)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout):
+    params, tokens, targets, (want, want_grads) = expected()
+    shape, resources = LAYOUTS[layout]
+    devices = jax.devices()[: math.prod(shape.values())]
+    mesh = jax.make_mesh(tuple(shape.values()), tuple(shape), (jax.sharding.AxisType.Auto,) * len(shape), devices=devices)
+    f = nx.xmap(
+        jax.value_and_grad(functools.partial(model.loss, config=CONFIG)), axis_resources=resources, mesh=mesh if shape else None
+    )
+    loss, grads = f(params, tokens, targets)
+    np.testing.assert_allclose(loss, want, rtol=1e-5)
+    is_named = {"is_leaf": lambda v: isinstance(v, nx.NamedArray)}
+    for have, like, w in zip(
+        jax.tree.leaves(grads, **is_named), jax.tree.leaves(params, **is_named), jax.tree.leaves(want_grads), strict=True
+    ):
+        np.testing.assert_allclose(nx.order_like(have, like).data, w, rtol=2e-3, atol=2e-5)
+
+
+def test_decoding_gives_the_logits_of_the_whole_sequence():
+    params, tokens, *_ = expected()
+    raw = jax.tree.map(lambda v: v.data, params, is_leaf=lambda v: isinstance(v, nx.NamedArray))
+    want = plain_logits(raw, tokens.data[:1])[0]
+
+    def step(cache, position):
+        token = nx.named(tokens.data[:1, position][:, None], ["batch", "pos"])
+        logits, cache = model.decode(params, cache, token, position, CONFIG)
+        return cache, nx.positional(logits["batch", 0], ["vocab"])
+
+    _, have = jax.jit(lambda: jax.lax.scan(step, model.empty_cache(CONFIG, 1), jnp.arange(CONFIG.pos)))()
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_run_that_is_resumed_under_another_layout_goes_on_as_it_was(tmp_path, monkeypatch, capsys):
+    def losses(layout, *arguments):
+        seen = {}
+        monkeypatch.setattr(transformer, "picture", lambda curves, path: seen.update(curves))
+        monkeypatch.setattr(transformer, "Config", lambda **_: model.Config(2, 16, 4, 2, 4, 16, 256, 16))
+        command = ["transformer.py", "--layout", layout, "--batch", "8", "--prompt", "", *arguments]
+        monkeypatch.setattr(sys, "argv", command)
+        transformer.main()
+        return seen[layout]
+
+    whole = losses("single", "--steps", "4", "--no-save", "--out", str(tmp_path / "a"))
+    # The schedule of the learning rate is that of the whole run.
+    losses("dp", "--steps", "2", "--out", str(tmp_path / "b"))
+    rest = losses("fsdp+tp+sp", "--steps", "4", "--resume", "--no-save", "--out", str(tmp_path / "b"))
+    np.testing.assert_allclose(rest, whole[2:], rtol=1e-3)
+    assert "a step sends" in capsys.readouterr().out
