@@ -229,6 +229,39 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
+@pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
+def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
+    # What the carry begins with is scaled in every iteration, like the sums.
+    def body(x, start):
+        def step(total, factor):
+            return 0.5 * total + nx.sum(x, "a") * factor, total
+
+        return jax.lax.scan(step, start, jnp.arange(1.0, 4.0))
+
+    def oracle(x, start):
+        totals = []
+        for factor in (1.0, 2.0, 3.0):
+            totals.append(start)
+            start = 0.5 * start + x.sum() * factor
+        return start, jnp.stack(totals)
+
+    f = nx.xmap(body, (["a"], []), ([], [None]), axis_resources=resources, mesh=make_mesh((4, 2)))
+    x, start = array(8), jnp.float32(7)
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-5), f(x, start), oracle(x, start))
+    have = jax.grad(lambda *xs: f(*xs)[0] + jnp.sum(f(*xs)[1] ** 2), argnums=(0, 1))(x, start)
+    want = jax.grad(lambda *xs: oracle(*xs)[0] + jnp.sum(oracle(*xs)[1] ** 2), argnums=(0, 1))(x, start)
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-4), have, want)
+
+
+def test_rounding_in_a_scan_waits_for_all_steps():
+    def body(x):
+        return jax.lax.scan(lambda c, _: (c + nx.sum(x, "a").astype(int), None), 0, None, length=2)[0]
+
+    f = nx.xmap(body, ["a"], [], axis_resources={"a": LOOP(4)})
+    with pytest.raises(SerialLoopError, match="an operand of convert_element_type needs it there"):
+        f(jnp.full(8, 0.4))
+
+
 def test_a_weight_that_a_scan_uses_every_time():
     def loss(w, x):
         h, _ = jax.lax.scan(lambda h, _: (nx.tanh(h * w), None), x, None, length=3)

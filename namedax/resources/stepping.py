@@ -303,13 +303,13 @@ _CASTS = ("pvary", "pcast", "pbroadcast")
 _SUMS = ("psum", "psum2", "psum_invariant")
 _EXTREMA = {"pmax": jnp.maximum, "pmin": jnp.minimum}
 _GATHERS = ("all_gather", "all_gather_invariant")
-_STRUCTURED = ("barrier", "plus", "identity", "scan", "while", "cond")
+_STRUCTURED = ("barrier", "identity", "scan", "while", "cond")
 _SCATTERS = ("reduce_scatter", "psum_scatter")
 
 
 @dataclasses.dataclass
 class _Node:
-    """One operation: a primitive, `barrier`, or one of control flow with bodies of its own."""
+    """One operation: a primitive, `barrier`, `identity`, `late psum`, or one of control flow with bodies of its own."""
 
     kind: str
     eqn: JaxprEqn
@@ -418,8 +418,8 @@ class _Flattener:
         """Moves sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
 
         Within the scan a sum that waits is what this step has of it. It may be added to others of its kind, scaled and
-        reshaped. The sum itself is taken of what the scan gives. A carry that collects begins with zeros, and what it was to
-        begin with is added in the end.
+        reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
+        that of the first step, on the first device.
         """
         (body,) = node.bodies
         consts, carries = _consts_and_carries(node.eqn)
@@ -439,10 +439,6 @@ class _Flattener:
             total = next(self.fresh)
             nodes.append(_Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: axes}))
             results[i] = total
-            start = node.inputs[consts + i] if i < carries else None
-            if start is not None and not self._is_zero(start):
-                results[i] = whole = next(self.fresh)
-                nodes.append(_Node("plus", node.eqn, [total, start], [whole]))
         return results
 
     def _wait(self, body: _Body, waiting: Mapping[int, Axes], may_wait: frozenset[int]) -> dict[int, Axes]:
@@ -450,7 +446,7 @@ class _Flattener:
 
         Of carries in `may_wait` it is not known yet whether they do.
         """
-        found = dict(waiting)
+        found, maybe = dict(waiting), set(may_wait)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
             taken = {a for a in axes if a is not None}
@@ -466,22 +462,29 @@ class _Flattener:
             elif self.axis in node.axes and node.kind not in (*_CASTS, "axis_index"):
                 raise self._too_early(f"the result of {node.kind}")
             elif taken:
-                if not (len(taken) == 1 and self._is_linear(node, axes, may_wait)):
+                if not (len(taken) == 1 and self._is_linear(node, axes, maybe)):
                     raise self._too_early(f"an operand of {node.kind}")
                 found.update(dict.fromkeys(node.outputs, next(iter(taken))))
+            elif not maybe.isdisjoint(v for v in node.inputs if isinstance(v, int)):
+                guess = [(self.axis,) if isinstance(v, int) and v in maybe else None for v in node.inputs]
+                if self._is_linear(node, guess, maybe):
+                    maybe.update(node.outputs)
         return found
 
-    def _is_linear(self, node: _Node, axes: Sequence[Axes | None], may_wait: frozenset[int]) -> bool:
+    def _is_linear(self, node: _Node, axes: Sequence[Axes | None], may_wait: set[int]) -> bool:
         """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
-        if node.kind in ("add", "add_any", "sub", "plus", "dynamic_update_slice"):
+        if node.kind in ("add", "add_any", "sub", "dynamic_update_slice"):
             both = list(zip(axes, node.inputs, strict=True))[:2]  # of an update, not where it goes
-            return all(a is not None or v in may_wait or self._is_zero(v) for a, v in both)
+            return all(a is not None or self._is_zero(v) or (isinstance(v, int) and v in may_wait) for a, v in both)
         if node.kind in ("mul", "div"):
             waits = [i for i, a in enumerate(axes) if a is not None]
             if len(waits) != 1 or (node.kind == "div" and waits != [0]):
                 return False
             other = node.eqn.invars[1 - waits[0]].aval
             return varying_of(other).isdisjoint(axes[waits[0]] or ())
+        if node.kind == "convert_element_type":  # to integers it rounds
+            kinds = [jnp.issubdtype(var.aval.dtype, jnp.inexact) for var in (*node.eqn.invars, *node.eqn.outvars)]  # type: ignore[attr-defined]
+            return kinds[0] == kinds[1]
         return node.kind in _LINEAR
 
     def _too_early(self, what: str) -> SerialLoopError:
@@ -492,9 +495,7 @@ class _Flattener:
         )
 
 
-_LINEAR = frozenset(
-    "reshape transpose convert_element_type broadcast_in_dim squeeze expand_dims neg reduce_sum copy slice rev".split()
-)
+_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum copy slice rev".split())
 
 
 def _consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:
@@ -763,8 +764,6 @@ class _Stepper:
             return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
         if kind == "barrier":
             return list(lax.optimization_barrier(tuple(values)))
-        if kind == "plus":
-            return [jnp.add(*_alike(values))]
         if kind in _CASTS:
             axes = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, axes) for value in values]
@@ -807,7 +806,9 @@ class _Stepper:
         start = list(values[consts : consts + carries])
         for i, axes in node.waiting.items():
             if i < carries:
-                start[i] = cast_data(jnp.zeros_like(start[i]), varying(start[i]) | (set(axes) - {self.axis}))
+                others = tuple(axis for axis in axes if axis != self.axis)
+                first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
+                start[i] = lax.select(*_alike([jnp.broadcast_to(first, start[i].shape), start[i], jnp.zeros_like(start[i])]))
 
         def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
