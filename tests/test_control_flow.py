@@ -328,6 +328,10 @@ REDUCED_ONCE = {
         stacked(lambda h, w: layer(h, jax.jit(lambda s, w: s * w)(nx.nn.softplus(1.0), w) / (1 + nx.sum(w * w, "c")))),
         lambda w, x: plain_layers(SOFTPLUS * w / (1 + jnp.sum(w * w, 1, keepdims=True)), x),
     ),
+    "a carry that begins with a Python number": (
+        lambda w, x: nx.scan(lambda c, w: (0.5 * c + layer(x, w), None), 0.0, w, axis="l")[0],
+        lambda w, x: sum(0.5 ** (len(w) - 1 - i) * jnp.tanh(x @ w[i]) for i in range(len(w))),
+    ),
     "map": (
         lambda w, x: nx.sum(nx.map(lambda w: layer(x, w), w, axis="l"), "l"),
         lambda w, x: jnp.sum(jnp.tanh(x @ w), 0),

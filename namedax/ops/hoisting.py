@@ -215,7 +215,7 @@ class Body:
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
         finder = _CastFinder(sizes, self.steps)
         finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands)})
-        same = [(a.dtype, a.weak_type) for a in closed.in_avals[:n]] == [(a.dtype, a.weak_type) for a in closed.out_avals[:n]]
+        same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if finder.found and same:  # otherwise JAX promotes the carry, and traces again
             raise Hoist(closed, finder.found)
         return list(jaxpr_as_fun(closed)(*datas))
@@ -233,7 +233,9 @@ class Hoisted:
         closed = hoist.closed
         self.carried = carried
         self.dtypes = [aval.dtype for aval in closed.in_avals[:carried]]
-        self.weak = [getattr(aval, "weak_type", False) for aval in closed.in_avals[:carried]]
+        # A weak type that the body does not keep (a carry that begins with 0.0) is given up before.
+        kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
+        self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
         self.consts = list(closed.consts)
         jaxpr = closed.jaxpr
         self.jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
