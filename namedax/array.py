@@ -543,10 +543,19 @@ def _dtype_text(dtype: Any) -> str:
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
-def _mesh_axes_text(axes: Any) -> str:
-    if not axes:
-        return ""
-    return "@" + (axes if isinstance(axes, str) else ",".join(axes) if len(axes) == 1 else "(" + ",".join(axes) + ")")
+def _mesh_axes_text(axes: tuple[str, ...]) -> str:
+    return "" if not axes else "@" + (axes[0] if len(axes) == 1 else "(" + ",".join(axes) + ")")
+
+
+def shown_placements(value: NamedArray) -> list[tuple[str, ...]]:
+    """The mesh axes of every dimension as they are shown: by the region's assignment, or as the data are sharded."""
+    data, dims, region = value._data, value._dims, ambient()
+    if region is not None and region.resources:
+        return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
+    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+    spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
+    padded = spec + (None,) * (len(dims) - len(spec))
+    return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
 
 
 def type_text(value: Any) -> str:
@@ -561,13 +570,7 @@ def type_text(value: Any) -> str:
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
         what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
         return f"{what} with the axes {dims}, which do not fit"
-    region = ambient()
-    specs: tuple[Any, ...] = (None,) * len(dims)
-    if region is not None and region.resources:
-        specs = tuple(region.resources.get(dim, ()) for dim in dims)
-    elif not isinstance(data, jax.core.Tracer) and isinstance(getattr(data, "sharding", None), NamedSharding):
-        spec = tuple(data.sharding.spec)
-        specs = spec + (None,) * (len(dims) - len(spec))
+    specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
     sizes = value.named_shape
     named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)

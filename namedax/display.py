@@ -14,10 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
-from namedax.array import NamedArray, type_text
-from namedax.environment import ambient
+from namedax.array import NamedArray, shown_placements, type_text
 from namedax.errors import NamedAxesLeftError
 from namedax.ops.align import align
 
@@ -117,7 +115,7 @@ def _axes(array: NamedArray) -> list[tuple[str, int, str]]:
     if len(getattr(data, "shape", ())) != len(dims):
         return []
     sizes = array.named_shape
-    placements = _placements(array)
+    placements = shown_placements(array)
     positions = iter(range(len(dims)))
     return [
         (
@@ -126,20 +124,6 @@ def _axes(array: NamedArray) -> list[tuple[str, int, str]]:
             ", ".join(placements[i]),
         )
         for i, (dim, n) in enumerate(zip(dims, data.shape, strict=True))
-    ]
-
-
-def _placements(array: NamedArray) -> list[tuple[str, ...]]:
-    """The mesh axes of every dimension, as `type_text` shows them."""
-    data: Any = array.data
-    region = ambient()
-    if region is not None and region.resources:
-        return [region.resources.get(dim, ()) if dim is not None else () for dim in array.dims]
-    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
-    spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
-    return [
-        () if not axes else (axes,) if isinstance(axes, str) else tuple(axes)
-        for axes in spec + (None,) * (len(array.dims) - len(spec))
     ]
 
 

@@ -28,6 +28,7 @@ from namedax.errors import (
 )
 from namedax.ops.align import local_block
 from namedax.ops.conversion import is_named
+from namedax.ops.leaves import data_of
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import concrete_mesh, resolve_mesh
@@ -82,13 +83,9 @@ def to_xarray(
             raise AxisMappingError(
                 f"to_xarray: name={name!r} names one array; the keys {list(x)} name the variables of a dict."
             )
-        variables = {key: (_xarray_dims(value, dims, prefix=True), np.asarray(_data(value))) for key, value in x.items()}
+        variables = {key: (_xarray_dims(value, dims, prefix=True), np.asarray(data_of(value))) for key, value in x.items()}
         return xarray.Dataset(variables, coords=coords)
-    return xarray.DataArray(np.asarray(_data(x)), coords=coords, dims=_xarray_dims(x, dims), name=name)
-
-
-def _data(x: Any) -> Any:
-    return x.data if isinstance(x, NamedArray) else x
+    return xarray.DataArray(np.asarray(data_of(x)), coords=coords, dims=_xarray_dims(x, dims), name=name)
 
 
 def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:
@@ -201,7 +198,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
     region = Region({}, assignment, mesh, "manual", None)
 
     def one(leaf: Any) -> Any:
-        data = _data(leaf)
+        data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
         region.check_placement("abstract", (dim for dim in dims if dim is not None))
         for dim, n in zip(dims, data.shape, strict=True):
@@ -236,7 +233,7 @@ def global_norm(tree: Any) -> jax.Array:
     totals: dict[frozenset[str], Any] = {}
     for leaf in jax.tree.leaves(tree, is_leaf=is_named):
         block = local_block(leaf, "global_norm", region)
-        data, names = jnp.asarray(_data(block)), [dim for dim in dims_of(block) if dim is not None]
+        data, names = jnp.asarray(data_of(block)), [dim for dim in dims_of(block) if dim is not None]
         placed = [] if region is None or not region.manual else [axis for name in names for axis in region.placement(name)]
         square = jnp.sum(jnp.square(data.real) + jnp.square(data.imag) if jnp.iscomplexobj(data) else jnp.square(data))
         axes = frozenset(placed)

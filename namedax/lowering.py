@@ -49,26 +49,30 @@ class Argument:
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     """Runs the body under one `jax.shard_map`."""
-    resources = call.region.resources
-    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
-    used = frozenset(axis for axes in resources.values() for axis in axes)
-    datas = [
-        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, used)
-        for argument, spec in zip(call.arguments, specs, strict=True)
-    ]
-    shard_map = functools.partial(
-        jax.shard_map,
-        mesh=None if from_context else mesh,
-        in_specs=specs,
-        axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
-        check_vma=True,
-    )
+    specs = call.specs(call.region.resources)
+    datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
+    shard_map = functools.partial(shard_map, in_specs=specs)
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
         return run(shard_map(call.body, out_specs=call.result_specs()), datas)
     # Named arrays come back, and their axes are known only when the body has been traced: trace it once to see them.
     jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
     return call.rebuild(run(shard_map(call.flat_body, out_specs=call.probed_specs()), datas))
+
+
+def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
+    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
+    used = _axes_of(resources)
+    datas = [
+        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, used)
+        for argument, spec in zip(call.arguments, call.specs(resources), strict=True)
+    ]
+    names = used if used != frozenset(mesh.axis_names) else frozenset()
+    return datas, functools.partial(jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True)
+
+
+def _axes_of(resources: Assignment) -> frozenset[str]:
+    return frozenset(axis for axes in resources.values() for axis in axes)
 
 
 def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
@@ -78,18 +82,21 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     """
     region = call.region
 
-    def on(axes: frozenset[str] | None, dims: Dims, inside: Region) -> list[tuple[str, ...]]:
-        placements = [() if dim is None else inside.placement(dim) for dim in dims]
-        return [place if axes is None or axes.isdisjoint(place) else () for place in placements]
+    def on_old(dims: Dims) -> list[tuple[str, ...]]:
+        """Where dims live in the region, but for the new axes."""
+        placements = [() if dim is None else region.placement(dim) for dim in dims]
+        return [place if new_axes.isdisjoint(place) else () for place in placements]
 
-    datas = []
-    for argument in call.arguments:
-        old = [() if dim not in dims_of(argument.leaf) else place for dim, place in _pairs(argument.dims, outer)]
-        data = jnp.asarray(argument.data)
-        datas.append(relayout(data, old, on(new_axes, argument.dims, region)))
+    def in_outer(dims: Dims, of: Dims) -> list[tuple[str, ...]]:
+        return [() if dim is None or dim not in of else outer.placement(dim) for dim in dims]
+
+    datas = [
+        relayout(jnp.asarray(argument.data), in_outer(argument.dims, dims_of(argument.leaf)), on_old(argument.dims))
+        for argument in call.arguments
+    ]
     if new_axes:
         assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
-        specs = tuple(partition_spec(argument.dims, assignment) for argument in call.arguments)
+        specs = call.specs(assignment)
         datas = [to_spec(data, spec, None, new_axes) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
         jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
@@ -98,42 +105,27 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         flat = shard_map(jax.checkpoint(call.flat_body), out_specs=call.probed_specs(assignment))(*datas)
     else:
         flat = call.flat_body(*datas)
-    results = []
-    for data, result in zip(flat, call.results, strict=True):
-        goal = [() if dim is None else outer.placement(dim) for dim in result.final]
-        results.append(relayout(data, on(new_axes, result.dims, region), goal))
+    results = [
+        relayout(data, on_old(result.dims), in_outer(result.final, result.final))
+        for data, result in zip(flat, call.results, strict=True)
+    ]
     return call.rebuild(results)
-
-
-def _pairs(dims: Dims, region: Region) -> list[tuple[Hashable | None, tuple[str, ...]]]:
-    return [(dim, () if dim is None else region.placement(dim)) for dim in dims]
 
 
 def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     """Runs the body in the steps of its loops, on the mesh where there is one."""
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
-    specs = tuple(partition_spec(argument.dims, resources) for argument in call.arguments)
-    used = frozenset(axis for axes in devices.values() for axis in axes)
-    datas = [jnp.asarray(argument.data) for argument in call.arguments]
-    shard_map = None
+    specs, manual = call.specs(resources), _axes_of(devices)
+    datas, shard_map = [jnp.asarray(argument.data) for argument in call.arguments], None
     if devices:
-        datas = [
-            to_spec(data, partition_spec(argument.dims, devices), None if from_context else mesh, used)
-            for argument, data in zip(call.arguments, datas, strict=True)
-        ]
-        shard_map = functools.partial(
-            jax.shard_map,
-            mesh=None if from_context else mesh,
-            axis_names=used if used != frozenset(mesh.axis_names) else frozenset(),
-            check_vma=True,
-        )
+        datas, shard_map = _on_devices(call, mesh, from_context, devices)
     run = functools.partial(
-        stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=used, shard_map=shard_map
+        stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
     )
     if call.results_are_placed:
         return run(call.body, out_specs=call.result_specs())
-    run(call.probe, out_specs=())
+    stepping.trace_in_steps(call.probe, datas, specs, loops, mesh, manual)
     return call.rebuild(run(call.flat_body, out_specs=call.probed_specs()))
 
 
@@ -163,14 +155,10 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
+        axes = frozenset(mesh.axis_names)
         datas = [
-            to_spec(
-                data,
-                partition_spec(argument.dims, region.resources),
-                None if from_context else mesh,
-                frozenset(mesh.axis_names),
-            )
-            for argument, data in zip(call.arguments, datas, strict=True)
+            to_spec(data, spec, None if from_context else mesh, axes)
+            for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
         if call.results_are_placed:
             return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
@@ -227,6 +215,10 @@ class Call:
                 names = [name for _, name in mapping.names]
                 region.check_placement(f"xmap, out_axes {mapping.text}", names)
                 region.seen.update(names)
+
+    def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
+        """The partition specs of the arguments under an assignment."""
+        return tuple(partition_spec(argument.dims, resources) for argument in self.arguments)
 
     @property
     def results_are_placed(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -85,6 +85,15 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
     if kind == "ties":
         return jnp.asarray(rng.integers(-1, 2, shape), float)
     return jnp.asarray(rng.normal(size=shape), float)
+
+
+def together(programs: Mapping[str, tuple[Callable[..., Any], Callable[..., Any], Any]]) -> tuple[Any, Any, Any]:
+    """Programs of (named, plain, out_axes) as one of each, for `check`: compiling one large program is cheaper than many small ones."""
+    return (
+        lambda *args: {label: named(*args) for label, (named, _, _) in programs.items()},
+        jax.jit(lambda *args: {label: plain(*args) for label, (_, plain, _) in programs.items()}),
+        {label: out_axes for label, (_, _, out_axes) in programs.items()},
+    )
 
 
 def check(

@@ -1,7 +1,5 @@
 """Laws 3 and 5 for what communicates: collectives mean the same in every placement, and no reduction sends more than it says."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from jax.sharding import AxisType
 
 import namedax as nx
 from namedax import lax
-from tests.harness import FEW, PLACEMENTS, array, check
+from tests.harness import FEW, PLACEMENTS, array, check, together
 
 # --- What collectives mean ------------------------------------------------------------------------
 # label: (named, positional, out_axes); x is {b, a}[3], y is {b}.
@@ -56,20 +54,12 @@ PROGRAM = {
     ),
     "axis_size": (lambda x, y: y / lax.axis_size(("a", "b")), lambda x, y: y / 32, ["b"]),
 }
-
-
-@functools.cache
-def compiled():
-    return (
-        lambda *args: {label: named(*args) for label, (named, _, _) in PROGRAM.items()},
-        jax.jit(lambda *args: {label: plain(*args) for label, (_, plain, _) in PROGRAM.items()}),
-        {label: out_axes for label, (_, _, out_axes) in PROGRAM.items()},
-    )
+TOGETHER = together(PROGRAM)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
-    named, plain, out_axes = compiled()
+    named, plain, out_axes = TOGETHER
     grad = placement.kind == "auto" or placement in FEW
     check(named, plain, (array(4, 8, 3), array(4, seed=1)), (["b", "a", None], ["b"]), out_axes, placement, grad=grad)
 

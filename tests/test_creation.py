@@ -1,7 +1,5 @@
 """`arange` and `one_hot` along a name: every device makes its own block, and nothing is sent."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
-from tests.harness import PLACEMENTS, array, check
+from tests.harness import PLACEMENTS, array, check, together
 
 # label: (named, positional, out_axes); x is {a}, labels are {b} with some out of range, l2 is {b}[2]
 PROGRAM = {
@@ -41,20 +39,12 @@ PROGRAM = {
         ["b", None, None],
     ),
 }
-
-
-@functools.cache
-def compiled():
-    return (
-        lambda *args: {label: named(*args) for label, (named, _, _) in PROGRAM.items()},
-        jax.jit(lambda *args: {label: plain(*args) for label, (_, plain, _) in PROGRAM.items()}),
-        {label: out_axes for label, (_, _, out_axes) in PROGRAM.items()},
-    )
+TOGETHER = together(PROGRAM)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
-    named, plain, out_axes = compiled()
+    named, plain, out_axes = TOGETHER
     args = (array(8), jnp.array([2, -1, 7, 8]), jnp.arange(8).reshape(4, 2))
     grad = placement.kind == "auto" and placement.label in ("unmapped", "blocks", "two-mesh-axes")
     check(named, plain, args, (["a"], ["b"], ["b", None]), out_axes, placement, grad=grad)

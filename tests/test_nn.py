@@ -1,6 +1,5 @@
 """`nx.nn` is `jax.nn` over names: softmax over a sharded axis, and activations with their flags."""
 
-import functools
 import inspect
 import pickle
 
@@ -11,7 +10,7 @@ import pytest
 
 import namedax as nx
 from namedax.ops.nn import ACTIVATIONS
-from tests.harness import FEW, PLACEMENTS, array, check
+from tests.harness import FEW, PLACEMENTS, array, check, together
 
 # label: (named, positional, out_axes); x is {b, a}[3], m is a mask {a}.
 PROGRAM = {
@@ -45,20 +44,12 @@ PROGRAM = {
         ["b", "a", None],
     ),
 }
-
-
-@functools.cache
-def compiled():
-    return (
-        lambda *args: {label: named(*args) for label, (named, _, _) in PROGRAM.items()},
-        jax.jit(lambda *args: {label: plain(*args) for label, (_, plain, _) in PROGRAM.items()}),
-        {label: out_axes for label, (_, _, out_axes) in PROGRAM.items()},
-    )
+TOGETHER = together(PROGRAM)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
-    named, plain, out_axes = compiled()
+    named, plain, out_axes = TOGETHER
     args = (array(4, 8, 3), jnp.array([1, 0, 1, 1, 0, 1, 1, 0], bool))
     grad = placement.kind == "auto" or placement in FEW
     check(named, plain, args, (["b", "a", None], ["a"]), out_axes, placement, grad=grad)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
+from harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, together
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -102,19 +101,11 @@ PROGRAM = {
         (["b"], ["b"]),
     ),
 }
+TOGETHER = together(PROGRAM)
 
 
 def nx_leaf(x):
     return isinstance(x, nx.NamedArray)
-
-
-@functools.cache
-def compiled():
-    return (
-        lambda *args: {label: named(*args) for label, (named, _, _) in PROGRAM.items()},
-        jax.jit(lambda *args: {label: plain(*args) for label, (_, plain, _) in PROGRAM.items()}),
-        {label: out_axes for label, (_, _, out_axes) in PROGRAM.items()},
-    )
 
 
 ARGS = array(4, 8, 3) + 2, array(8, seed=1), 1.5 + array(8, seed=2) ** 2, jnp.array([1, 0, 1, 1, 0, 1, 1, 0], bool)
@@ -125,7 +116,7 @@ SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "b
 
 @pytest.mark.parametrize("placement", [*SOME, PARTITIONER[3]], ids=str)
 def test_placements(placement):
-    named, plain, out_axes = compiled()
+    named, plain, out_axes = TOGETHER
     axes = (["b", "a", None], ["a"], ["a"], ["a"])
     check(named, plain, ARGS, axes, out_axes, placement, grad=placement in SOME[::2] or placement in SOME[-1:], tol=5e-5)
 

@@ -35,8 +35,8 @@ from namedax.ops.entries import Entries
 from namedax.ops.hoisting import Body, Hoist, Hoisted
 from namedax.ops.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.programs import collective_axes
 from namedax.resources import communication as comm
+from namedax.resources.programs import collective_axes
 from namedax.resources.variance import cast, cast_data, varying
 
 __all__ = ["FUNCTIONS", "scan_entries"]

@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, jaxpr_as_fun
 
 from namedax.environment import ambient
-from namedax.ops.programs import REMAT, MeshAxes, cast_axes, commutes, inner_jaxpr, is_inexact
+from namedax.resources.programs import REMAT, MeshAxes, cast_axes, commutes, inner_jaxpr, is_inexact
 from namedax.resources.variance import cast_data
 
 __all__ = ["Body", "Hoist", "Hoisted"]

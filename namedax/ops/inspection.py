@@ -8,12 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.array import NamedArray
+from namedax.ops.leaves import data_of
 
 __all__ = ["FUNCTIONS"]
-
-
-def _data(x: Any) -> Any:
-    return x._data if isinstance(x, NamedArray) else x
 
 
 def shape(x: Any) -> tuple[int, ...]:
@@ -40,17 +37,17 @@ def size(x: Any, axis: int | None = None) -> int:
 
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
-    return jnp.result_type(*(_data(arg) for arg in args))
+    return jnp.result_type(*(data_of(arg) for arg in args))
 
 
 def iscomplexobj(x: Any) -> bool:
     """Whether the element type is complex."""
-    return jnp.iscomplexobj(_data(x))
+    return jnp.iscomplexobj(data_of(x))
 
 
 def isrealobj(x: Any) -> bool:
     """Whether the element type is not complex."""
-    return jnp.isrealobj(_data(x))
+    return jnp.isrealobj(data_of(x))
 
 
 def isscalar(x: Any) -> bool:

@@ -21,7 +21,7 @@ from namedax.array import NamedArray, check_dims, dims_of
 from namedax.environment import ambient, enter
 from namedax.errors import AxisSizeError, NamedaxError, PlacementConflictError, SerialLoopError, show_names
 from namedax.ops.align import local_block, wrap
-from namedax.resources import communication as comm
+from namedax.resources.programs import collective_axes
 from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, cast_data, varying
 
@@ -200,7 +200,7 @@ def _on_its_device(
       PlacementConflictError: it communicates along these axes, and would mix entries of `names`.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
-    if comm.speaks_of(closed.jaxpr, axes):
+    if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
             f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, which would "
             "mix their entries. A lifted function sees no names: take what names an axis on these mesh axes out of it, or rename that "
@@ -233,7 +233,7 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
             closed = jax.make_jaxpr(call)(*datas)
         except Exception:
             raise error from None
-        if any(varying(const) for const in closed.consts) or comm.speaks_of(closed.jaxpr, axes):
+        if any(varying(const) for const in closed.consts) or collective_axes(closed.jaxpr, or_index=True) & axes:
             raise error
         return call(*datas)
 

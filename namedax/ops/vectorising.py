@@ -22,7 +22,7 @@ from namedax.ops.control_flow import scan_entries
 from namedax.ops.entries import Entries
 from namedax.ops.leaves import array_of, block_of, data_of, flatten
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.programs import collective_axes
+from namedax.resources.programs import collective_axes
 from namedax.resources.variance import cast, cast_data
 
 __all__ = ["FUNCTIONS", "run_hidden"]

@@ -18,7 +18,7 @@ from jax.sharding import AxisType
 
 from namedax.resources.variance import cast_data, varying
 
-__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter", "speaks_of"]
+__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter"]
 
 Axes = tuple[str, ...]
 
@@ -152,18 +152,3 @@ def _from_ordered_bits(ordered: Any, dtype: Any) -> Any:
     # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
     pattern = jnp.where(ordered < 0, ordered ^ jnp.iinfo(ordered.dtype).max, ordered)
     return lax.bitcast_convert_type(pattern, dtype)
-
-
-def speaks_of(jaxpr: Any, axes: frozenset[str]) -> bool:
-    """Whether a program communicates along one of these mesh axes, or asks where along it its device is."""
-    for eqn in jaxpr.eqns:
-        named = eqn.params.get("axes", eqn.params.get("axis_name", ()))
-        if not axes.isdisjoint((named,) if isinstance(named, str) else named if isinstance(named, tuple) else ()):
-            if eqn.primitive.name not in ("pcast", "pvary"):
-                return True
-        for value in eqn.params.values():
-            for inner in value if isinstance(value, (tuple, list)) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns") and speaks_of(inner, axes):
-                    return True
-    return False

@@ -7,7 +7,7 @@ value's type, and has to be changed before it enters `jax.shard_map`; mesh axes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ __all__ = [
     "auto_mesh",
     "concrete_mesh",
     "current_mesh",
+    "entry_of",
     "explicit_specs",
     "has_explicit_axes",
     "is_placed",
@@ -161,10 +162,8 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -
     held = tuple(sharding.spec) if isinstance(sharding, NamedSharding) and not sharding.mesh.empty else ()
     entries: list[Any] = []
     for dim in range(data.ndim):
-        wanted = tuple(axis for axis in _as_tuple(spec[dim] if dim < len(spec) else None) if axis in explicit)
-        others = tuple(
-            axis for axis in _as_tuple(held[dim] if dim < len(held) else None) if axis not in manual and axis in explicit
-        )
+        wanted = tuple(axis for axis in entry_of(spec, dim) if axis in explicit)
+        others = tuple(axis for axis in entry_of(held, dim) if axis not in manual and axis in explicit)
         entries.append(wanted + others or None)
     wanted_spec = PartitionSpec(*entries)
     return jax.reshard(data, wanted_spec if mesh is None else NamedSharding(mesh, wanted_spec))
@@ -204,12 +203,16 @@ def explicit_specs(specs: Any, mesh: Any) -> Any:
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(*(tuple(axis for axis in _as_tuple(entry) if axis in explicit) or None for entry in spec))
+        return PartitionSpec(
+            *(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(len(spec)))
+        )
 
     return jax.tree.map(one, specs, is_leaf=lambda node: isinstance(node, PartitionSpec))
 
 
-def _as_tuple(entry: Any) -> tuple[str, ...]:
+def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:
+    """The mesh axes over which a partition spec cuts a dimension."""
+    entry = spec[dim] if dim < len(spec) else None
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 

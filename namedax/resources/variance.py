@@ -32,6 +32,7 @@ __all__ = [
     "remembered",
     "share_memory",
     "varying",
+    "varying_of",
     "with_varying_form",
     "with_varying_forms",
 ]
@@ -41,7 +42,12 @@ _FORM = "varying form"
 
 def varying(data: Any) -> frozenset[str]:
     """The mesh axes over which `data` may differ from device to device."""
-    axes: frozenset[str] = jax.typeof(data).manual_axis_type.varying
+    return varying_of(jax.typeof(data))
+
+
+def varying_of(aval: Any) -> frozenset[str]:
+    """The mesh axes over which values of a type vary."""
+    axes: frozenset[str] = aval.manual_axis_type.varying
     return axes
 
 

@@ -1,0 +1,235 @@
+"""A traced program as a list of nodes, for a loop over one of its mesh axes (`stepping`).
+
+Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. Sums over the loop's axis within a `lax.scan` that
+only collects them are moved behind it: within a loop no sum over that loop can be taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from namedax.errors import SerialLoopError
+from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of
+from namedax.resources.variance import varying_of
+
+__all__ = ["GATHERS", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
+
+Axes = tuple[str, ...]
+
+# What a node takes and gives: an index of a value, or a literal.
+Value = int | Literal
+
+_INLINED = {**CALLS, "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+SUMS = ("psum", "psum2", "psum_invariant")
+GATHERS = ("all_gather", "all_gather_invariant")
+_STRUCTURED = ("barrier", "identity", "scan", "while", "cond")
+SCATTERS = ("reduce_scatter", "psum_scatter")
+
+
+@dataclasses.dataclass
+class Node:
+    """One operation: a primitive, `barrier`, `identity`, `late psum`, or one of control flow with bodies of its own."""
+
+    kind: str
+    eqn: JaxprEqn
+    inputs: list[Value]
+    outputs: list[int]
+    bodies: list[Body] = dataclasses.field(default_factory=list)
+    # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
+    waiting: dict[int, Axes] = dataclasses.field(default_factory=dict)
+    collective: bool = False  # over the loop's axis
+    # Results of control flow that are the same in every step, and the level of the pass that gives them.
+    constant: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def axes(self) -> Axes:
+        """The mesh axes that a collective speaks of."""
+        if self.kind == "late psum":
+            return self.waiting[0]
+        return axes_of(self.eqn) if self.kind not in _STRUCTURED else ()
+
+
+@dataclasses.dataclass
+class Body:
+    """A list of nodes; values are numbered within all of a program."""
+
+    inputs: list[int]
+    outputs: list[Value]
+    nodes: list[Node]
+
+
+class Flattener:
+    """Turns a jaxpr into nodes: calls are inlined, control flow keeps its bodies."""
+
+    def __init__(self, axis: str):
+        self.axis = axis
+        self.fresh = itertools.count()
+        self.zeros: set[int] = set()  # values that are zeros by the look of them
+
+    def body(self, jaxpr: Any) -> Body:
+        """The nodes of `jaxpr`, closed or open, with inputs of their own."""
+        inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
+        nodes: list[Node] = []
+        outputs = self._inline(jaxpr, inputs, nodes)
+        return Body(inputs, outputs, nodes)
+
+    def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node]) -> list[Value]:
+        """Appends the equations of `jaxpr` to `nodes`; returns its results."""
+        consts: Sequence[Any] = ()
+        if isinstance(jaxpr, ClosedJaxpr):
+            jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+        values: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            values[var] = Literal(const, var.aval)
+
+        def read(var: Any) -> Value:
+            return var if isinstance(var, Literal) else values[var]
+
+        for eqn in jaxpr.eqns:
+            name, operands = eqn.primitive.name, [read(var) for var in eqn.invars]
+            results: list[Value]
+            if name in _INLINED and _INLINED[name] in eqn.params:
+                results = self._inline(eqn.params[_INLINED[name]], operands, nodes)
+            elif name in REMAT:
+                if eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True):
+                    fresh = [next(self.fresh) for _ in operands]
+                    nodes.append(Node("barrier", eqn, operands, fresh))
+                    operands = list(fresh)
+                results = self._inline(eqn.params["jaxpr"], operands, nodes)
+            else:
+                results = self._operation(eqn, operands, nodes)
+            values.update(zip(eqn.outvars, results, strict=True))
+        return [read(var) for var in jaxpr.outvars]
+
+    def _operation(self, eqn: JaxprEqn, operands: list[Value], nodes: list[Node]) -> list[Value]:
+        node = Node(eqn.primitive.name, eqn, operands, [next(self.fresh) for _ in eqn.outvars])
+        nodes.append(node)
+        if node.kind in ("broadcast_in_dim", *CASTS) and self._is_zero(operands[0]):
+            self.zeros.update(node.outputs)
+        bodies = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}
+        if node.kind == "cond":
+            node.bodies = [self.body(branch) for branch in eqn.params["branches"]]
+        elif node.kind in bodies:
+            node.bodies = [self.body(eqn.params[body]) for body in bodies[node.kind]]
+        if not any(self._speaks_of_loop(body) for body in node.bodies):
+            return list(node.outputs)
+        if node.kind != "scan":
+            raise SerialLoopError(
+                f"SerialLoop: a reduction or collective over {self.axis} is taken inside of "
+                f"{'a branch' if node.kind == 'cond' else 'a while loop'}, where all steps would have to wait for it. Take it "
+                "outside, or remove the SerialLoop from axis_resources."
+            )
+        return self._sum_after_scan(node, nodes)
+
+    def _is_zero(self, value: Value) -> bool:
+        return value in self.zeros if isinstance(value, int) else np.ndim(value.val) == 0 and value.val == 0
+
+    def _speaks_of_loop(self, body: Body) -> bool:
+        return any(
+            (self.axis in node.axes and node.kind not in (*CASTS, "axis_index")) or any(map(self._speaks_of_loop, node.bodies))
+            for node in body.nodes
+        )
+
+    def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Moves sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
+
+        Within the scan a sum that waits is what this step has of it. It may be added to others of its kind, scaled and
+        reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
+        that of the first step, on the first device.
+        """
+        (body,) = node.bodies
+        consts, carries = consts_and_carries(node.eqn)
+        carried = body.inputs[consts : consts + carries]
+        waiting: dict[int, Axes] = {}
+        while True:
+            found = self._wait(body, waiting, frozenset(carried))
+            outputs = {i: found[out] for i, out in enumerate(body.outputs) if isinstance(out, int) and out in found}
+            grown = waiting | {carried[i]: axes for i, axes in outputs.items() if i < carries}
+            if grown == waiting:
+                break
+            waiting = grown
+        self._wait(body, waiting, frozenset())
+        node.waiting = outputs
+        results: list[Value] = list(node.outputs)
+        for i, axes in outputs.items():
+            total = next(self.fresh)
+            nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: axes}))
+            results[i] = total
+        return results
+
+    def _wait(self, body: Body, waiting: Mapping[int, Axes], may_wait: frozenset[int]) -> dict[int, Axes]:
+        """Which values of a scan's body are sums that wait, over which axes. Takes these sums out of the body.
+
+        Of carries in `may_wait` it is not known yet whether they do.
+        """
+        found, maybe = dict(waiting), set(may_wait)
+        for node in body.nodes:
+            axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
+            taken = {a for a in axes if a is not None}
+            if node.kind in (*SUMS, "late psum") and self.axis in node.axes and not taken:
+                node.waiting = (
+                    {0: node.axes} if node.kind == "late psum" else dict.fromkeys(range(len(node.outputs)), node.axes)
+                )
+                node.kind = "identity"
+            if node.kind == "identity":
+                if taken:
+                    raise self._too_early("a sum")
+                found.update(dict.fromkeys(node.outputs, node.waiting[0]))
+            elif self.axis in node.axes and node.kind not in (*CASTS, "axis_index"):
+                raise self._too_early(f"the result of {node.kind}")
+            elif taken:
+                if not (len(taken) == 1 and self._is_linear(node, axes, maybe)):
+                    raise self._too_early(f"an operand of {node.kind}")
+                found.update(dict.fromkeys(node.outputs, next(iter(taken))))
+            elif not maybe.isdisjoint(v for v in node.inputs if isinstance(v, int)):
+                guess = [(self.axis,) if isinstance(v, int) and v in maybe else None for v in node.inputs]
+                if self._is_linear(node, guess, maybe):
+                    maybe.update(node.outputs)
+        return found
+
+    def _is_linear(self, node: Node, axes: Sequence[Axes | None], may_wait: set[int]) -> bool:
+        """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
+        if node.kind in ("add", "add_any", "sub", "dynamic_update_slice"):
+            both = list(zip(axes, node.inputs, strict=True))[:2]  # of an update, not where it goes
+            return all(a is not None or self._is_zero(v) or (isinstance(v, int) and v in may_wait) for a, v in both)
+        if node.kind in ("mul", "div"):
+            waits = [i for i, a in enumerate(axes) if a is not None]
+            if len(waits) != 1 or (node.kind == "div" and waits != [0]):
+                return False
+            other = node.eqn.invars[1 - waits[0]].aval
+            return varying_of(other).isdisjoint(axes[waits[0]] or ())
+        if node.kind == "convert_element_type":  # to integers it rounds
+            kinds = [jnp.issubdtype(var.aval.dtype, jnp.inexact) for var in (*node.eqn.invars, *node.eqn.outvars)]  # type: ignore[attr-defined]
+            return kinds[0] == kinds[1]
+        return node.kind in _LINEAR
+
+    def _too_early(self, what: str) -> SerialLoopError:
+        return SerialLoopError(
+            f"SerialLoop: a reduction or collective over {self.axis} is taken inside of lax.scan, and {what} needs it there, so "
+            "in every iteration all steps would have to wait for it. Take it outside of the scan, or remove the SerialLoop from "
+            "axis_resources."
+        )
+
+
+_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum copy slice rev".split())
+
+
+def consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many its carry; what is scanned over has an axis more than in the body.
+
+    How a scan's parameters say it depends on the version of JAX.
+    """
+    jaxpr: ClosedJaxpr = scan.params["jaxpr"]
+
+    def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+        return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
+
+    carries = unscanned(scan.outvars, jaxpr.out_avals)
+    return unscanned(scan.invars, jaxpr.in_avals) - carries, carries

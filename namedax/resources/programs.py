@@ -1,0 +1,74 @@
+"""What the equations of a traced program do: casts to device-varying, calls of other programs, communication.
+
+JAX has more than one primitive for some of these, and other ones in other versions. What several modules know of their names is in
+this one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, subjaxprs
+
+__all__ = [
+    "CALLS",
+    "CASTS",
+    "REMAT",
+    "MeshAxes",
+    "axes_of",
+    "cast_axes",
+    "collective_axes",
+    "commutes",
+    "inner_jaxpr",
+    "is_inexact",
+]
+
+MeshAxes = frozenset[str]
+
+CASTS = ("pvary", "pcast")
+# The primitives that call a jaxpr once, and how their parameter for it is called.
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
+REMAT = ("checkpoint", "remat", "remat2")
+
+
+def axes_of(eqn: Any) -> tuple[str, ...]:
+    """The mesh axes that an equation speaks of (a cast, a collective, the index of a device), in its order."""
+    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
+    return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
+
+
+def cast_axes(eqn: Any) -> MeshAxes:
+    """The mesh axes over which an equation casts its operand to device-varying; none if it is no cast."""
+    is_cast = eqn.primitive.name in CASTS and eqn.params.get("to", "varying") == "varying"
+    return frozenset(axes_of(eqn)) if is_cast else frozenset()
+
+
+def inner_jaxpr(eqn: Any) -> Any:
+    """The (open) jaxpr that an equation calls once, with its operands; or `None`."""
+    name = eqn.primitive.name
+    jaxpr = eqn.params.get("jaxpr") if name in REMAT else eqn.params.get(CALLS[name]) if name in CALLS else None
+    if isinstance(jaxpr, ClosedJaxpr):
+        return None if jaxpr.consts else jaxpr.jaxpr
+    return jaxpr
+
+
+def commutes(eqn: Any) -> bool:
+    """Whether an operation of values that were cast is the operation, cast."""
+    if eqn.effects or eqn.primitive.name in CASTS or axes_of(eqn):
+        return False
+    parts = [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
+    return not any(hasattr(part, "eqns") or hasattr(part, "jaxpr") or callable(part) for part in parts)
+
+
+def is_inexact(aval: Any) -> bool:
+    """Whether values of this type can be differentiated."""
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
+    """The mesh axes along which a program communicates; with `or_index` also those along which it asks where its device is."""
+    silent = CASTS if or_index else (*CASTS, "axis_index")
+    found = (axes_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name not in silent)
+    return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))

@@ -1,0 +1,451 @@
+"""A body over one mesh axis that has no devices, executed in steps along it (`stepping`).
+
+The nodes of the body are sorted into passes: in each the loop runs once, and what a collective takes in is added up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.errors import SerialLoopError
+from namedax.resources import communication as comm
+from namedax.resources.mesh import entry_of
+from namedax.resources.nodes import GATHERS, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
+from namedax.resources.programs import CASTS
+from namedax.resources.variance import cast_data, varying, varying_of
+
+__all__ = ["Stepper"]
+
+Spec = PartitionSpec
+_EXTREMA = {"pmax": jnp.maximum, "pmin": jnp.minimum}
+
+
+class Stepper:
+    """A body over one loop's axis, executed in steps."""
+
+    def __init__(self, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec]):
+        self.axis, self.steps = axis, steps
+        self.in_dims = [_dim_of(spec, axis) for spec in in_specs]
+        self.out_dims = [_dim_of(spec, axis) for spec in out_specs]
+        self.body = Flattener(axis).body(jaxpr)
+        self.varies = {value for value, dim in zip(self.body.inputs, self.in_dims, strict=True) if dim is not None}
+        self.level: dict[int, int] = dict.fromkeys(self.body.inputs, 0)
+        self.needed = self._needed()
+        for node in self.body.nodes:
+            self._classify(node)
+
+    def _needed(self) -> set[int]:
+        """Values that the results, or side effects, depend on."""
+        needed = {out for out in self.body.outputs if isinstance(out, int)}
+        for node in reversed(self.body.nodes):
+            if node.eqn.effects or not needed.isdisjoint(node.outputs):
+                needed.update(v for v in node.inputs if isinstance(v, int))
+        return needed
+
+    def _classify(self, node: Node) -> None:
+        """Notes which results of a node differ from step to step, and in which pass they can be computed."""
+        inputs = [v for v in node.inputs if isinstance(v, int)]
+        level = max((self.level[v] for v in inputs), default=0)
+        varies = any(v in self.varies for v in inputs)
+        if node.kind in CASTS:
+            pass
+        elif self.axis in node.axes and node.kind != "axis_index":
+            node.collective = True
+            self._check_collective(node)
+            level += varies
+            varies = node.kind in SCATTERS
+        else:
+            varies = varies or self._asks_for_step(node)
+        if varies and node.bodies:
+            # Control flow gives some results that are the same in every step.
+            constant = [
+                i for i, var in enumerate(node.eqn.outvars) if self.axis not in varying_of(var.aval) and i not in node.waiting
+            ]
+            node.constant = dict.fromkeys((node.outputs[i] for i in constant), level)
+        for output in node.outputs:
+            if output in node.constant:
+                self.level[output] = level + 1
+                continue
+            self.level[output] = level
+            if varies:
+                self.varies.add(output)
+
+    def _asks_for_step(self, node: Node) -> bool:
+        if node.kind == "axis_index" and self.axis in node.axes:
+            return True
+        return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
+
+    def _check_collective(self, node: Node) -> None:
+        known = (*SUMS, *_EXTREMA, *GATHERS, *SCATTERS, "late psum")
+        if node.kind in known and (node.kind in (*SUMS, *_EXTREMA, "late psum") or node.axes[-1] == self.axis):
+            return
+        raise SerialLoopError(
+            f"SerialLoop: {node.kind} over {self.axis} moves values of "
+            f"{', '.join(str(var.aval) for var in node.eqn.invars)} from step to step, which can not be done in steps. Gather "
+            "the axis or rename it first, or remove the SerialLoop from axis_resources."
+        )
+
+    # --- one execution ---
+
+    def run(self, *blocks: Any) -> list[Any]:
+        """Blocks of all steps to results of all steps."""
+        known: dict[int, Any] = {}
+        sliced: dict[int, tuple[Any, int]] = {}
+        for value, block, dim in zip(self.body.inputs, blocks, self.in_dims, strict=True):
+            if dim is None:
+                known[value] = block
+            else:
+                sliced[value] = (block, dim)
+        outputs = [(i, v) for i, v in enumerate(self.body.outputs) if isinstance(v, int) and v in self.varies]
+        results: dict[int, Any] = {}
+        for level in range(max(self.level.values(), default=0) + 1):
+            self._compute_constants(known, sliced)
+            wanted = [(i, v) for i, v in outputs if self.level[v] == level]
+            results |= self._pass(level, known, sliced, wanted)
+        for i, (output, dim) in enumerate(zip(self.body.outputs, self.out_dims, strict=True)):
+            if i in results:
+                continue
+            whole = jnp.asarray(_read(known, output))
+            results[i] = whole if dim is None else lax.concatenate([whole] * self.steps, dim)
+        return [results[i] for i in range(len(self.out_dims))]
+
+    def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        """Computes what is the same in all steps and depends on collectives of earlier passes only."""
+        for node in self.body.nodes:
+            if not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
+                continue
+            inputs = [v for v in node.inputs if isinstance(v, int)]
+            if any(v not in known for v in inputs) or self._asks_for_step(node):
+                continue
+            values = [_read(known, v) for v in node.inputs]
+            if node.collective:
+                self._finish(node, [self._as_if_summed(node, value) for value in values], known, sliced)
+            else:
+                known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
+
+    def _is_needed(self, node: Node) -> bool:
+        return bool(node.eqn.effects) or not self.needed.isdisjoint(node.outputs)
+
+    def _pass(
+        self, level: int, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], wanted: Sequence[tuple[int, int]]
+    ) -> dict[int, Any]:
+        """Runs the loop once: for the collectives, the results and the side effects of this level."""
+        needed = [node for node in self.body.nodes if self._is_needed(node)]
+        collectives = [
+            node
+            for node in needed
+            if node.collective
+            and not any(v in known or v in sliced for v in node.outputs)
+            and all(self.level[v] <= level for v in node.inputs if isinstance(v, int))
+        ]
+        constants = {v: node for node in needed for v, at in node.constant.items() if at == level and v in self.needed}
+        effects = [node for node in needed if node.eqn.effects and self._level(node) == level and self._varies(node)]
+        if not (collectives or constants or effects or wanted):
+            return {}
+        targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {v for _, v in wanted}
+        plan = self._plan(targets | set(constants), effects, known)
+        summands = [v for node in collectives for v in node.inputs]
+
+        def step(index: Any) -> tuple[list[Any], list[Any], list[Any]]:
+            values = dict(known)
+            for value, (block, dim) in sliced.items():
+                chunk = block.shape[dim] // self.steps
+                values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
+            for node in plan:
+                inputs = [_read(values, v) for v in node.inputs]
+                values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
+            return (
+                [jnp.asarray(_read(values, v)) for v in summands],
+                [values[v] for v in constants],
+                [values[v] for _, v in wanted],
+            )
+
+        folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
+        joins = [_Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
+        folds += [_Fold("last", None, self.steps)] * len(constants) + joins
+        index_type = jnp.zeros((), jnp.int32)
+        shapes = jax.make_jaxpr(step)(index_type).out_avals
+        if self.steps == 1:
+            totals = [
+                fold.add(fold.start(shape), value, index_type)
+                for fold, shape, value in zip(folds, shapes, itertools.chain(*step(index_type)), strict=True)
+            ]
+        else:
+
+            def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
+                values = itertools.chain(*step(index))
+                return [fold.add(c, value, index) for fold, c, value in zip(folds, carry, values, strict=True)], None
+
+            start = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
+            totals, _ = lax.scan(iterate, start, jnp.arange(self.steps, dtype=jnp.int32))
+        totals = [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
+        supply = iter(totals)
+        for node in collectives:
+            self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
+        known.update((v, next(supply)) for v in constants)
+        return {i: next(supply) for i, _ in wanted}
+
+    def _level(self, node: Node) -> int:
+        return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
+
+    def _varies(self, node: Node) -> bool:
+        return self._asks_for_step(node) or any(v in self.varies for v in node.inputs if isinstance(v, int))
+
+    def _plan(self, targets: set[int], effects: Sequence[Node], known: Mapping[int, Any]) -> list[Node]:
+        """The nodes of one step that lead to the targets, in order."""
+        kept = known.keys() - self._cheap()
+        wanted = {v for v in targets if v not in kept}
+        plan = []
+        for node in reversed(self.body.nodes):
+            if node.collective:  # its result is known, or cut from what is known
+                continue
+            chosen = any(node is effect for effect in effects)
+            if chosen or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
+                plan.append(node)
+                wanted.update(v for v in node.inputs if isinstance(v, int) and v not in kept)
+        return plan[::-1]
+
+    def _cheap(self) -> set[int]:
+        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read."""
+        cheap: set[int] = set()
+        for node in self.body.nodes:
+            if node.kind in ("broadcast_in_dim", "iota") or (
+                node.kind in CASTS and any(isinstance(v, int) and v in cheap for v in node.inputs)
+            ):
+                cheap.update(node.outputs)
+        return cheap
+
+    # --- collectives ---
+
+    def _as_if_summed(self, node: Node, value: Any) -> Any:
+        """What the loop would give for an operand that is the same in every step."""
+        if node.kind in _EXTREMA:
+            return value
+        if node.kind in GATHERS:
+            dim = node.eqn.params["all_gather_dimension"]
+            value = value if node.eqn.params["tiled"] else jnp.expand_dims(value, dim)
+            return lax.concatenate([value] * self.steps, dim)
+        return value * jnp.asarray(self.steps, value.dtype)
+
+    def _finish(self, node: Node, totals: Sequence[Any], known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        """What is left of a collective when the loop has ended: that over mesh axes of devices."""
+        others = tuple(axis for axis in node.axes if axis != self.axis)
+        for output, total in zip(node.outputs, totals, strict=True):
+            if others:
+                total = cast_data(total, others)
+            if node.kind in (*SUMS, "late psum"):
+                known[output] = lax.psum(total, others) if others else total
+            elif node.kind in _EXTREMA:
+                reduce: Any = lax.pmax if node.kind == "pmax" else lax.pmin
+                known[output] = reduce(total, others) if others else total
+            elif node.kind in GATHERS:
+                to: Any = "varying" if node.kind == "all_gather" else "invarying"
+                dim = node.eqn.params["all_gather_dimension"]
+                known[output] = comm.all_gather(total, dim, others, to) if others else total
+            else:
+                dim = node.eqn.params["scatter_dimension"]
+                scattered = comm.psum_scatter(total, dim, others) if others else total
+                if not node.eqn.params["tiled"]:
+                    raise SerialLoopError(
+                        f"SerialLoop: an untiled psum_scatter over {self.axis} can not be done in steps; use tiled=True, or a "
+                        "name, as in nx.lax.psum_scatter."
+                    )
+                sliced[output] = (scattered, dim)
+
+    # --- operations ---
+
+    def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+        """One operation, on the mesh that there is."""
+        kind, params = node.kind, node.eqn.params
+        if kind == "identity":
+            return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
+        if kind == "barrier":
+            return list(lax.optimization_barrier(tuple(values)))
+        if kind in CASTS:
+            axes = [axis for axis in node.axes if axis != self.axis]
+            return [cast_data(value, axes) for value in values]
+        if kind == "axis_index" and self.axis in node.axes:
+            return [index]
+        if kind == "scan":
+            return self._scan(node, values, index)
+        if kind == "while":
+            first, second = params["cond_nconsts"], params["body_nconsts"]
+            for_cond, for_body, start = values[:first], values[first : first + second], values[first + second :]
+            condition, body = node.bodies
+            last: list[Any] = lax.while_loop(
+                lambda carry: self._call(condition, [*for_cond, *carry], index)[0],
+                lambda carry: self._call(body, [*for_body, *carry], index),
+                list(start),
+            )
+            return last
+        if kind == "cond":
+            branches = [lambda *operands, body=body: self._call(body, operands, index) for body in node.bodies]
+            chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
+            return chosen
+        if kind == "sharding_constraint":
+            sharding = _on_this_mesh(params["sharding"])
+            return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
+        values = _alike(values)  # a sum that waits varies where the sum did not
+        bound = {name: _on_this_mesh(value) for name, value in params.items()}
+        result = node.eqn.primitive.bind(*values, **bound)
+        return result if node.eqn.primitive.multiple_results else [result]
+
+    def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
+        values = dict(zip(body.inputs, inputs, strict=True))
+        for node in body.nodes:
+            operands = [_read(values, v) for v in node.inputs]
+            values.update(zip(node.outputs, self._evaluate(node, operands, index), strict=True))
+        return [jnp.asarray(_read(values, v)) for v in body.outputs]
+
+    def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+        params, (body,) = node.eqn.params, node.bodies
+        consts, carries = consts_and_carries(node.eqn)
+        start = list(values[consts : consts + carries])
+        for i, axes in node.waiting.items():
+            if i < carries:
+                others = tuple(axis for axis in axes if axis != self.axis)
+                first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
+                start[i] = lax.select(*_alike([jnp.broadcast_to(first, start[i].shape), start[i], jnp.zeros_like(start[i])]))
+
+        def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            results = self._call(body, [*values[:consts], *carry, *xs], index)
+            return results[:carries], results[carries:]
+
+        last, stacked = lax.scan(
+            iterate,
+            start,
+            list(values[consts + carries :]),
+            length=params["length"],
+            reverse=params["reverse"],
+            unroll=params["unroll"],
+        )
+        return [*last, *stacked]
+
+
+def _alike(values: Sequence[Any]) -> Sequence[Any]:
+    """The values cast to one device variance."""
+    variances = {varying(value) for value in values}
+    if len(variances) < 2:
+        return values
+    union = frozenset[str]().union(*variances)
+    return [cast_data(jnp.asarray(value), union) for value in values]
+
+
+def _constant(literal: Literal) -> Any:
+    """The value of a literal; what JAX keeps knows the mesh that it was traced on."""
+    value, aval = literal.val, literal.aval
+    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)  # type: ignore[attr-defined]
+
+
+def _read(values: Mapping[int, Any], value: Value) -> Any:
+    return values[value] if isinstance(value, int) else _constant(value)
+
+
+def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
+    """Evaluates a jaxpr; `jaxpr_as_fun` would do it on the mesh that it was traced on."""
+    values = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*closed.consts, *operands], strict=True))
+
+    def read(var: Any) -> Any:
+        return _constant(var) if isinstance(var, Literal) else values[var]
+
+    for eqn in closed.jaxpr.eqns:
+        bound = {name: _on_this_mesh(value) for name, value in eqn.params.items()}
+        result = eqn.primitive.bind(*map(read, eqn.invars), **bound)
+        values.update(zip(eqn.outvars, result if eqn.primitive.multiple_results else [result], strict=True))
+    return [read(var) for var in closed.jaxpr.outvars]
+
+
+def _on_this_mesh(value: Any) -> Any:
+    """A parameter of an operation, without the mesh that it was traced on."""
+    if isinstance(value, (Jaxpr, ClosedJaxpr)):  # how a scatter or a reduction combines two scalars
+        closed = value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
+        types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]
+        again = jax.make_jaxpr(functools.partial(_on_scalars, closed))(*types)
+        return again if isinstance(value, ClosedJaxpr) else again.jaxpr
+    if not isinstance(value, NamedSharding):
+        return value
+    if all(entry is None for entry in value.spec):
+        return None
+    return NamedSharding(jax.sharding.get_abstract_mesh(), value.spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fold:
+    """How one value of every step becomes one of all."""
+
+    kind: str
+    dim: int | None
+    steps: int
+    expand: bool = False
+
+    @classmethod
+    def of(cls, node: Node, steps: int) -> _Fold:
+        if node.kind in _EXTREMA:
+            return cls(node.kind, None, steps)
+        if node.kind in GATHERS:
+            return cls("join", node.eqn.params["all_gather_dimension"], steps, not node.eqn.params["tiled"])
+        return cls("sum", None, steps)
+
+    def start(self, shape: Any) -> Any:
+        dims, dtype = list(shape.shape), shape.dtype
+        if self.kind == "join":
+            assert self.dim is not None
+            if self.expand:
+                dims.insert(self.dim, 1)
+            dims[self.dim] *= self.steps
+            data = jnp.zeros(dims, dtype)
+        elif self.kind in _EXTREMA:
+            data = jnp.full(dims, _least(dtype) if self.kind == "pmax" else _greatest(dtype), dtype)
+        else:
+            data = jnp.zeros(dims, _wide(dtype) if self.kind == "sum" else dtype)
+        return cast_data(data, varying_of(shape))
+
+    def add(self, total: Any, value: Any, index: Any) -> Any:
+        value = cast_data(value, varying(total))
+        if self.kind == "sum":
+            return total + value.astype(total.dtype)
+        if self.kind in _EXTREMA:
+            return _EXTREMA[self.kind](total, value)
+        if self.kind == "last":
+            return value
+        assert self.dim is not None
+        if self.expand:
+            value = jnp.expand_dims(value, self.dim)
+        return lax.dynamic_update_slice_in_dim(total, value, index * value.shape[self.dim], self.dim)
+
+    def end(self, total: Any, shape: Any) -> Any:
+        return total.astype(shape.dtype) if self.kind == "sum" else total
+
+
+def _wide(dtype: Any) -> Any:
+    """The type in which values are added up: of 16-bit floats, 32 bits."""
+    return jnp.float32 if dtype in (jnp.bfloat16, jnp.float16) else dtype
+
+
+def _least(dtype: Any) -> Any:
+    return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else False if dtype == jnp.bool_ else jnp.iinfo(dtype).min
+
+
+def _greatest(dtype: Any) -> Any:
+    return jnp.inf if jnp.issubdtype(dtype, jnp.floating) else True if dtype == jnp.bool_ else jnp.iinfo(dtype).max
+
+
+def _dim_of(spec: Spec, axis: str) -> int | None:
+    """The dimension that the loop's axis cuts, if there is one."""
+    for dim in range(len(spec)):
+        entry = entry_of(spec, dim)
+        if axis in entry:
+            assert entry[-1] == axis  # parsed so: the loop is the minor one
+            return dim
+    return None
