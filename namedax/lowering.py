@@ -28,6 +28,7 @@ from namedax.resources import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
+from namedax.resources.postponing import Traced, postponing
 from namedax.resources.serial import loops_of, on_devices
 from namedax.resources.variance import cast_data, varying
 
@@ -54,10 +55,11 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     shard_map = functools.partial(shard_map, in_specs=specs)
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
-        return run(shard_map(call.body, out_specs=call.result_specs()), datas)
-    # Named arrays come back, and their axes are known only when the body has been traced: trace it once to see them.
-    jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
-    return call.rebuild(run(shard_map(call.flat_body, out_specs=call.probed_specs()), datas))
+        return run(shard_map(call.within(postponing(call.body)), out_specs=call.result_specs()), datas)
+    # Named arrays come back, and their axes are known only when the body has been traced: it is mapped once to see them.
+    traced = Traced(call.flat_body)
+    jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
+    return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
 
 
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
@@ -124,9 +126,10 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
     )
     if call.results_are_placed:
-        return run(call.body, out_specs=call.result_specs())
-    stepping.trace_in_steps(call.probe, datas, specs, loops, mesh, manual)
-    return call.rebuild(run(call.flat_body, out_specs=call.probed_specs()))
+        return run(call.within(postponing(call.body, set(loops))), out_specs=call.result_specs())
+    traced = Traced(call.flat_body, set(loops))
+    stepping.trace_in_steps(traced.trace, datas, specs, loops, mesh, manual)
+    return call.rebuild(run(call.within(traced), out_specs=call.probed_specs()))
 
 
 def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
@@ -302,6 +305,15 @@ class Call:
             for data, result in zip(flat, self.results, strict=True)
         ]
         return jax.tree.unflatten(self._tree, leaves)
+
+    def within(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """`body` in the region, where custom derivatives that it has are taken, too."""
+
+        def run(*datas: Any) -> Any:
+            with enter(self.region):
+                return body(*datas)
+
+        return run
 
     def run(self, *datas: Any) -> Any:
         """Runs the body as it is: data of the arguments to results."""

@@ -545,7 +545,7 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
 def _softmax(scores: Any) -> Any:
     """Softmax over the last axis; zeros where all scores are minus infinity."""
     terms, total, _ = _terms(scores, None)
-    return terms / _not_zero(total)[..., None]
+    return terms / _at_least_one(total)[..., None]
 
 
 @_softmax.defjvp
@@ -568,6 +568,15 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
 
 def _not_zero(total: Any) -> Any:
     return jnp.where(total == 0, 1, total)
+
+
+def _at_least_one(total: Any) -> Any:
+    """The sum of a row's exponentials, 1 where there are none; not to be differentiated (where there is one score).
+
+    The largest score of a row contributes 1, so this changes no other sum. XLA fuses it with a division, which it does not do with a
+    choice, and saves an array of the size of the scores.
+    """
+    return jnp.maximum(total, 1)
 
 
 @dataclasses.dataclass(slots=True)

@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, DropVar, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.environment import ambient
-from namedax.resources.programs import REMAT, MeshAxes, cast_axes, commutes, inner_jaxpr, is_inexact
+from namedax.resources.programs import REMAT, MeshAxes, Replay, cast_axes, commutes, inner_jaxpr, is_inexact
 from namedax.resources.variance import cast_data
 
 __all__ = ["Body", "Hoist", "Hoisted"]
@@ -99,45 +99,30 @@ def _evaluate(
     Returns:
       The results, and their forms.
     """
-    known = dict(zip(jaxpr.invars, values, strict=True))
+    replay = Replay(jaxpr, values)
     cast_forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
-    waiting: list[Any] = []
     # Values that can be differentiated and have no forms. Constants are not among them: they are cast where they are needed.
     candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
     formless = {var for var in candidates if var not in cast_forms and is_inexact(var.aval)}
 
-    def read(var: Any) -> Any:
-        return var.val if isinstance(var, Literal) else known[var]
-
-    def flush() -> None:
-        """Evaluates the equations that wait, as one small jaxpr."""
-        if not waiting:
-            return
-        inputs = list(dict.fromkeys(v for eqn in waiting for v in eqn.invars if not isinstance(v, Literal) and v in known))
-        outputs = [v for eqn in waiting for v in eqn.outvars if not isinstance(v, DropVar)]
-        effects = frozenset().union(*(eqn.effects for eqn in waiting))
-        part = jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=list(waiting), effects=effects)
-        known.update(zip(outputs, jaxpr_as_fun(ClosedJaxpr(part, ()))(*(known[v] for v in inputs)), strict=True))
-        waiting.clear()
-
     def form(var: Any, axes: MeshAxes) -> Any:
         if not isinstance(var, Literal) and axes in cast_forms.get(var, {}):
             return cast_forms[var][axes]
-        value = read(var)
+        value = replay.read(var)
         return cast_data(value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes)
 
     for eqn in jaxpr.eqns:
         of = [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in eqn.invars]
         axes, inner, name = cast_axes(eqn), inner_jaxpr(eqn), eqn.primitive.name
         if not any(of):
-            waiting.append(eqn)
+            replay.later(eqn)
         elif axes in of[0]:
-            flush()
-            known[eqn.outvars[0]] = of[0][axes]
+            replay.flush()
+            replay.known[eqn.outvars[0]] = of[0][axes]
             cast_forms[eqn.outvars[0]] = {more - axes: value for more, value in of[0].items() if axes < more}
         elif inner is not None:
-            flush()
-            operands = [read(var) for var in eqn.invars]
+            replay.flush()
+            operands = [replay.read(var) for var in eqn.invars]
             fixed = [isinstance(var, Literal) or var not in formless for var in eqn.invars]
             if name in REMAT:
                 listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
@@ -146,13 +131,13 @@ def _evaluate(
             else:
                 results, result_forms = _evaluate(inner, operands, of, fixed)
                 cast_forms.update((var, f) for var, f in zip(eqn.outvars, result_forms, strict=True) if f)
-            known.update(zip(eqn.outvars, results, strict=True))
+            replay.give(eqn, results)
         else:
-            waiting.append(eqn)
+            replay.later(eqn)
             used = [f for var, f in zip(eqn.invars, of, strict=True) if f or (not isinstance(var, Literal) and var in formless)]
             shared = set(used[0]).intersection(*used) if commutes(eqn) else set()
             if shared:
-                flush()
+                replay.flush()
                 for more in shared:
                     result = eqn.primitive.bind(*(form(var, more) for var in eqn.invars), **eqn.params)
                     results = result if eqn.primitive.multiple_results else [result]
@@ -161,10 +146,7 @@ def _evaluate(
         differentiable = (var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval))
         if eqn.effects or any(var in formless or cast_forms.get(var) for var in differentiable):
             formless.update(var for var in eqn.outvars if not cast_forms.get(var) and is_inexact(var.aval))
-    flush()
-    return [read(var) for var in jaxpr.outvars], [
-        {} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in jaxpr.outvars
-    ]
+    return replay.results(), [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in jaxpr.outvars]
 
 
 def _evaluate_listed(

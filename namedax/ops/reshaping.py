@@ -11,10 +11,10 @@ from namedax.array import Dims, NamedArray, check_dims, dims_of, is_name, type_t
 from namedax.environment import Region, ambient
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.ops.align import local_block, wrap
-from namedax.resources.layout import Axes, relayout
-from namedax.resources.variance import cast, share_memory, with_varying_forms
+from namedax.resources.layout import Axes, Layout, relayout
+from namedax.resources.variance import cast, cast_data, remembered, share_memory, varying, with_varying_forms
 
-__all__ = ["check_new_name", "move", "rename", "transpose_to"]
+__all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 
 
 def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
@@ -34,8 +34,9 @@ def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
       that send the fewest bytes (`namedax.resources.layout`).
 
       The gradient of an all-gather is a reduce-scatter where the result was combined with values
-      that vary over the mesh axis, and sends nothing where it was not. That of a slice is an
-      all-reduce. The others are their own gradients.
+      that vary over the mesh axis, and sends nothing where it was not. That of a slice, in a
+      body that takes the gradient, is an all-gather; where the mapped function is differentiated
+      from outside, an all-reduce. The others are their own gradients.
 
     Raises:
       AxisNotFoundError: `x` lacks an old name.
@@ -108,7 +109,7 @@ def move(
     gathered = before - {axis for axes in new for axis in axes}
 
     def form(wanted: frozenset[str]) -> Any:
-        return finish(relayout(cast(source, wanted - before), old, new, gathered & wanted))
+        return finish(read(source, tuple(old), tuple(new), frozenset(axis for axes in new for axis in axes) | wanted))
 
     if not gathered or all(dim is None for dim in dims):
         return wrap(form(frozenset()), dims)
@@ -116,6 +117,28 @@ def move(
     if region is not None:
         region.seen.update(dim for dim in dims if dim is not None)
     return with_varying_forms(dims, form)
+
+
+def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any:
+    """The local block `source` in another layout, varying over `variance` (and what else it varied over).
+
+    An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient is one
+    reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is small. A named array
+    keeps what was read, so that a parameter that is read twice is gathered once, and its gradient reduced once.
+
+    Args:
+      source: the local block, or the named array that holds it.
+      old: the placement of every dimension.
+      new: the placement that every dimension shall have.
+      variance: mesh axes over which the result shall vary; those of `new` are among them.
+    """
+    before = frozenset(axis for axes in old for axis in axes)
+    variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)
+
+    def moved() -> Any:
+        return cast_data(relayout(cast(source, variance - before), old, new, before & variance), variance)
+
+    return remembered(source, ("read", old, new, variance), moved) if isinstance(source, NamedArray) else moved()
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:

@@ -70,7 +70,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
 
     The transpose of a gather is a slice and sends nothing, or where the result varies over the mesh
     axis a reduce-scatter. That of an exchange or a permute is another one. That of a cut is an
-    all-reduce: JAX has no cut whose transpose is an all-gather.
+    all-reduce of a block among zeros: JAX has no cut whose transpose is an all-gather. Where the
+    body itself takes the gradient, `postponing` makes an all-gather of it.
 
     Args:
       data: the local block.
@@ -152,7 +153,7 @@ def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[st
     while queue:
         sent, length, _, layout, steps = heapq.heappop(queue)
         if layout == search.goal:
-            return steps
+            return _joined(steps)
         if layout in settled:
             continue
         settled.add(layout)
@@ -161,6 +162,19 @@ def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[st
                 entry = (sent + cost, length + 1, next(numbers), reached, (*steps, step))
                 heapq.heappush(queue, entry)
     raise AssertionError(f"no way from layout {old} to {new} of a block of shape {shape}")
+
+
+def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps with cuts of one dimension that follow one another in one: its gradient, too, is one collective."""
+    joined: list[Step] = []
+    for step in steps:
+        cuts = itertools.takewhile(lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1))
+        same = next((i for i in cuts if joined[i].dim == step.dim), None) if isinstance(step, Cut) else None  # type: ignore[union-attr]
+        if same is None:
+            joined.append(step)
+        else:
+            joined[same] = Cut(step.dim, joined[same].axes + step.axes)  # type: ignore[union-attr]
+    return tuple(joined)
 
 
 class _Search:

@@ -6,16 +6,18 @@ this one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, subjaxprs
+from jax.extend.core import ClosedJaxpr, DropVar, Literal, jaxpr_as_fun, subjaxprs
 
 __all__ = [
     "CALLS",
     "CASTS",
     "REMAT",
     "MeshAxes",
+    "Replay",
     "axes_of",
     "cast_axes",
     "collective_axes",
@@ -72,3 +74,47 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     silent = CASTS if or_index else (*CASTS, "axis_index")
     found = (axes_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
+
+
+class Replay:
+    """Evaluates the equations of an open jaxpr, some of them otherwise than they stand.
+
+    Those that are evaluated as they stand are so in groups, by JAX itself, which keeps what it knows of where they come from.
+
+    Attributes:
+      known: the values of variables.
+    """
+
+    def __init__(self, jaxpr: Any, values: Sequence[Any]):
+        self._jaxpr, self._waiting = jaxpr, list[Any]()
+        self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
+
+    def read(self, var: Any) -> Any:
+        """The value of an operand."""
+        return var.val if isinstance(var, Literal) else self.known[var]
+
+    def give(self, eqn: Any, results: Sequence[Any]) -> None:
+        """Notes the results of an equation."""
+        self.known.update(zip(eqn.outvars, results, strict=True))
+
+    def later(self, eqn: Any) -> None:
+        """Puts an equation into the group that waits."""
+        self._waiting.append(eqn)
+
+    def flush(self) -> None:
+        """Evaluates the equations that wait, as one small jaxpr."""
+        if not self._waiting:
+            return
+        variables = (v for eqn in self._waiting for v in eqn.invars if not isinstance(v, Literal))
+        inputs = list(dict.fromkeys(v for v in variables if v in self.known))
+        outputs = [v for eqn in self._waiting for v in eqn.outvars if not isinstance(v, DropVar)]
+        effects = frozenset().union(*(eqn.effects for eqn in self._waiting))
+        part = self._jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects)
+        results = jaxpr_as_fun(ClosedJaxpr(part, ()))(*(self.known[v] for v in inputs))
+        self.known.update(zip(outputs, results, strict=True))
+        self._waiting = []
+
+    def results(self) -> list[Any]:
+        """The results of the program."""
+        self.flush()
+        return [self.read(var) for var in self._jaxpr.outvars]

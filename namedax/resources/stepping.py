@@ -32,6 +32,7 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.errors import SerialLoopError
 from namedax.resources.mesh import entry_of, replicated
+from namedax.resources.postponing import postponing
 from namedax.resources.steps import Stepper
 
 __all__ = ["run_in_steps", "trace_in_steps", "virtual_mesh"]
@@ -57,10 +58,18 @@ def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
 
 
 def _trace(
-    body: Callable[..., Any], datas: Sequence[Any], in_specs: Sequence[Spec], out_specs: Any, mesh: AbstractMesh, axes: Set[str]
+    body: Callable[..., Any],
+    datas: Sequence[Any],
+    in_specs: Sequence[Spec],
+    out_specs: Any,
+    mesh: AbstractMesh,
+    devices: Set[str],
+    loops: Set[str],
 ) -> tuple[ClosedJaxpr, Any]:
-    """The program of `body`, mapped over these axes of a mesh without devices, and the shapes of its results."""
-    mapped = jax.shard_map(body, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, axis_names=set(axes), check_vma=True)
+    """The program of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
+    mapped = jax.shard_map(
+        body, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, axis_names={*devices, *loops}, check_vma=True
+    )
     types = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=_is_weak(x)) for x in datas]
     with _tracing_on(mesh):
         closed, shapes = jax.make_jaxpr(mapped, return_shape=True)(*types)
@@ -80,7 +89,7 @@ def trace_in_steps(
     manual: Set[str],
 ) -> None:
     """Traces a body that returns nothing as `run_in_steps` would, and executes nothing of it."""
-    _trace(body, datas, in_specs, (), virtual_mesh(mesh, loops), manual | set(loops))
+    _trace(body, datas, in_specs, (), virtual_mesh(mesh, loops), manual, set(loops))
 
 
 def run_in_steps(
@@ -109,7 +118,7 @@ def run_in_steps(
       SerialLoopError: the body does over a loop's axis what can not be done in steps.
     """
     traced_on = virtual_mesh(mesh, loops)
-    closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual | set(loops))
+    closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
     consts = [replicated(const) for const in closed.consts]
     (eqn,) = closed.jaxpr.eqns
     known = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True))
@@ -211,7 +220,7 @@ class _Program:
         """A program of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
-        jaxpr = self._trace_blocks(body, avals, in_specs, in_specs, out_specs, self.loops)
+        jaxpr = self._trace_blocks(postponing(body, set(self.loops)), avals, in_specs, in_specs, out_specs, self.loops)
         return dataclasses.replace(self, jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
 
     def _trace_blocks(
@@ -230,7 +239,7 @@ class _Program:
             for aval, spec in zip(blocks, block_specs, strict=True)
         ]
         mesh = _abstract({**sizes, **loops})
-        closed, _ = _trace(lambda *xs: list(body(*xs)), types, in_specs, list(out_specs), mesh, self.manual | set(loops))
+        closed, _ = _trace(lambda *xs: list(body(*xs)), types, in_specs, list(out_specs), mesh, self.manual, set(loops))
         (eqn,) = closed.jaxpr.eqns
         assert list(eqn.invars) == list(closed.jaxpr.invars)
         assert list(eqn.outvars) == list(closed.jaxpr.outvars)

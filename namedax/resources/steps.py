@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.errors import SerialLoopError
@@ -157,7 +156,7 @@ class Stepper:
         plan = self._plan(targets | set(constants), effects, known)
         summands = [v for node in collectives for v in node.inputs]
 
-        def step(index: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        def step(index: Any) -> list[Any]:
             values = dict(known)
             for value, (block, dim) in sliced.items():
                 chunk = block.shape[dim] // self.steps
@@ -165,27 +164,27 @@ class Stepper:
             for node in plan:
                 inputs = [_read(values, v) for v in node.inputs]
                 values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
-            return (
-                [jnp.asarray(_read(values, v)) for v in summands],
-                [values[v] for v in constants],
-                [values[v] for _, v in wanted],
-            )
+            return [
+                *(jnp.asarray(_read(values, v)) for v in summands),
+                *(values[v] for v in constants),
+                *(values[v] for _, v in wanted),
+            ]
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
         joins = [_Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
         folds += [_Fold("last", None, self.steps)] * len(constants) + joins
         index_type = jnp.zeros((), jnp.int32)
-        shapes = jax.make_jaxpr(step)(index_type).out_avals
+        traced = jax.make_jaxpr(step)(index_type)
+        shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
         if self.steps == 1:
             totals = [
                 fold.add(fold.start(shape), value, index_type)
-                for fold, shape, value in zip(folds, shapes, itertools.chain(*step(index_type)), strict=True)
+                for fold, shape, value in zip(folds, shapes, one_step(index_type), strict=True)
             ]
         else:
 
             def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
-                values = itertools.chain(*step(index))
-                return [fold.add(c, value, index) for fold, c, value in zip(folds, carry, values, strict=True)], None
+                return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, one_step(index), strict=True)], None
 
             start = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
             totals, _ = lax.scan(iterate, start, jnp.arange(self.steps, dtype=jnp.int32))

@@ -1,0 +1,488 @@
+"""Sums over mesh axes, postponed past what commutes with them, where that sends fewer bytes.
+
+A program over names says where it reduces, and each reduction alone is one all-reduce. Seen together, some need not be: sums that are
+only added can be added before, of a sum that is only sliced the slice can be summed, and a sum of which each device keeps its block is
+a reduce-scatter. A sum of blocks among zeros, which is what JAX makes of the transpose of a local slice, is an all-gather. None of this
+can be seen while the body is traced, because it depends on what comes after. So it is done to the traced body, before JAX
+differentiates or lowers it.
+
+A sum is postponed only as long as nothing else uses it, and only to where something is gained; everything else stays as it was. Values
+that are added to such a sum on the way (a residual) are added when it has been taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+
+from namedax.resources import communication as comm
+from namedax.resources.nodes import SUMS, consts_and_carries
+from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inner_jaxpr
+from namedax.resources.variance import cast_data, varying, varying_of
+
+__all__ = ["Traced", "postponing"]
+
+Axes = tuple[str, ...]
+# A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
+_Index = dict[str | None, int]
+
+_SHAPES = frozenset("reshape transpose squeeze expand_dims rev slice reduce_sum neg copy".split())
+_ADDITIONS = ("add", "add_any", "sub")
+
+
+def postponing(body: Callable[..., Any], loops: Set[str] = frozenset()) -> Callable[..., Any]:
+    """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
+
+    Args:
+      body: the function.
+      loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
+    """
+
+    def run(*datas: Any) -> Any:
+        if not any(isinstance(data, jax.core.Tracer) for data in datas):
+            return body(*datas)
+        closed, shape = jax.make_jaxpr(body, return_shape=True)(*datas)
+        return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops))
+
+    return run
+
+
+def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str]) -> list[Any]:
+    """The results of a traced body, its sums postponed."""
+    plan = _Plan(closed.jaxpr, {}, loops)
+    return _evaluate(plan, [*closed.consts, *datas]) if plan.gains else list(jaxpr_as_fun(closed)(*datas))
+
+
+class Traced:
+    """A function of blocks that is traced before it is executed; it returns a flat list. Its sums are postponed.
+
+    Args:
+      body: the function.
+      loops: axes that are executed in steps.
+    """
+
+    def __init__(self, body: Callable[..., list[Any]], loops: Set[str] = frozenset()):
+        self._body, self._loops = body, loops
+        self._closed: ClosedJaxpr | None = None
+
+    def trace(self, *datas: Any) -> tuple[()]:
+        """Traces the function, and returns nothing."""
+        self._closed = jax.make_jaxpr(self._body)(*datas)
+        return ()
+
+    def __call__(self, *datas: Any) -> list[Any]:
+        """The results, for blocks of the types that were traced. What is not to be compiled runs as it is."""
+        if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in datas):
+            return self._body(*datas)
+        return evaluate(self._closed, datas, self._loops)
+
+
+# --- what is gained -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Late:
+    """What is known of a value that is a sum still to be taken, perhaps with something added.
+
+    Attributes:
+      axes: the mesh axes of the sum.
+      source: the operands that were such sums themselves, each used only here.
+      gain: whether this operation makes the sum smaller, or one of two.
+      cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
+      mixed: whether something that is no such sum is added.
+      scatter: the dimension that is cut into blocks, and the axes: the sum over them is a reduce-scatter.
+    """
+
+    axes: Axes
+    source: tuple[Any, ...] = ()
+    gain: bool = False
+    cast: frozenset[str] = frozenset()
+    mixed: bool = False
+    scatter: tuple[int, Axes] | None = None
+
+    def then(self, operand: Any, **changes: Any) -> _Late:
+        """After an operation that has this as its operand."""
+        return dataclasses.replace(self, source=(operand,), **{"gain": False, **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gather:
+    """A sum over mesh axes of blocks among zeros.
+
+    Attributes:
+      block: what the blocks are.
+      places: the dimensions, and the mesh axes along which the blocks lie in them, the outermost first.
+    """
+
+    block: Any
+    places: tuple[tuple[int, Axes], ...]
+
+
+class _Plan:
+    """What is done to an open jaxpr: which values are kept as sums still to be taken, and which sums are gathers.
+
+    Args:
+      jaxpr: the program.
+      known: what is known of its inputs.
+      loops: axes that are executed in steps.
+    """
+
+    def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str]):
+        self.jaxpr, self.loops = jaxpr, loops
+        self.indices = _Indices(known)
+        self.gathers: dict[Any, _Gather] = {}
+        made_by: dict[Any, Any] = {}
+        for eqn in jaxpr.eqns:
+            self.indices.visit(eqn)
+            self._find_gather(eqn, made_by)
+            made_by.update(dict.fromkeys(eqn.outvars, eqn))
+        self.live = self._live()
+        operands = (*(self._operands(eqn) for eqn in jaxpr.eqns if id(eqn) in self.live), jaxpr.outvars)
+        self.uses = Counter(var for each in operands for var in each if not isinstance(var, Literal))
+        self.late: dict[Any, _Late] = {}
+        self.inner: dict[int, _Plan] = {}
+        for eqn in jaxpr.eqns:
+            if id(eqn) in self.live:
+                self._visit(eqn)
+                self._look_inside(eqn)
+        # What leads to a gain is kept; what does not is taken at once.
+        self.kept: set[Any] = set()
+        for eqn in reversed(jaxpr.eqns):
+            for var in eqn.outvars:
+                late = self.late.get(var)
+                if late is not None and (late.gain or var in self.kept):
+                    self.kept.update(late.source)
+
+    @property
+    def gains(self) -> bool:
+        """Whether the program, or a part of it that can be changed, sends less."""
+        return bool(self.kept or self.gathers or self.inner)
+
+    def _operands(self, eqn: Any) -> Sequence[Any]:
+        gather = self.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        return eqn.invars if gather is None else [gather.block]
+
+    def _live(self) -> set[int]:
+        """The equations that the results, or side effects, depend on."""
+        needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
+        live: set[int] = set()
+        for eqn in reversed(self.jaxpr.eqns):
+            if eqn.effects or not needed.isdisjoint(eqn.outvars):
+                live.add(id(eqn))
+                needed.update(var for var in self._operands(eqn) if not isinstance(var, Literal))
+        return live
+
+    def _find_gather(self, eqn: Any, made_by: Mapping[Any, Any]) -> None:
+        if not _is_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
+            return
+        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
+        while (placed := None if isinstance(block, Literal) else made_by.get(block)) is not None:
+            if placed.primitive.name != "dynamic_update_slice":
+                break
+            base, update, *starts = placed.invars
+            found = self.indices.block(base.aval.shape, update.aval.shape, starts)
+            if found is None or not self.indices.is_zero(base) or not (left & varying_of(update.aval)).issuperset(found[1]):
+                break
+            places.append(found)
+            block, left = update, left.difference(found[1])
+        if places:
+            self.gathers[eqn.outvars[0]] = _Gather(block, tuple(places))
+
+    def _look_inside(self, eqn: Any) -> None:
+        """Plans what an equation runs, where that can be changed."""
+        inner, operands = inner_jaxpr(eqn), eqn.invars
+        if inner is None and eqn.primitive.name == "scan" and not eqn.params["jaxpr"].consts:
+            inner = eqn.params["jaxpr"].jaxpr
+            operands = operands[: consts_and_carries(eqn)[0]]
+        if inner is None:
+            return
+        facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
+        plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops)
+        if plan.gains:
+            self.inner[id(eqn)] = plan
+
+    def _of(self, var: Any) -> _Late | None:
+        """What is known of an operand, if it is a sum and used only once."""
+        late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
+        return late if late is not None and late.axes else None
+
+    def _visit(self, eqn: Any) -> None:
+        name = eqn.primitive.name
+        if eqn.outvars and eqn.outvars[0] in self.gathers:
+            return
+        if _is_sum(eqn):
+            for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
+                before = self._of(operand)
+                if before is not None and not (before.cast or before.mixed) and len(eqn.outvars) == 1:
+                    self.late[var] = before.then(operand, axes=(*before.axes, *axes_of(eqn)), gain=True)
+                else:
+                    self.late[var] = _Late(axes_of(eqn))
+            return
+        lates = [self._of(var) for var in eqn.invars]
+        if not any(lates) or eqn.effects or len(eqn.outvars) != 1:
+            return
+        found = self._linear(eqn, name, lates)
+        if found is not None:
+            self.late[eqn.outvars[0]] = found
+
+    def _linear(self, eqn: Any, name: str, lates: Sequence[_Late | None]) -> _Late | None:
+        first, operands, (out,) = lates[0], eqn.invars, eqn.outvars
+        if name in _ADDITIONS:
+            return self._added(operands, lates)
+        if name in ("mul", "div"):
+            here, other = (0, 1) if first is not None else (1, 0)
+            late = lates[here]
+            if late is None or lates[other] is not None or (name == "div" and here == 1):
+                return None
+            scales = not late.cast and varying_of(operands[other].aval).isdisjoint(late.axes)
+            return late.then(operands[here]) if scales and _size(out) == _size(operands[here]) else None
+        if first is None:
+            return None
+        axes = cast_axes(eqn)
+        if axes and axes.isdisjoint(first.axes):
+            return None if first.cast else first.then(operands[0])
+        if axes:
+            return first.then(operands[0], cast=axes | first.cast) if axes <= set(first.axes) else None
+        if name == "dynamic_slice":
+            return self._sliced(eqn, first)
+        if name in _SHAPES and not first.cast:
+            return first.then(operands[0], gain=_size(out) < _size(operands[0]))
+        return None
+
+    def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None]) -> _Late | None:
+        if any(late is not None and late.cast for late in lates):
+            return None
+        x, y = lates
+        if x is not None and y is not None and set(x.axes) == set(y.axes):
+            return _Late(x.axes, tuple(operands), gain=True, mixed=x.mixed or y.mixed)
+        late, operand = (x, operands[0]) if x is not None else (y, operands[1])
+        return None if late is None else late.then(operand, mixed=True)
+
+    def _sliced(self, eqn: Any, late: _Late) -> _Late | None:
+        operand, *starts = eqn.invars
+        if not late.cast:
+            if any(not varying_of(start.aval).isdisjoint(late.axes) for start in starts):
+                return None
+            return late.then(operand, gain=_size(eqn.outvars[0]) < _size(operand))
+        found = self.indices.block(operand.aval.shape, eqn.params["slice_sizes"], starts)
+        if found is None or not late.cast.issuperset(found[1]):
+            return None
+        left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
+        return late.then(operand, axes=left, gain=True, cast=late.cast.difference(found[1]), scatter=found)
+
+
+def _is_sum(eqn: Any) -> bool:
+    return eqn.primitive.name in SUMS and eqn.params.get("axis_index_groups") is None and len(eqn.invars) == len(eqn.outvars)
+
+
+def _size(var: Any) -> int:
+    return math.prod(var.aval.shape)
+
+
+class _Indices:
+    """Integers of a program that are sums of multiples of the indices of devices; and its arrays of zeros, which count as the integer 0.
+
+    Args:
+      known: of the inputs.
+    """
+
+    def __init__(self, known: Mapping[Any, _Index]):
+        self._known = dict(known)
+
+    def of(self, var: Any) -> _Index | None:
+        """A sum `{axis: factor}`, with the constant under `None`; nothing where it is not known."""
+        if not isinstance(var, Literal):
+            return self._known.get(var)
+        is_zero = np.ndim(var.val) == 0 and not isinstance(var.val, jax.core.Tracer) and var.val == 0
+        return {None: int(var.val)} if is_zero or (_is_index(var.aval) and not isinstance(var.val, jax.core.Tracer)) else None
+
+    def is_zero(self, var: Any) -> bool:
+        """Whether a value is zero everywhere."""
+        return self.of(var) == {None: 0}
+
+    def visit(self, eqn: Any) -> None:
+        """Notes what an equation gives."""
+        found = None
+        if eqn.primitive.name == "axis_index":
+            axes = axes_of(eqn)
+            found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
+        elif eqn.primitive.name == "broadcast_in_dim" or cast_axes(eqn):
+            found = self.of(eqn.invars[0])
+        elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.invars, *eqn.outvars)):
+            terms = [self.of(var) for var in eqn.invars]
+            if all(term is not None for term in terms):
+                found = self._combine(eqn, [term for term in terms if term is not None])
+        if found is not None:
+            self._known[eqn.outvars[0]] = found
+
+    @staticmethod
+    def _combine(eqn: Any, terms: list[_Index]) -> _Index | None:
+        name, (first, *rest) = eqn.primitive.name, terms
+        if name == "convert_element_type":
+            return first
+        if name == "add":
+            return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
+        if name == "mul":
+            scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
+            return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
+        # An index that counts from the end where it is negative, which an index of a device never is.
+        if name == "lt" and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
+            return {None: 0}
+        if name == "select_n" and first == {None: 0}:
+            return rest[0]
+        return None
+
+    def block(self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]) -> tuple[int, Axes] | None:
+        """The dimension and the mesh axes, major first, along which every device has the block of this size that starts there."""
+        cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
+        if len(cut) != 1 or any(not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut):
+            return None
+        (dim,) = cut
+        found = self.of(starts[dim])
+        if found is None or found.get(None, 0) != 0:
+            return None
+        axes = sorted((axis for axis, n in found.items() if axis is not None and n), key=lambda axis: -found[axis])
+        stride = part[dim]
+        for axis in reversed(axes):
+            if found[axis] != stride:
+                return None
+            stride *= lax.axis_size(axis)
+        return (dim, tuple(axes)) if stride == shape[dim] else None
+
+
+def _is_index(aval: Any) -> bool:
+    return getattr(aval, "shape", None) == () and (aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer))
+
+
+# --- the program with its sums postponed ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Sum:
+    """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it."""
+
+    part: Any
+    axes: Axes
+    rest: Any = None
+
+    def take(self) -> Any:
+        """The value."""
+        total = comm.psum(self.part, self.axes)
+        return total if self.rest is None else self.rest + total
+
+
+def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
+    replay = Replay(plan.jaxpr, values)
+    sums: dict[Any, _Sum] = {}
+    for eqn in plan.jaxpr.eqns:
+        if id(eqn) not in plan.live:
+            continue
+        waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
+        gather = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        if gather is not None:
+            replay.flush()
+            lie = {axis for _, axes in gather.places for axis in axes}
+            whole = comm.psum(replay.read(gather.block), tuple(axis for axis in axes_of(eqn) if axis not in lie))
+            for dim, axes in reversed(gather.places):
+                whole = comm.all_gather(whole, dim, axes, "invarying")
+            replay.give(eqn, [whole])
+        elif any(waiting) or any(var in plan.kept for var in eqn.outvars):
+            replay.flush()
+            if any(waiting):
+                (out,) = eqn.outvars
+                sums[out] = _apply(eqn, plan.late[out], waiting, replay, plan.loops)
+            else:
+                sums.update(
+                    (var, _Sum(replay.read(operand), axes_of(eqn)))
+                    for operand, var in zip(eqn.invars, eqn.outvars, strict=True)
+                )
+            for var in eqn.outvars:
+                if var not in plan.kept:
+                    replay.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
+        elif id(eqn) in plan.inner:
+            replay.flush()
+            replay.give(eqn, _call(eqn, plan.inner[id(eqn)], [replay.read(var) for var in eqn.invars]))
+        else:
+            replay.later(eqn)
+    return replay.results()
+
+
+def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, loops: Set[str]) -> _Sum:
+    """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
+    name, operands = (
+        eqn.primitive.name,
+        [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)],
+    )
+
+    def bind(*values: Any) -> Any:
+        union = frozenset[str]().union(*map(varying, values))
+        return eqn.primitive.bind(*(cast_data(jnp.asarray(value), union) for value in values), **eqn.params)
+
+    if name in SUMS:
+        assert sums[0] is not None
+        return _Sum(sums[0].part, late.axes)
+    if name in _ADDITIONS:
+        x, y = sums
+        sign = -1 if name == "sub" else 1
+        if x is not None and y is not None:
+            return _Sum(bind(x.part, y.part), late.axes, _total(x.rest, y.rest, sign))
+        if x is not None:
+            return _Sum(x.part, late.axes, _total(x.rest, operands[1], sign))
+        assert y is not None
+        return _Sum(-y.part if name == "sub" else y.part, late.axes, _total(operands[0], y.rest, sign))
+    position = next(i for i, s in enumerate(sums) if s is not None)
+    (one,) = (s for s in sums if s is not None)
+
+    def on(value: Any) -> Any:
+        return bind(*(value if i == position else operand for i, operand in enumerate(operands)))
+
+    rest = None if one.rest is None else on(one.rest)
+    if late.scatter is not None:
+        dim, axes = late.scatter
+        part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
+        return _Sum(comm.psum_scatter(part, dim, axes), late.axes, rest)
+    if cast_axes(eqn):
+        part = cast_data(one.part, cast_axes(eqn))
+        return _Sum(part, late.axes, rest)
+    return _Sum(on(one.part), late.axes, rest)
+
+
+def _total(x: Any, y: Any, sign: int) -> Any:
+    """`x + sign * y`, where `None` is nothing."""
+    if y is None:
+        return x
+    y = -y if sign < 0 else y
+    return y if x is None else x + y
+
+
+def _call(eqn: Any, plan: _Plan, values: Sequence[Any]) -> Sequence[Any]:
+    """An equation that runs a program of its own."""
+    if eqn.primitive.name in REMAT:
+        again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
+        assert not again.consts
+        results: Sequence[Any] = eqn.primitive.bind(*values, **{**eqn.params, "jaxpr": again.jaxpr})
+        return results
+    if eqn.primitive.name != "scan":
+        return _evaluate(plan, values)
+    consts, carries = consts_and_carries(eqn)
+
+    def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        results = _evaluate(plan, [*values[:consts], *carry, *xs])
+        return results[:carries], results[carries:]
+
+    last, stacked = lax.scan(
+        iterate,
+        list(values[consts : consts + carries]),
+        list(values[consts + carries :]),
+        **{key: eqn.params[key] for key in ("length", "reverse", "unroll")},
+    )
+    return [*last, *stacked]

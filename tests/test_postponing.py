@@ -1,0 +1,318 @@
+"""Sums over mesh axes that are postponed: values, gradients, and what is sent, against programs that an expert writes by hand."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+from namedax import SerialLoop, hlo
+from namedax.resources.postponing import postponing
+
+POS, K, E, F = 16, 8, 12, 4  # floats have 4 bytes
+REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+
+
+def mesh_of(kind=AxisType.Auto):
+    return jax.make_mesh((4, 2), ("m", "d"), axis_types=(kind,) * 2)
+
+
+def operands():
+    x, w, z = (np.random.default_rng(i).normal(size=shape) for i, shape in enumerate([(POS, K), (K, E), (POS, E)]))
+    axes = ["pos", "k"], ["k", "e"], ["pos", "e"]
+    return tuple(nx.named(jnp.asarray(value, jnp.float32), names) for value, names in zip((x, w, z), axes, strict=True))
+
+
+def dot(x, w):
+    return nx.dot(x, w, "k")
+
+
+def part(x):
+    return nx.rename(x, {"pos": "part"})
+
+
+TO_SP = {"pos": "pos_sp"}
+NORMAL = POS * E * F
+
+# Each: the function of named arrays, the same in jnp, names to mesh axes, and what is sent forwards, and with the gradient of a function
+# of the result, differentiated in the body: {kind: (count, bytes)}.
+PROGRAMS = {
+    "added": (
+        lambda x, w, z: dot(x, w) + dot(nx.sin(x), w),
+        lambda x, w, z: x @ w + jnp.sin(x) @ w,
+        {"k": "m"},
+        {REDUCE: (1, NORMAL)},
+        {REDUCE: (1, NORMAL)},
+    ),
+    "added to a residual": (
+        lambda x, w, z: z + dot(x, w) - dot(nx.sin(x), w),
+        lambda x, w, z: z + x @ w - jnp.sin(x) @ w,
+        {"k": "m"},
+        {REDUCE: (1, NORMAL)},
+        {REDUCE: (1, NORMAL)},
+    ),
+    "scaled, and subtracted from one": (
+        lambda x, w, z: z - dot(x, w) / 4 - (2 * nx.sum(nx.sin(x), "k") - z) + z,
+        lambda x, w, z: z - x @ w / 4 - (2 * jnp.sin(x).sum(1, keepdims=True) - z) + z,
+        {"k": "m"},
+        {REDUCE: (1, NORMAL + POS * F)},  # one is smaller than the other: they are sent together, but not added
+        {REDUCE: (1, NORMAL + POS * F)},
+    ),
+    "a slice": (
+        lambda x, w, z: part(dot(x, w))["part", 2:5],
+        lambda x, w, z: (x @ w)[2:5],
+        {"k": "m"},
+        {REDUCE: (1, 3 * E * F)},
+        {REDUCE: (1, 3 * E * F)},
+    ),
+    "an entry of a sum with a residual": (
+        lambda x, w, z: (z + dot(x, w))["pos", 3],
+        lambda x, w, z: (z + x @ w)[3],
+        {"k": "m"},
+        {REDUCE: (1, E * F)},
+        {REDUCE: (1, E * F)},
+    ),
+    "renamed onto the reduced mesh axis": (
+        lambda x, w, z: nx.rename(dot(x, w), TO_SP),
+        lambda x, w, z: x @ w,
+        {"k": "m", "pos_sp": "m"},
+        {SCATTER: (1, NORMAL)},
+        {SCATTER: (1, NORMAL), GATHER: (1, NORMAL)},
+    ),
+    "renamed with a residual": (
+        lambda x, w, z: nx.rename(z + dot(x, w) / 2, TO_SP),
+        lambda x, w, z: z + x @ w / 2,
+        {"k": "m", "pos_sp": "m"},
+        {SCATTER: (1, NORMAL)},
+        {SCATTER: (1, NORMAL), GATHER: (1, NORMAL)},
+    ),
+    "reduced over two mesh axes, renamed onto one": (
+        lambda x, w, z: nx.rename(dot(x, w), TO_SP),
+        lambda x, w, z: x @ w,
+        {"k": ("d", "m"), "pos_sp": "m"},
+        {SCATTER: (1, NORMAL), REDUCE: (1, NORMAL // 4)},
+        {SCATTER: (1, NORMAL), REDUCE: (1, NORMAL // 4), GATHER: (1, NORMAL)},
+    ),
+    "renamed onto two mesh axes": (
+        lambda x, w, z: nx.rename(dot(x, w), TO_SP),
+        lambda x, w, z: x @ w,
+        {"k": ("d", "m"), "pos_sp": ("d", "m")},
+        {SCATTER: (1, NORMAL)},
+        {SCATTER: (1, NORMAL), GATHER: (1, NORMAL)},
+    ),
+    "reduced over two mesh axes, two names renamed onto them": (
+        lambda x, w, z: nx.rename(dot(x, w), {"pos": "pos_sp", "e": "e_sp"}),
+        lambda x, w, z: x @ w,
+        {"k": ("d", "m"), "pos_sp": "m", "e_sp": "d"},
+        {SCATTER: (2, NORMAL + NORMAL // 4)},
+        {SCATTER: (2, NORMAL + NORMAL // 4), GATHER: (2, NORMAL + NORMAL // 4)},
+    ),
+    "a cut alone": (
+        lambda x, w, z: nx.rename(nx.sin(z), TO_SP),
+        lambda x, w, z: jnp.sin(z),
+        {"pos_sp": "m"},
+        {},
+        {GATHER: (1, NORMAL)},
+    ),
+    "a sum that is used again": (
+        lambda x, w, z: (lambda s: z + s + dot(nx.sin(x), w) * s)(dot(x, w)),
+        lambda x, w, z: z + x @ w + (jnp.sin(x) @ w) * (x @ w),
+        {"k": "m"},
+        {REDUCE: (1, 2 * NORMAL)},
+        {REDUCE: (1, 2 * NORMAL)},
+    ),
+}
+
+
+def loss_of(function, *args):
+    y = function(*args)
+    return nx.sum(nx.sin(y), y.dims) + 0.0 if isinstance(y, nx.NamedArray) else jnp.sum(jnp.sin(y))
+
+
+def sent(compiled):
+    return dict(hlo.summary(compiled))
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
+@pytest.mark.parametrize("label", PROGRAMS)
+def test_values_gradients_and_bytes(label, kind):
+    named, plain, resources, forwards, both = PROGRAMS[label]
+    args, options = operands(), {"axis_resources": resources, "mesh": mesh_of(kind)}
+    raw = [arg.data for arg in args]
+    f = nx.xmap(named, **options)
+    np.testing.assert_allclose(f(*args).data, plain(*raw), rtol=1e-4, atol=1e-5)
+    want = jax.grad(functools.partial(loss_of, plain), (0, 1, 2))(*raw)
+    inside = nx.xmap(jax.grad(functools.partial(loss_of, named), (0, 1, 2)), **options)
+    outside = jax.jit(jax.grad(nx.xmap(functools.partial(loss_of, named), **options), (0, 1, 2)))
+    for grads in (inside, outside):
+        for have, like, expected in zip(grads(*args), args, want, strict=True):
+            np.testing.assert_allclose(nx.order_like(have, like).data, expected, rtol=1e-4, atol=1e-4)
+    if kind == AxisType.Auto:
+        assert sent(f.lower(*args).compile()) == forwards
+        have = sent(inside.lower(*args).compile())
+        # The operands' gradients: only what has names on the mesh is not summed up again.
+        assert {kind: cost for kind, cost in have.items() if kind != REDUCE or REDUCE in both} == both
+
+
+def parallel_block(x, w1, w2):
+    """Two branches that read the same, reduced over the same mesh axis, and are added to what they read."""
+    one = nx.dot(nx.nn.relu(nx.dot(x, w1, "e")), w2, "k")
+    two = nx.dot(nx.sin(nx.dot(x, w1, "e")), w2, "k")
+    return x + one + two
+
+
+@pytest.mark.parametrize("remat", [False, True], ids=["", "checkpoint"])
+def test_within_scan_and_checkpoint(remat):
+    def body(x, w1, w2):
+        layer = jax.checkpoint(parallel_block) if remat else parallel_block
+        return nx.mean(nx.scan(lambda c, _: (layer(c, w1, w2), None), x, None, length=3)[0] ** 2, ("pos", "e"))
+
+    def by_hand(x, w1, w2):
+        def layer(x, _):
+            v = lax.pcast(x, "m", to="varying")  # once, so that the gradient is summed once
+            one, two = jax.nn.relu(v @ w1) @ w2, jnp.sin(v @ w1) @ w2
+            return x + lax.psum(one + two, "m"), None
+
+        return jnp.mean(lax.scan(jax.checkpoint(layer) if remat else layer, x, None, length=3)[0] ** 2)
+
+    _, w, x = operands()
+    w1 = nx.rearrange(w, "{k, e} -> {e, k}") / 3
+    mesh = mesh_of()
+    specs = (P(), P(None, "m"), P("m"))
+    hand = jax.shard_map(by_hand, mesh=mesh, in_specs=specs, out_specs=P())
+    options = {"axis_resources": {"k": "m"}, "mesh": mesh}
+    raw = (x.data, w1.data, w.data)
+    want = jax.jit(jax.value_and_grad(hand, (0, 1, 2))).lower(*raw).compile()
+    inside_by_hand = jax.shard_map(jax.value_and_grad(by_hand, (0, 1, 2)), mesh=mesh, in_specs=specs, out_specs=(P(), specs))
+    inside_want = jax.jit(inside_by_hand).lower(*raw).compile()
+    inside = nx.xmap(jax.value_and_grad(body, (0, 1, 2)), **options).lower(x, w1, w).compile()
+    outside = jax.jit(jax.value_and_grad(nx.xmap(body, **options), (0, 1, 2))).lower(x, w1, w).compile()
+    assert sent(inside) == sent(inside_want)
+    assert sent(outside) == sent(want)
+    value, grads = want(*raw)
+    for have_value, have in (inside(x, w1, w), outside(x, w1, w)):
+        np.testing.assert_allclose(have_value, value, rtol=1e-5)
+        for a, like, b in zip(have, (x, w1, w), grads, strict=True):
+            np.testing.assert_allclose(nx.order_like(a, like).data, b, rtol=1e-4, atol=1e-6)
+
+
+# --- the pass alone, on programs of any kind ---------------------------------------------------------------------------------
+
+
+def both_ways(body, in_specs, out_specs, *args):
+    """The results and the collectives of a body as it is, and with its sums postponed."""
+    results = []
+    for form in (body, postponing(body)):
+        compiled = jax.jit(jax.shard_map(form, mesh=mesh_of(), in_specs=in_specs, out_specs=out_specs)).lower(*args).compile()
+        results.append((jax.tree.map(np.asarray, compiled(*args)), sent(compiled)))
+    (want, before), (have, after) = results
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6), have, want)
+    return before, after
+
+
+A = jnp.asarray(np.random.default_rng(7).normal(size=(16, 8)), jnp.float32)
+HALF = (P(None, "m"),)  # blocks of 16 x 2
+
+
+def test_what_is_not_linear_stays_as_it_is():
+    def body(a):
+        s, t = lax.psum(a, "m"), lax.psum(jnp.sin(a), "m")
+        return s * t + lax.pmax(a, "m"), s[:2] + jnp.exp(t[:2]) * s[2:4]
+
+    before, after = both_ways(body, HALF, P(), A)
+    assert before == after
+
+
+def test_integers_and_sums_over_other_axes_are_not_added_first():
+    def body(a):
+        b = lax.pcast(a, "d", to="varying") * (1 + lax.axis_index("d"))
+        n = lax.psum(jnp.int32(10 * a), "m") - lax.psum(jnp.int32(a), "m")
+        return lax.psum(b, ("m", "d")) + lax.psum(a, "m"), n
+
+    before, after = both_ways(body, HALF, P(), A)
+    assert before[REDUCE][1] - after[REDUCE][1] == 16 * 2 * F  # of the integers
+
+
+def test_slices_at_traced_places():
+    def body(a, i):
+        s = lax.psum(a, "m")
+        return lax.dynamic_slice_in_dim(s, i, 4)
+
+    _, after = both_ways(body, (*HALF, P()), P(), A, jnp.int32(5))
+    assert after == {REDUCE: (1, 4 * 2 * F)}
+
+
+def test_a_slice_at_a_place_that_differs_from_device_to_device_is_no_block():
+    def body(a):
+        s = lax.pcast(lax.psum(a, "m"), "m", to="varying")
+        other = lax.dynamic_slice_in_dim(s, 4 * (3 - lax.axis_index("m")), 4)
+        small = lax.dynamic_slice_in_dim(s, 4 * lax.axis_index("m"), 2)
+        return other, small
+
+    before, after = both_ways(body, HALF, P("m"), A)
+    assert before == after == {REDUCE: (1, 16 * 2 * F)}
+
+
+def test_blocks_of_a_sum_are_a_reduce_scatter_and_a_sum_of_blocks_among_zeros_is_a_gather():
+    def body(a):
+        s = lax.pcast(lax.psum(a, ("m",)), "m", to="varying")
+        block = lax.dynamic_slice_in_dim(s, 4 * lax.axis_index("m"), 4)
+        among = lax.dynamic_update_slice_in_dim(jnp.zeros((16, 2)), jnp.sin(block), 4 * lax.axis_index("m"), 0)
+        return block, lax.psum(among, "m")
+
+    before, after = both_ways(body, HALF, (P("m"), P()), A)
+    assert before == {REDUCE: (2, 2 * 16 * 2 * F)}
+    assert after == {SCATTER: (1, 16 * 2 * F), GATHER: (1, 16 * 2 * F)}
+
+
+def test_among_other_values_it_is_no_gather():
+    def body(a):
+        among = lax.dynamic_update_slice_in_dim(jnp.ones((16, 2)), a[:4], 4 * lax.axis_index("m"), 0)
+        over = lax.dynamic_update_slice_in_dim(jnp.zeros((16, 2)), a[:5], 3 * lax.axis_index("m"), 0)
+        return lax.psum(among, "m"), lax.psum(over, "m")
+
+    before, after = both_ways(body, HALF, P(), A)
+    assert before == after
+
+
+def test_a_sum_of_a_sum_is_one():
+    def body(a):
+        b = lax.pcast(a, "d", to="varying") * (1 + lax.axis_index("d"))
+        return lax.psum(lax.psum(b, "m").T, "d")
+
+    before, after = both_ways(body, HALF, P(), A)
+    assert before[REDUCE] == (2, 2 * 16 * 2 * F)
+    assert after == {REDUCE: (1, 16 * 2 * F)}
+
+
+def test_side_effects_stay_and_happen_once():
+    seen = []
+
+    def body(a):
+        s = lax.psum(a, "m")
+        jax.debug.callback(lambda v: seen.append(float(v)), jnp.float32(3.0))
+        return s[:2]
+
+    jax.block_until_ready(jax.jit(jax.shard_map(postponing(body), mesh=mesh_of(), in_specs=HALF, out_specs=P()))(A))
+    jax.effects_barrier()
+    assert len(seen) in (1, 8)  # by device or once, as JAX does it
+    assert set(seen) == {3.0}
+
+
+def test_steps_in_time():
+    """The passes of a SerialLoop profit too: the sum over devices after the loop, as a reduce-scatter."""
+    x, w, _ = operands()
+
+    def body(x, w):
+        return nx.rename(dot(x, w), {"e": "e_m"})
+
+    f = nx.xmap(body, axis_resources={"k": ("m", SerialLoop(2)), "e_m": "m"}, mesh=mesh_of())
+    np.testing.assert_allclose(f(x, w).data, x.data @ w.data, rtol=1e-4, atol=1e-5)
+    assert sent(f.lower(x, w).compile()) == {SCATTER: (1, NORMAL)}
+    assert math.prod(f(x, w).named_shape.values()) == POS * E
