@@ -190,6 +190,24 @@ def test_gradient_accumulation(where, base):
     assert steps.memory_analysis().temp_size_in_bytes < plain.memory_analysis().temp_size_in_bytes / (4 if not base else 1.5)
 
 
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_a_parameter_in_parts_is_gathered_before_the_loop_and_its_gradient_scattered_after_it(where):
+    def loss(w, x):
+        return nx.mean(nx.einsum("{b,k},{k:k_fsdp,m}->{b,m}", nx.tanh(x), w) ** 2, ("b", "m"))
+
+    w, x, axes = array(8, 6), array(16, 8), (["k_fsdp", "m"], ["b", "k"])
+    want = jax.grad(lambda w, x: jnp.mean((jnp.tanh(x) @ w) ** 2))(w, x)
+    for batch in ("x", ("x", LOOP(4))):
+        options = {"axis_resources": {"b": batch, "k_fsdp": "x"}, "mesh": make_mesh((4, 2))}
+        if where == "outside":
+            step = jax.jit(jax.grad(nx.xmap(loss, axes, [], **options)))
+        else:
+            step = jax.jit(nx.xmap(lambda w, x: jax.grad(loss)(w, x), axes, axes[0], **options))
+        compiled = step.lower(w, x).compile()
+        np.testing.assert_allclose(compiled(w, x), want, rtol=1e-4, atol=1e-6)
+        assert summary(compiled) == {"all-gather": (1, w.nbytes), "reduce-scatter": (1, w.nbytes)}
+
+
 def test_memory_falls_by_about_the_number_of_steps():
     def temporaries(resources):
         f = nx.xmap(
@@ -402,6 +420,18 @@ def test_effects_happen_once_a_step(capsys):
     f(jnp.arange(6.0).reshape(2, 3)).block_until_ready()
     jax.effects_barrier()
     assert sorted(capsys.readouterr().out.split()) == ["12.0", "3.0", "sum", "sum"]
+
+
+def test_effects_happen_once_a_step_also_where_the_axes_of_results_have_to_be_seen_first(capsys):
+    def body(x):
+        jax.debug.print("{}", jnp.sum(x.data))
+        return nx.rename(x, {"c": "d"})
+
+    jax.block_until_ready(
+        nx.xmap(body, axis_resources={"a": LOOP(2)})(nx.named(jnp.arange(6.0).reshape(2, 3), ["a", "c"])).data
+    )
+    jax.effects_barrier()
+    assert sorted(capsys.readouterr().out.split()) == ["12.0", "3.0"]
 
 
 def test_the_second_opinion_ignores_time():

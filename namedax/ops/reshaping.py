@@ -12,6 +12,7 @@ from namedax.environment import Region, ambient
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.ops.align import local_block, wrap
 from namedax.resources.layout import Axes, Layout, relayout
+from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, cast_data, remembered, share_memory, varying, with_varying_forms
 
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
@@ -123,8 +124,9 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
     """The local block `source` in another layout, varying over `variance` (and what else it varied over).
 
     An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient is one
-    reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is small. A named array
-    keeps what was read, so that a parameter that is read twice is gathered once, and its gradient reduced once.
+    reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is small; over the axis
+    of a loop it is cast after it, so that there is one reduce-scatter, behind the loop. A named array keeps what was read, so that a
+    parameter that is read twice is gathered once, and its gradient reduced once.
 
     Args:
       source: the local block, or the named array that holds it.
@@ -136,7 +138,8 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
     variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)
 
     def moved() -> Any:
-        return cast_data(relayout(cast(source, variance - before), old, new, before & variance), variance)
+        early = frozenset(axis for axis in variance - before if not isinstance(axis, LoopAxis))
+        return cast_data(relayout(cast(source, early), old, new, before & variance), variance)
 
     return remembered(source, ("read", old, new, variance), moved) if isinstance(source, NamedArray) else moved()
 
