@@ -13,7 +13,9 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.hlo import summary
-from namedax.ops.neighbours import conv, convolve, diff, halo, move_rows, pad, roll, shift
+from namedax.ops.convolution import conv, convolve
+from namedax.ops.neighbours import diff, halo, pad, roll, shift
+from namedax.resources.rows import move_rows
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]

@@ -11,7 +11,9 @@ from harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
-from namedax.ops.permutations import _plan, all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter
+from namedax.ops.pdot import pdot
+from namedax.ops.permutations import all_to_all, pbroadcast, pgather, ppermute, pshuffle, psum_scatter
+from namedax.resources.routes import plan_route
 
 MIXED = [3, 0, 6, 1, 7, 2, 5, 4]
 SPARSE = [(0, 5), (1, 0), (5, 1), (7, 2), (3, 3)]
@@ -165,7 +167,7 @@ def test_every_permutation_of_blocks():
         sources = rng.permutation(n) if trial % 4 else (np.arange(n) + trial) % n
         if trial % 3 == 0:
             sources = np.where(rng.random(n) < 0.4, -1, sources)
-        plan = _plan(tuple(int(s) for s in sources), sizes, blocks)
+        plan = plan_route(tuple(int(s) for s in sources), sizes, blocks)
         x = rng.normal(size=sizes)
         counts = [s // b for s, b in zip(sizes, blocks, strict=True)]
         cut = x.reshape([part for pair in zip(counts, blocks, strict=True) for part in pair])

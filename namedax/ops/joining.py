@@ -1,7 +1,7 @@
 """Joining and taking apart along an axis: concatenate, stack, split, flip, tile, repeat, and axes of size 1.
 
 Along a sharded name, blocks of the result are made of rows of a few blocks of the operands; only these rows move (see
-`namedax.ops.neighbours.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
+`namedax.resources.rows.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
 another name, `out_axis=`. A name that was born in the body has no fixed size.
 """
 
@@ -20,10 +20,11 @@ from namedax.array import Dims, NamedArray, check_dims, is_name, make_in_region,
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.ops.align import align, local_block, wrap
+from namedax.ops.along import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.lift import nmap
-from namedax.ops.neighbours import Along, along, data_and_dims, finish, move_rows, position_of, run
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
+from namedax.resources.rows import move_rows
 from namedax.resources.variance import cast, varying
 
 __all__ = [

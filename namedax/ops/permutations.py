@@ -3,15 +3,13 @@
 All have the meaning that JAX gives them over logical indices, as under `jax.vmap(axis_name=...)`, the same whether the name is
 vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is the same in every instance.
 
-A permutation is planned while the program is traced: which device needs which entries of which other one. Entries that stay
-cost nothing, and the others travel in as few collective-permutes as the traffic allows (`_plan`). `pgather` and `pdot` stand
-here too; they drop the names that they read.
+A permutation is planned while the program is traced (`namedax.resources.routes`): entries that stay cost nothing, and the others travel
+in as few collective-permutes as the traffic allows. `pgather` stands here too; it drops the names that it reads.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -24,16 +22,14 @@ from jax import lax
 from namedax.array import Dims, NamedArray, dims_of, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, show_names
-from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.collectives import _map, _names, _size
-from namedax.ops.contraction import _block, _Contraction
-from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
+from namedax.resources.routes import execute_route, plan_route
 from namedax.resources.variance import cast, cast_data, varying
 
-__all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pdot", "pgather", "ppermute", "pshuffle", "psum_scatter"]
+__all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pgather", "ppermute", "pshuffle", "psum_scatter"]
 
 AxisName = Any
 Axes = tuple[str, ...]
@@ -265,217 +261,6 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
     return _map(one, x)
 
 
-# --- permutations ---------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Round:
-    """One collective-permute: `send[d]` are the entries that device `d` puts in, `pairs` who sends to whom."""
-
-    send: np.ndarray
-    pairs: tuple[tuple[int, int], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """How a permutation of entries in blocks is executed.
-
-    Attributes:
-      rounds: the collective-permutes.
-      exchange: instead of them, for one all-to-all: the entries that each device sends to each other,
-        `[devices, devices * slots]`.
-      read: for every device, where its new entries are: in its own block, then in what the rounds brought, one after the
-        other; the number after the last of these means zero.
-      zero: that number.
-    """
-
-    rounds: tuple[_Round, ...]
-    exchange: np.ndarray | None
-    read: np.ndarray
-    zero: int
-
-
-def _locate(index: np.ndarray, sizes: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Device and place in its block of row-major indices over axes that are all cut into blocks."""
-    device = np.zeros_like(index)
-    offset = np.zeros_like(index)
-    for g, size, block in zip(np.unravel_index(index, sizes), sizes, blocks, strict=True):
-        device = device * (size // block) + g // block
-        offset = offset * block + g % block
-    return device, offset
-
-
-@functools.lru_cache(maxsize=256)
-def _plan(sources: tuple[int, ...], sizes: tuple[int, ...], blocks: tuple[int, ...]) -> _Plan:
-    """Plans `result[i] = x[sources[i]]`, where -1 stands for zero.
-
-    Every entry that changes its device is an edge from the one to the other. All edges between two devices travel together, and
-    pairs of devices in which each one sends once and receives once form a round. Cyclic shifts of the devices are rounds; if
-    there are more of these than one device has partners, rounds come from an edge colouring, which needs no more than that.
-    """
-    source = np.asarray(sources)
-    count = math.prod(n // b for n, b in zip(sizes, blocks, strict=True))
-    block = math.prod(blocks)
-    device, offset = _locate(np.arange(len(source)), sizes, blocks)
-    want_device, want_offset = np.full((count, block), -1), np.zeros((count, block), int)
-    there = source >= 0
-    d, o = _locate(source[there], sizes, blocks)
-    want_device[device[there], offset[there]] = d
-    want_offset[device[there], offset[there]] = o
-
-    read = np.full((count, block), -1)
-    stays = want_device == np.arange(count)[:, None]
-    read[stays] = want_offset[stays]
-    travels = (want_device >= 0) & ~stays
-    edges: dict[tuple[int, int], list[int]] = {}
-    for target, place in zip(*np.nonzero(travels), strict=True):
-        edges.setdefault((int(want_device[target, place]), int(target)), []).append(int(place))
-
-    groups = _rounds(list(edges), count)
-    widths = [max(len(edges[pair]) for pair in group) for group in groups]
-    slots = max(map(len, edges.values()), default=0)
-    exchange = None
-    rounds = []
-    receivers: list[tuple[range, frozenset[int]]] = []
-    start = block
-    if len(groups) > 2 and count * slots <= 2 * sum(widths):
-        exchange = np.full((count, count * slots), -1)
-        for (s, t), places in edges.items():
-            exchange[s, t * slots : t * slots + len(places)] = want_offset[t, places]
-            read[t, places] = start + s * slots + np.arange(len(places))
-        exchange = _complete(exchange)
-        start += count * slots
-    else:
-        for group, width in zip(groups, widths, strict=True):
-            send = np.full((count, width), -1)
-            for s, t in group:
-                places = edges[s, t]
-                send[s, : len(places)] = want_offset[t, places]
-                read[t, places] = start + np.arange(len(places))
-            rounds.append(_Round(_complete(send), tuple(sorted(group))))
-            receivers.append((range(start, start + width), frozenset(t for _, t in group)))
-            start += width
-    return _Plan(tuple(rounds), exchange, _zeros_as_others_read(read, receivers, start), start)
-
-
-def _rounds(pairs: list[tuple[int, int]], count: int) -> list[list[tuple[int, int]]]:
-    shifts: dict[int, list[tuple[int, int]]] = {}
-    for s, t in pairs:
-        shifts.setdefault((t - s) % count, []).append((s, t))
-    partners = max((np.bincount([pair[side] for pair in pairs]).max() for side in (0, 1)), default=0) if pairs else 0
-    if len(shifts) <= partners:
-        return list(shifts.values())
-    # Edge colouring of a bipartite graph: sender and receiver each have a free colour; where these differ, the two colours
-    # are swapped along the path that leads away from the receiver. It never comes back to the sender, who lacks the first.
-    tables: tuple[dict[int, dict[int, int]], dict[int, dict[int, int]]] = ({}, {})
-    for s, t in pairs:
-        mine, its = tables[0].setdefault(s, {}), tables[1].setdefault(t, {})
-        a = next(c for c in range(partners) if c not in mine)
-        if a in its:
-            b = next(c for c in range(partners) if c not in its)
-            path = []
-            node, side, colour = t, 1, a
-            while colour in tables[side][node]:
-                other = tables[side][node][colour]
-                path.append((node, other, side, colour))
-                node, side, colour = other, 1 - side, b if colour == a else a
-            for node, other, side, colour in path:
-                del tables[side][node][colour], tables[1 - side][other][colour]
-            for node, other, side, colour in path:
-                swapped = b if colour == a else a
-                tables[side][node][swapped] = other
-                tables[1 - side][other][swapped] = node
-        mine[a], its[a] = t, s
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for s, row in tables[0].items():
-        for colour, t in row.items():
-            groups.setdefault(colour, []).append((s, t))
-    return [groups[colour] for colour in sorted(groups)]
-
-
-def _complete(table: np.ndarray) -> np.ndarray:
-    """`table` with what does not matter (-1) as another device has it, so that all do the same if they can."""
-    table = table.copy()
-    for j in range(table.shape[1]):
-        known = table[:, j][table[:, j] >= 0]
-        table[table[:, j] < 0, j] = known[0] if len(known) else 0
-    return table
-
-
-def _zeros_as_others_read(read: np.ndarray, receivers: list[tuple[range, frozenset[int]]], zero: int) -> np.ndarray:
-    """Places without a source (-1) filled in: a device that receives nothing in a round gets zeros there."""
-    read = read.copy()
-    for j in np.nonzero((read < 0).any(0))[0]:
-        known = [int(value) for value in np.unique(read[:, j]) if value >= 0]
-        for device in np.nonzero(read[:, j] < 0)[0]:
-            silent = (v for v in known for where, targets in receivers if v in where and device not in targets)
-            read[device, j] = next(silent, zero)
-    return read
-
-
-def _execute(data: Any, plan: _Plan, axes: Axes) -> Any:
-    """Dimension 0 of `data`, the block of this device, permuted by the plan."""
-    pieces = [data]
-    if plan.exchange is not None:
-        pieces.append(comm.all_to_all(_pick([data], plan.exchange, axes), 0, 0, axes))
-    for step in plan.rounds:
-        pieces.append(comm.ppermute(_pick([data], step.send, axes), axes, list(step.pairs)))
-    return _pick(pieces, plan.read, axes, plan.zero)
-
-
-def _pick(pieces: list[Any], table: np.ndarray, axes: Axes, zero: int = -1) -> Any:
-    """The rows `table[this device]` of all pieces together; `zero` stands for a row of zeros."""
-    variance = frozenset[str]().union(*(varying(piece) for piece in pieces))
-
-    def zeros(n: int) -> Any:
-        return cast_data(jnp.zeros((n, *pieces[0].shape[1:]), pieces[0].dtype), variance)
-
-    if (table == table[0]).all():
-        starts = np.cumsum([0] + [piece.shape[0] for piece in pieces])
-        runs = _runs(table[0], starts, zero)
-        if len(runs) <= 8:
-            parts = []
-            for first, last, step in runs:
-                if first == zero:
-                    parts.append(zeros(last))
-                    continue
-                i = int(np.searchsorted(starts, first, side="right")) - 1
-                low, high = min(first, last) - starts[i], max(first, last) - starts[i] + 1
-                part = lax.slice_in_dim(pieces[i], int(low), int(high), axis=0)
-                parts.append(lax.rev(part, (0,)) if step < 0 else part)
-            return parts[0] if len(parts) == 1 else lax.concatenate(parts, 0)
-        rows: Any = table[0]
-    else:
-        rows = jnp.asarray(table)[comm.block_index(axes)]
-    if (table == zero).any():
-        pieces = [*pieces, zeros(1)]
-    whole = pieces[0] if len(pieces) == 1 else lax.concatenate([cast_data(piece, variance) for piece in pieces], 0)
-    return jnp.take(cast_data(whole, varying(rows)) if isinstance(rows, jax.Array) else whole, rows, axis=0, mode="clip")
-
-
-def _runs(rows: np.ndarray, starts: np.ndarray, zero: int) -> list[tuple[int, int, int]]:
-    """Slices that make up `rows`: first row, last row (or how many zeros), and 1 or -1 for the direction."""
-    piece = np.searchsorted(starts, rows, side="right")
-    runs: list[tuple[int, int, int]] = []
-    i = 0
-    while i < len(rows):
-        j, step = i + 1, 0
-        if rows[i] == zero:
-            while j < len(rows) and rows[j] == zero:
-                j += 1
-            runs.append((zero, j - i, 0))
-        else:
-            while j < len(rows) and piece[j] == piece[i] and rows[j] != zero:
-                stride = int(rows[j] - rows[j - 1])
-                if stride not in (1, -1) or (step and stride != step):
-                    break
-                step = stride
-                j += 1
-            runs.append((int(rows[i]), int(rows[j - 1]), step or 1))
-        i = j
-    return runs
-
-
 def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]) -> Any:
     site = _site(op, x, names)
     sources = source_of(site.total)
@@ -488,7 +273,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         axes = tuple(axis for place in site.places for axis in place)
         data = cast_data(data, axes) if axes else data
         data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
-        data = _execute(data, _plan(sources, site.sizes, site.blocks), axes)
+        data = execute_route(data, plan_route(sources, site.sizes, site.blocks), axes)
         return wrap(data.reshape(shape), out)
     # The same value everywhere: it is repeated, or zero where nothing arrives.
     there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
@@ -765,99 +550,6 @@ def _fill(dtype: Any) -> Any:
     return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
 
 
-# --- pdot -----------------------------------------------------------------------------------------------------------
-
-
-def pdot(
-    x: Any,
-    y: Any,
-    axis_name: AxisName,
-    pos_contract: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    precision: Any = None,
-) -> Any:
-    """Contraction over names and positional axes together.
-
-    Args:
-      x: an array, named or not.
-      y: an array, named or not.
-      axis_name: the name, or a tuple of names, to sum over. A value that lacks one is the same in every instance.
-      pos_contract: positional axes to sum over, of `x` and of `y`.
-      pos_batch: positional axes that meet one to one, of `x` and of `y`.
-      precision: as in `jax.lax.dot_general`.
-
-    Returns:
-      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
-      then the others of `y`.
-
-    Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
-
-    Raises:
-      AxisNotFoundError: a name is an axis neither of the values nor of the mapped function.
-      PositionalAxisError: a position is out of range or given twice, or sizes disagree.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.ones((2, 5, 3)), ["b", None, "k"])
-    >>> y = nx.named(jnp.ones((3, 7)), ["k", None])
-    >>> z = pdot(x, y, "k")
-    >>> z.dims, z.shape
-    (('b', None, None), (5, 7))
-    """
-    names = _names("pdot", axis_name)
-    pos_contract = tuple(tuple(int(i) for i in side) for side in pos_contract)  # type: ignore[assignment]
-    pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
-
-    def impl(x: Any, y: Any) -> Any:
-        blocks = [_block(operand, "pdot", ambient()) for operand in (x, y)]
-        positional, letters = _letters(blocks, pos_contract, pos_batch)
-        labels = []
-        for block, own in zip(blocks, positional, strict=True):
-            numbers = iter(own)
-            labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
-        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
-        return _Contraction("pdot", labels, keep, letters, {}, precision, None).run(blocks)
-
-    x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
-    dtype = jnp.result_type(x.dtype, y.dtype)
-    absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
-    copies = math.prod(_size("pdot", name) for name in absent)
-    with explain_type_errors:
-        result = kernels.run(("pdot", names, pos_contract, pos_batch, precision), impl, x, y)
-    return result if not absent else result * jnp.asarray(copies, dtype)
-
-
-def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Labels of all positional axes (integers above 96, which messages show as letters), and those of the result in order."""
-    ranks = [dims_of(block).count(None) for block in blocks]
-    for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
-        if len(of_x) != len(of_y):
-            raise PositionalAxisError(
-                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; they go in pairs."
-            )
-    labels: list[list[int]] = []
-    used = []
-    for side, (block, rank) in enumerate(zip(blocks, ranks, strict=True)):
-        chosen = [*pos_batch[side], *pos_contract[side]]
-        for axis in chosen:
-            if not -rank <= axis < rank:
-                raise PositionalAxisError(
-                    f"pdot: positional axis {axis} is out of range for operand {side}, {type_text(block)}, which has {rank} "
-                    f"positional axes."
-                )
-        chosen = [axis % rank for axis in chosen]
-        if len(set(chosen)) != len(chosen):
-            raise PositionalAxisError(
-                f"pdot: pos_batch and pos_contract give an axis of operand {side}, {type_text(block)}, twice."
-            )
-        used.append(chosen)
-        labels.append([ord("a") + len(chosen) + i + (ranks[0] if side else 0) for i in range(rank)])
-        for i, axis in enumerate(chosen):
-            labels[side][axis] = ord("a") + i
-    batch = tuple(ord("a") + i for i in range(len(pos_batch[0])))
-    free = [label for side, ls in enumerate(labels) for axis, label in enumerate(ls) if axis not in used[side]]
-    return labels, (*batch, *free)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter)
+    f.__name__: f for f in (all_to_all, pbroadcast, pgather, ppermute, pshuffle, psum_scatter)
 }
