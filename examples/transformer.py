@@ -2,6 +2,7 @@
 
     python examples/transformer.py --layout fsdp+tp+sp
     python examples/transformer.py --layout all --steps 20     # compares the loss curves
+    python examples/transformer.py --layout ep                 # experts, spread over the devices that the batch is spread over
 
 The model is in `transformer_model.py` and knows no mesh. A layout is a mesh and a dictionary. Trained by optax; a checkpoint of orbax is
 written at the end, and `--resume` goes on from it, under any layout.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -45,7 +47,12 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "fsdp+tp+sp": ({"data": 2, "model": 4}, {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", **HEADS}),
     "accumulation": ({"data": 2}, {"batch": ("data", SerialLoop(4))}),
     "ring": ({"context": 4, "data": 2}, {"batch": "data", "pos": "context", "pos_sp": "context"}),
+    "single+moe": ({}, {}),
+    "ep": ({"data": 8}, {"batch": "data", "expert": "data"}),
+    "ep+tp": ({"data": 4, "model": 2}, {"batch": "data", "expert": "data", **HEADS}),
 }
+# Layouts of a mixture of experts, and how many there are unless --experts says otherwise. The other layouts may have experts too.
+MIXTURES, EXPERTS = ("single+moe", "ep", "ep+tp"), 8
 
 
 def corpus() -> np.ndarray:
@@ -132,22 +139,29 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--pos", type=int, default=128, help="the length of a sequence")
+    parser.add_argument("--experts", type=int, default=0, help="feed-forward networks of a layer; 0: one that is no mixture")
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "out"))
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument("--no-save", dest="save", action="store_false", help="write no checkpoint")
     parser.add_argument("--prompt", default="def ", help="what the model continues at the end; empty: nothing")
     options = parser.parse_args()
-    config, text, out = Config(layers=options.layers, pos=options.pos), corpus(), pathlib.Path(options.out)
+    text, out = corpus(), pathlib.Path(options.out)
+    dense = dataclasses.replace(Config(layers=options.layers, pos=options.pos), experts=options.experts)
+    mixture = dataclasses.replace(dense, experts=options.experts or EXPERTS)
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, list[float]] = {}
-    params: Any = None
+    config, params = dense, None
     for layout in LAYOUTS if options.layout == "all" else [options.layout]:
+        config = mixture if layout in MIXTURES else dense
         curves[layout], params = train(layout, options, config, text)
     picture(curves, out / "transformer.png")
-    first = next(iter(curves.values()))
-    distance = max((max(map(abs, np.subtract(losses, first)), default=0.0) for losses in curves.values()), default=0.0)
-    if len(curves) > 1:
-        print(f"the loss curves of {len(curves)} layouts differ by at most {distance:.2g}")
+    for kind in (True, False):
+        # Those of one model are the same.
+        same = [losses for layout, losses in curves.items() if (layout in MIXTURES) == kind]
+        distance = max((max(map(abs, np.subtract(losses, same[0])), default=0.0) for losses in same), default=0.0)
+        if len(same) > 1:
+            model = "a mixture of experts" if kind or options.experts else "the dense model"
+            print(f"the loss curves of {model} under {len(same)} layouts differ by at most {distance:.2g}")
     if options.prompt:
         params = jax.device_put(jax.tree.map(np.asarray, params), jax.devices()[0])
         prompt = jnp.asarray(np.frombuffer(options.prompt.encode(), np.uint8), jnp.int32)

@@ -1,4 +1,4 @@
-"""A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+"""A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU or a mixture of them.
 
 There is no mesh here, and no axis number. Where an axis may live elsewhere while it is stored than while it is used, it has two
 names: parameters are stored over `embed_fsdp` and read as `embed`, and between the layers positions are called `pos_sp`. Without
@@ -19,7 +19,10 @@ import namedax as nx
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes of the model."""
+    """Sizes of the model. With `experts` each layer has as many feed-forward networks, of which every token chooses `top_k`.
+
+    `capacity` is how many tokens of a sequence an expert takes; `None`: all that choose it.
+    """
 
     layers: int = 4
     embed: int = 128
@@ -29,11 +32,18 @@ class Config:
     hidden: int = 384
     vocab: int = 256
     pos: int = 128
+    experts: int = 0
+    top_k: int = 2
+    capacity: int | None = None
 
     def sizes(self) -> dict[str, int]:
         """The size of every name of a parameter."""
         names = ("embed", "kv_heads", "group", "key", "hidden", "vocab")
-        return {name: getattr(self, name) for name in names} | {"embed_fsdp": self.embed}
+        return {name: getattr(self, name) for name in names} | {
+            "embed_fsdp": self.embed,
+            "expert": self.experts,
+            "route": self.experts,
+        }
 
 
 Params = dict[str, Any]
@@ -41,7 +51,7 @@ Params = dict[str, Any]
 
 def init(config: Config, key: jax.Array) -> Params:
     """Parameters; those of the layers are stacked along a leading position."""
-    sizes, keys = config.sizes(), iter(jax.random.split(key, 9))
+    sizes, keys = config.sizes(), iter(jax.random.split(key, 10))
 
     def weight(names: str, fan_in: int, layers: int | None = None) -> nx.NamedArray:
         named = names.split()
@@ -54,6 +64,8 @@ def init(config: Config, key: jax.Array) -> Params:
         return nx.named(jnp.ones([config.layers if name is None else sizes[name] for name in names]), list(names))
 
     n, attended = config.layers, config.kv_heads * config.group * config.key
+    expert = "expert " if config.experts else ""
+    router = {"router": weight("embed_fsdp route", config.embed, n)} if config.experts else {}
     return {
         "embed": weight("vocab embed_fsdp", config.embed),
         "layers": {
@@ -61,9 +73,10 @@ def init(config: Config, key: jax.Array) -> Params:
             "key": weight("embed_fsdp kv_heads key", config.embed, n),
             "value": weight("embed_fsdp kv_heads key", config.embed, n),
             "out": weight("kv_heads group key embed_fsdp", attended, n),
-            "gate": weight("embed_fsdp hidden", config.embed, n),
-            "up": weight("embed_fsdp hidden", config.embed, n),
-            "down": weight("hidden embed_fsdp", config.hidden, n),
+            **router,
+            "gate": weight(f"{expert}embed_fsdp hidden", config.embed, n),
+            "up": weight(f"{expert}embed_fsdp hidden", config.embed, n),
+            "down": weight(f"{expert}hidden embed_fsdp", config.hidden, n),
             "norm1": ones(None, "embed"),
             "norm2": ones(None, "embed"),
         },
@@ -83,6 +96,7 @@ def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
 
 READ = "{{batch,pos:pos_sp,embed}},{{embed:embed_fsdp,{0}}}->{{batch,pos,{0}}}"
 WRITE = "{{batch,pos,{0}}},{{{0},embed:embed_fsdp}}->{{batch,pos_sp:pos,embed}}"
+BALANCE = 0.01  # what the load-balancing loss counts
 
 
 def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
@@ -90,6 +104,28 @@ def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
     h = nx.nn.rms_norm(x, "embed", scale=p["norm2"])
     gate, up = (nx.einsum(READ.format("hidden"), h, p[name]) for name in ("gate", "up"))
     return nx.einsum(WRITE.format("hidden"), nx.nn.silu(gate) * up, p["down"])
+
+
+def expert(p: Params, x: nx.NamedArray) -> nx.NamedArray:
+    """SwiGLU of the tokens that have chosen an expert."""
+    gate, up = (nx.dot(x, p[name], "embed") for name in ("gate", "up"))
+    return nx.dot(nx.nn.silu(gate) * up, p["down"], "hidden")
+
+
+def mixture(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, nx.NamedArray]:
+    """A mixture of experts, and how uneven each sequence chooses them."""
+    h = nx.rename(nx.nn.rms_norm(x, "embed", scale=p["norm2"]), {"pos_sp": "pos"})
+    # Weights that are stored in parts are gathered here, not in every round of the mixture.
+    weights = {name: nx.rename(p[name], {"embed_fsdp": "embed"}) for name in ("router", "gate", "up", "down")}
+    routing = nx.nn.top_k_routing(nx.dot(h, weights["router"], "embed"), "route", config.top_k)
+    y = nx.nn.mixture_of_experts(expert, weights, h, routing, tokens="pos", capacity=config.capacity)
+    return nx.rename(y, {"pos": "pos_sp"}), nx.nn.load_balancing_loss(routing, "pos")
+
+
+def second_half(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, Any]:
+    """What follows attention in a layer, and how uneven the experts are chosen, if there are any."""
+    y, uneven = mixture(x, p, config) if config.experts else (feed_forward(x, p), None)
+    return x + y, uneven
 
 
 def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple[nx.NamedArray, ...]:
@@ -100,26 +136,27 @@ def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple
     return rotate(query, position, config.key), rotate(key, position, config.key), value
 
 
-def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> nx.NamedArray:
-    """What the last layer gives for every token."""
+def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tuple[nx.NamedArray, Any]:
+    """What the last layer gives for every token, and how uneven the experts of every layer are chosen, if there are any."""
     position = nx.arange(config.pos, axis="pos")
 
-    def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
+    def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, Any]:
         query, key, value = project(x, p, position, config)
         attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
         x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
-        return x + feed_forward(x, p), None
+        return second_half(x, p, config)
 
     x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), tokens, "vocab")
-    x, _ = nx.scan(jax.checkpoint(layer), nx.rename(x, {"pos": "pos_sp"}), params["layers"])
-    return nx.nn.rms_norm(x, "embed", scale=params["norm"])
+    x, uneven = nx.scan(jax.checkpoint(layer), nx.rename(x, {"pos": "pos_sp"}), params["layers"])
+    return nx.nn.rms_norm(x, "embed", scale=params["norm"]), uneven
 
 
 def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: Config) -> jax.Array:
-    """Mean cross-entropy, in nats per token."""
-    x = hidden_states(params, tokens, config)
+    """Mean cross-entropy, in nats per token; and a little of the load-balancing loss, if there are experts."""
+    x, uneven = hidden_states(params, tokens, config)
     logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
-    return nx.mean(nx.logsumexp(logits, "vocab") - logits[{"vocab": targets}], ("batch", "pos"))
+    entropy = nx.mean(nx.logsumexp(logits, "vocab") - logits[{"vocab": targets}], ("batch", "pos"))
+    return entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (0, "batch"))
 
 
 # --- one token after the other ------------------------------------------------------------------------------------------
@@ -150,7 +187,7 @@ def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array
         attended = nx.expand_dims(attended, 0)
         attended = nx.named(attended, ["pos"])
         x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
-        return x + feed_forward(x, p), (keys, values)
+        return second_half(x, p, config)[0], (keys, values)
 
     x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), token, "vocab")
     x = nx.rename(x, {"pos": "pos_sp"})

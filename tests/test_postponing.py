@@ -305,6 +305,21 @@ def test_side_effects_stay_and_happen_once():
     assert set(seen) == {3.0}
 
 
+def test_tangents_of_integers():
+    @jax.custom_jvp
+    def scaled(x, i):
+        return x * i
+
+    scaled.defjvp(lambda primals, tangents: (scaled(*primals), tangents[0] * primals[1]))
+
+    def body(x, w):
+        return jax.grad(lambda x: nx.sum(dot(scaled(x, 3), w), ("pos", "e")))(x)
+
+    x, w, _ = operands()
+    f = nx.xmap(body, axis_resources={"k": "m"}, mesh=mesh_of())
+    np.testing.assert_allclose(f(x, w).data, jnp.broadcast_to(3 * w.data.sum(1), x.data.shape), rtol=1e-5)
+
+
 def test_steps_in_time():
     """The passes of a SerialLoop profit too: the sum over devices after the loop, as a reduce-scatter."""
     x, w, _ = operands()

@@ -1,5 +1,6 @@
 """The transformer of `examples/`: loss and gradients under every layout against a model in plain `jnp`, and decoding against both."""
 
+import dataclasses
 import functools
 import math
 import sys
@@ -18,6 +19,7 @@ import transformer_model as model
 from transformer import LAYOUTS, batch_of
 
 CONFIG = model.Config(layers=2, embed=16, kv_heads=4, group=2, key=4, hidden=16, vocab=32, pos=16)
+EXPERTS = dataclasses.replace(CONFIG, experts=8)
 
 
 def rms_norm(x, scale):
@@ -32,8 +34,21 @@ def rotate(x, position):
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
 
 
-def plain_logits(p, tokens):
-    x, position = p["embed"][tokens], jnp.arange(tokens.shape[1])
+def feed_forward(h, w):
+    """One network for all tokens, or all experts on all tokens, weighted by what was chosen; and the load-balancing loss."""
+    if "router" not in w:
+        return (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"], 0.0
+    p = jax.nn.softmax(h @ w["router"])
+    weight, index = jax.lax.top_k(p, EXPERTS.top_k)
+    chosen = jax.nn.one_hot(index, EXPERTS.experts)
+    share = jnp.sum((weight / weight.sum(-1, keepdims=True))[..., None] * chosen, -2)
+    gate, up = (jnp.einsum("bpe,xeh->bpxh", h, w[name]) for name in ("gate", "up"))
+    uneven = EXPERTS.experts * jnp.sum(chosen.mean((1, 2)) * p.mean(1), -1).mean()
+    return jnp.einsum("bpxh,xhe,bpx->bpe", jax.nn.silu(gate) * up, w["down"], share), uneven
+
+
+def plain_model(p, tokens):
+    x, position, uneven = p["embed"][tokens], jnp.arange(tokens.shape[1]), 0.0
     for i in range(CONFIG.layers):
         w = jax.tree.map(lambda v, i=i: v[i], p["layers"])
         h = rms_norm(x, w["norm1"])
@@ -43,32 +58,44 @@ def plain_logits(p, tokens):
         scores = jnp.where(position[:, None] >= position, scores, -jnp.inf)
         attended = jnp.einsum("bhgpq,bqhk->bphgk", jax.nn.softmax(scores), jnp.einsum("bpe,ehk->bphk", h, w["value"]))
         x = x + jnp.einsum("bphgk,hgke->bpe", attended, w["out"])
-        h = rms_norm(x, w["norm2"])
-        x = x + (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
-    return rms_norm(x, p["norm"]) @ p["unembed"]
+        y, of_layer = feed_forward(rms_norm(x, w["norm2"]), w)
+        x, uneven = x + y, uneven + of_layer / CONFIG.layers
+    return rms_norm(x, p["norm"]) @ p["unembed"], uneven
 
 
 def plain_loss(p, tokens, targets):
-    logp = jax.nn.log_softmax(plain_logits(p, tokens))
-    return -jnp.take_along_axis(logp, targets[..., None], -1).mean()
+    logits, uneven = plain_model(p, tokens)
+    logp = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(logp, targets[..., None], -1).mean() + 0.01 * uneven
 
 
 @functools.cache
-def expected():
-    params = model.init(CONFIG, jax.random.key(0))
+def expected(config):
+    params = model.init(config, jax.random.key(0))
     tokens, targets = batch_of(transformer.corpus() % 32, 0, 8, CONFIG.pos)
     raw = jax.tree.map(lambda v: v.data, params, is_leaf=lambda v: isinstance(v, nx.NamedArray))
     return params, tokens, targets, jax.jit(jax.value_and_grad(plain_loss))(raw, tokens.data, targets.data)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout):
-    params, tokens, targets, (want, want_grads) = expected()
+# Between them, what all others do.
+WITH_EXPERTS = (*transformer.MIXTURES, "fsdp+tp+sp", "accumulation", "ring")
+
+
+@pytest.mark.parametrize(
+    ("layout", "config"),
+    [
+        *((layout, CONFIG) for layout in LAYOUTS if layout not in transformer.MIXTURES),
+        *((layout, EXPERTS) for layout in WITH_EXPERTS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "experts" if value.experts else "dense",
+)
+def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config):
+    params, tokens, targets, (want, want_grads) = expected(config)
     shape, resources = LAYOUTS[layout]
     devices = jax.devices()[: math.prod(shape.values())]
     mesh = jax.make_mesh(tuple(shape.values()), tuple(shape), (jax.sharding.AxisType.Auto,) * len(shape), devices=devices)
     f = nx.xmap(
-        jax.value_and_grad(functools.partial(model.loss, config=CONFIG)), axis_resources=resources, mesh=mesh if shape else None
+        jax.value_and_grad(functools.partial(model.loss, config=config)), axis_resources=resources, mesh=mesh if shape else None
     )
     loss, grads = f(params, tokens, targets)
     np.testing.assert_allclose(loss, want, rtol=1e-5)
@@ -79,17 +106,18 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout):
         np.testing.assert_allclose(nx.order_like(have, like).data, w, rtol=2e-3, atol=2e-5)
 
 
-def test_decoding_gives_the_logits_of_the_whole_sequence():
-    params, tokens, *_ = expected()
+@pytest.mark.parametrize("config", [CONFIG, EXPERTS], ids=["dense", "experts"])
+def test_decoding_gives_the_logits_of_the_whole_sequence(config):
+    params, tokens, *_ = expected(config)
     raw = jax.tree.map(lambda v: v.data, params, is_leaf=lambda v: isinstance(v, nx.NamedArray))
-    want = plain_logits(raw, tokens.data[:1])[0]
+    want = plain_model(raw, tokens.data[:1])[0][0]
 
     def step(cache, position):
         token = nx.named(tokens.data[:1, position][:, None], ["batch", "pos"])
-        logits, cache = model.decode(params, cache, token, position, CONFIG)
+        logits, cache = model.decode(params, cache, token, position, config)
         return cache, nx.positional(logits["batch", 0], ["vocab"])
 
-    _, have = jax.jit(lambda: jax.lax.scan(step, model.empty_cache(CONFIG, 1), jnp.arange(CONFIG.pos)))()
+    _, have = jax.jit(lambda: jax.lax.scan(step, model.empty_cache(config, 1), jnp.arange(CONFIG.pos)))()
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
 
 

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.errors import SerialLoopError
-from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of
+from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, number_of
 from namedax.resources.variance import varying_of
 
 __all__ = ["GATHERS", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
@@ -129,7 +128,7 @@ class Flattener:
         return self._sum_after_scan(node, nodes)
 
     def _is_zero(self, value: Value) -> bool:
-        return value in self.zeros if isinstance(value, int) else np.ndim(value.val) == 0 and value.val == 0
+        return value in self.zeros if isinstance(value, int) else number_of(value) == 0
 
     def _speaks_of_loop(self, body: Body) -> bool:
         return any(

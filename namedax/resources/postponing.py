@@ -20,13 +20,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.resources import communication as comm
 from namedax.resources.nodes import SUMS, consts_and_carries
-from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inner_jaxpr
+from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inner_jaxpr, number_of
 from namedax.resources.variance import cast_data, varying, varying_of
 
 __all__ = ["Traced", "postponing"]
@@ -302,8 +301,8 @@ class _Indices:
         """A sum `{axis: factor}`, with the constant under `None`; nothing where it is not known."""
         if not isinstance(var, Literal):
             return self._known.get(var)
-        is_zero = np.ndim(var.val) == 0 and not isinstance(var.val, jax.core.Tracer) and var.val == 0
-        return {None: int(var.val)} if is_zero or (_is_index(var.aval) and not isinstance(var.val, jax.core.Tracer)) else None
+        value = number_of(var)
+        return None if value is None or not (_is_index(var.aval) or value == 0) else {None: int(value)}
 
     def is_zero(self, var: Any) -> bool:
         """Whether a value is zero everywhere."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, jaxpr_as_fun, subjaxprs
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "commutes",
     "inner_jaxpr",
     "is_inexact",
+    "number_of",
 ]
 
 MeshAxes = frozenset[str]
@@ -67,6 +70,16 @@ def commutes(eqn: Any) -> bool:
 def is_inexact(aval: Any) -> bool:
     """Whether values of this type can be differentiated."""
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def number_of(literal: Literal) -> Any:
+    """The scalar number, or truth value, that a literal stands for; `None` where it is something else.
+
+    The tangents of integers, for one, have a type of their own.
+    """
+    value, dtype = literal.val, literal.aval.dtype  # type: ignore[attr-defined]
+    is_number = dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.number)
+    return None if isinstance(value, jax.core.Tracer) or np.ndim(value) or not is_number else value
 
 
 def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
