@@ -155,7 +155,7 @@ def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: 
     """Mean cross-entropy, in nats per token; and a little of the load-balancing loss, if there are experts."""
     x, uneven = hidden_states(params, tokens, config)
     logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
-    entropy = nx.mean(nx.logsumexp(logits, "vocab") - logits[{"vocab": targets}], ("batch", "pos"))
+    entropy = nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "vocab"), ("batch", "pos"))
     return entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (0, "batch"))
 
 
