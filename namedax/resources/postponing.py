@@ -25,7 +25,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.resources import communication as comm
 from namedax.resources.nodes import SUMS, consts_and_carries
-from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inner_jaxpr, number_of
+from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inlined, inner_jaxpr, number_of
 from namedax.resources.variance import cast_data, varying, varying_of
 
 __all__ = ["Traced", "postponing"]
@@ -136,7 +136,8 @@ class _Plan:
     """
 
     def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str]):
-        self.jaxpr, self.loops = jaxpr, loops
+        self.jaxpr, self.loops = inlined(jaxpr), loops
+        jaxpr = self.jaxpr
         self.indices = _Indices(known)
         self.gathers: dict[Any, _Gather] = {}
         made_by: dict[Any, Any] = {}

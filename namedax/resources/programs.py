@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, DropVar, Literal, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
 
 __all__ = [
     "CALLS",
@@ -24,6 +24,7 @@ __all__ = [
     "cast_axes",
     "collective_axes",
     "commutes",
+    "inlined",
     "inner_jaxpr",
     "is_inexact",
     "number_of",
@@ -57,6 +58,33 @@ def inner_jaxpr(eqn: Any) -> Any:
     if isinstance(jaxpr, ClosedJaxpr):
         return None if jaxpr.consts else jaxpr.jaxpr
     return jaxpr
+
+
+def inlined(jaxpr: Any) -> Any:
+    """An open jaxpr without the calls that are to be inlined; JAX 0.12 leaves them to its lowering."""
+    if not any(eqn.params.get("inline") and inner_jaxpr(eqn) is not None for eqn in jaxpr.eqns):
+        return jaxpr
+    eqns: list[Any] = []
+    stands_for: dict[Any, Any] = {}
+
+    def now(var: Any) -> Any:
+        return var if isinstance(var, Literal) else stands_for.get(var, var)
+
+    for eqn in jaxpr.eqns:
+        operands, inner = [now(var) for var in eqn.invars], inner_jaxpr(eqn)
+        if not eqn.params.get("inline") or inner is None:
+            eqns.append(eqn.replace(invars=operands))
+            continue
+        within = dict(zip(inner.invars, operands, strict=True))
+        # The same program may be called many times: each time its variables are others.
+        for part in (inner := inlined(inner)).eqns:
+            fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
+            inputs = [var if isinstance(var, Literal) else within[var] for var in part.invars]
+            within.update(zip(part.outvars, fresh, strict=True))
+            eqns.append(part.replace(invars=inputs, outvars=fresh))
+        results = [var if isinstance(var, Literal) else within[var] for var in inner.outvars]
+        stands_for.update(zip(eqn.outvars, results, strict=True))
+    return jaxpr.replace(eqns=eqns, outvars=[now(var) for var in jaxpr.outvars])
 
 
 def commutes(eqn: Any) -> bool:
