@@ -42,11 +42,12 @@ from namedax.ops import kernels
 from namedax.ops.align import local_block
 from namedax.ops.einsum_spec import ELLIPSIS, EinsumSpec, parse_einsum
 from namedax.ops.lift import explain_type_errors
-from namedax.ops.overlap import OVERLAPS, Overlap, Ring, ring_gather, ring_scatter
-from namedax.ops.reshaping import check_new_name, move
+from namedax.ops.overlap import OVERLAPS, Overlap, Ring, ring_gather, ring_reduce, ring_scatter
+from namedax.ops.reshaping import check_new_name, move, read
 from namedax.resources import communication as comm
-from namedax.resources.layout import Axes, Layout, relayout, sum_scatter
-from namedax.resources.variance import cast, cast_data, remembered, varying
+from namedax.resources.layout import Axes, Layout, sum_scatter
+from namedax.resources.serial import LoopAxis
+from namedax.resources.variance import cast, varying
 
 __all__ = ["dot", "einsum"]
 
@@ -77,11 +78,14 @@ def einsum(
       precision: as in `jax.lax.dot_general`.
       preferred_element_type: the type to accumulate in and to return; by default that of the
         operands, as in `jnp.einsum`.
-      overlap: where two operands meet and one of them would be gathered to be read, or the result
-        reduce-scattered to be written, computes with one block while the next is on its way around
-        a ring: in one direction (`True`) or in both (`"bidirectional"`). The gathered operand never
-        exists as a whole, and the same holds for the gradients (which then exist in reverse mode
-        only). By default what `xmap` was told.
+      overlap: where two operands meet and one of them would be gathered to be read (by what differs
+        from device to device there), or the result reduce-scattered to be written, computes with one
+        block while the next is on its way around a ring: in one direction (`True`) or in both
+        (`"bidirectional"`). The gathered operand never exists as a whole, and the same holds for the
+        gradients (which then exist in reverse mode only). A result that would be all-reduced is
+        reduce-scattered in that way, along its largest axis that divides, and its blocks then go around
+        once more; it is all-reduced after all if it is a vector, or if no axis of it divides by the
+        number of devices. By default what `xmap` was told.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no names.
@@ -508,26 +512,13 @@ class _Contraction:
         goal = frozenset(_chain(self.place(label) for label in term.labels))
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
-    def _read(self, term: _Term, variance: frozenset[str]) -> Any:
-        """The data of a term, moved to where its labels lie, and varying over `variance`.
-
-        An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient
-        is one reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is
-        small. The array keeps what was read, so that a parameter that is read twice is gathered once, and its gradient reduced
-        once.
-        """
-        goal = tuple(self.place(label) for label in term.labels)
+    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> Any:
+        """The data of a term, moved to where its labels lie (or to `goal`), and varying over `variance`."""
+        if goal is None:
+            goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
             return cast(term.source, variance)
-        before = frozenset(_chain(term.places))
-
-        def moved() -> Any:
-            data = cast(term.source, variance - before)
-            return cast_data(relayout(data, term.places, goal, before & variance), variance)
-
-        if not isinstance(term.source, NamedArray):
-            return moved()
-        return remembered(term.source, ("read", term.places, goal, variance), moved)
+        return read(term.source, term.places, goal, variance)
 
     def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contracts two terms over what they have in common and nobody needs any more."""
@@ -568,7 +559,9 @@ class _Contraction:
             data = ring_gather(ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y)
             return _Term(self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels))
         late = frozenset(reduced) & self.late
-        if not late or needed != self.kept:
+        if not late:
+            return self._reduced_around(a, b, ring, labels, reduced)
+        if needed != self.kept:
             return None
         for label in labels:
             have, want = self.place(label), self.place(self.writes.get(label, label))
@@ -580,15 +573,45 @@ class _Contraction:
                 return _Term(self._reduce(data, (axis for axis in reduced if axis not in late)), labels, places)
         return None
 
-    def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
-        """The label and the mesh axes over which a term is gathered to be read, if that is all and the other operand varies there."""
-        moved = [i for i, (label, place) in enumerate(zip(term.labels, term.places, strict=True)) if self.place(label) != place]
-        if len(moved) != 1 or len(term.labels) < 2:  # a vector is too small to be sent in parts
+    def _reduced_around(self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes) -> _Term | None:
+        """The sum of the contraction of two terms over mesh axes, whole on every device, around a ring.
+
+        It is computed in blocks of its largest axis that divides into as many as there are devices. Not where it is a vector, which
+        is too small to be sent in parts, nor where a part of the sum is in time, and the rest is sent once, when all of it is there.
+        """
+        sizes = {label: n for term in (a, b) for label, n in zip(term.labels, self._sizes(term), strict=True)}
+        whole = [label for label in labels if sizes[label] % self._blocks(reduced) == 0]
+        if len(labels) < 2 or not whole or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
             return None
-        label, place = term.labels[moved[0]], term.places[moved[0]]
-        goal = self.place(label)
-        axes = place[len(goal) :]
-        return (term, label, axes) if place[: len(goal)] == goal and variance.issuperset(axes) else None
+        label = max(whole, key=sizes.__getitem__)
+        variance = self._variance(a) | self._variance(b)
+        x, y = self._alike(self._read(a, variance), self._read(b, variance))
+        data = ring_reduce(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=reduced), x, y)
+        return _Term(data, labels, tuple(self.place(found) for found in labels))
+
+    def _sizes(self, term: _Term) -> list[int]:
+        """The local size of every dimension of a term, once it is read."""
+        goals = (self.place(label) for label in term.labels)
+        sizes = zip(term.data.shape, term.places, goals, strict=True)
+        return [n * self._blocks(old) // self._blocks(new) for n, old, new in sizes]
+
+    def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
+        """What is left to gather of a term, if that is all that is to be done and the other operand varies there.
+
+        Returns:
+          The term, the label and the mesh axes. Of several labels, the one in the most blocks; the others are gathered at once.
+        """
+        goal = [self.place(label) for label in term.labels]
+        moved = {i: place[len(new) :] for i, (place, new) in enumerate(zip(term.places, goal, strict=True)) if place != new}
+        if not moved or len(term.labels) < 2:  # a vector is too small to be sent in parts
+            return None
+        if any(term.places[i][: len(goal[i])] != goal[i] or not variance.issuperset(axes) for i, axes in moved.items()):
+            return None
+        last = max(moved, key=lambda i: self._blocks(moved[i]))
+        if len(moved) > 1:
+            places = (*goal[:last], term.places[last], *goal[last + 1 :])
+            term = _Term(self._read(term, variance, places), term.labels, places)
+        return term, term.labels[last], moved[last]
 
     def _divides(self, label: Label, axes: Axes, *terms: _Term) -> bool:
         sizes = [term.data.shape[term.labels.index(label)] for term in terms if label in term.labels]
@@ -634,11 +657,7 @@ class _Contraction:
             return ()
         if len(terms) == 2:
             return ((0, 1),)
-        shapes = []
-        for term in terms:
-            goals = [self.place(label) for label in term.labels]
-            sizes = zip(term.data.shape, term.places, goals, strict=True)
-            shapes.append(tuple(n * self._blocks(old) // self._blocks(new) for n, old, new in sizes))
+        shapes = [tuple(self._sizes(term)) for term in terms]
         labels = tuple(term.labels for term in terms)
         users: dict[str, dict[Label, None]] = {}
         if self.region is not None:
