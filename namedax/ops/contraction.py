@@ -1,15 +1,13 @@
-"""Contractions: `einsum` with braces, and `dot`.
+"""Contraction of operands whose dimensions have labels: the engine of `einsum`, `dot` and `pdot`.
 
-Both become the same plan: every dimension of every operand has a label (a name, or an integer for a
-positional axis), and labels that are not in the result are summed over. Two operands meet in one
-`dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs, in the
-order that `opt_einsum` finds.
+Every dimension of every operand has a label (a name, or an integer for a positional axis), and labels that are not in the result
+are summed over. Two operands meet in one `dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs
+(`contraction_order`).
 
-Communication follows from the labels. Reading an axis under a name with another placement moves it
-(`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local
-result, or one reduce-scatter where the result is written onto the mesh axes that were just reduced.
-Nothing else communicates. With `overlap=` gathers and reduce-scatters go around a ring, beside the
-computation (`namedax.ops.overlap`).
+Communication follows from the labels. Reading an axis under a name with another placement moves it (`namedax.resources.layout`). A label
+that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter where the result is written onto the mesh
+axes that were just reduced. Nothing else communicates. With `overlap=` what is sent goes around a ring, beside the computation
+(`namedax.ops.overlap`).
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -27,284 +24,24 @@ import opt_einsum
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
-from namedax.environment import Region, ambient, check_region_lives
+from namedax.environment import ambient, check_region_lives
 from namedax.errors import (
-    ArgumentError,
-    AxisNotFoundError,
     AxisSizeError,
-    EinsumError,
     PositionalAxisError,
-    did_you_mean,
-    raise_not_found,
-    show_names,
 )
-from namedax.ops import kernels
-from namedax.ops.align import local_block
-from namedax.ops.einsum_spec import ELLIPSIS, EinsumSpec, parse_einsum
-from namedax.ops.lift import explain_type_errors
-from namedax.ops.overlap import OVERLAPS, Overlap, Ring, ring_gather, ring_reduce, ring_scatter
+from namedax.ops.contraction_order import best_order
+from namedax.ops.leaves import data_of
+from namedax.ops.overlap import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.reshaping import check_new_name, move, read
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes, Layout, sum_scatter
 from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, varying
 
-__all__ = ["dot", "einsum"]
+__all__ = ["Contraction", "Label", "Labels"]
 
 Label = Hashable
 Labels = tuple[Label, ...]
-
-# Of more operands than this, not every order is tried where the best one makes rivals meet.
-_MANY = 6
-
-
-# --- from a specification to labels ---------------------------------------------------------------
-
-
-def einsum(
-    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
-) -> Any:
-    """Contraction over positional and named axes.
-
-    Args:
-      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in
-        operands that are not in the result are summed over. A name that the specification does not
-        mention is carried by broadcasting. `{new:old}` reads the axis `old` of an operand as `new`,
-        and in the result writes the axis `old` as `new`; where the two names have different
-        placements, this moves data (see the module's text). `...` stands for further positional
-        axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as
-        in NumPy.
-      *operands: arrays, named or not, any number.
-      precision: as in `jax.lax.dot_general`.
-      preferred_element_type: the type to accumulate in and to return; by default that of the
-        operands, as in `jnp.einsum`.
-      overlap: where two operands meet and one of them would be gathered to be read (by what differs
-        from device to device there), or the result reduce-scattered to be written, computes with one
-        block while the next is on its way around a ring: in one direction (`True`) or in both
-        (`"bidirectional"`). The gathered operand never exists as a whole, and the same holds for the
-        gradients (which then exist in reverse mode only). A result that would be all-reduced is
-        reduce-scattered in that way, along its largest axis that divides, and its blocks then go around
-        once more; it is all-reduced after all if it is a vector, or if no axis of it divides by the
-        number of devices. By default what `xmap` was told.
-
-    Returns:
-      An array with the axes of the result; a plain `jax.Array` if it has no names.
-
-    Raises:
-      EinsumError: the specification is malformed or does not fit the operands.
-      AxisNotFoundError: an operand lacks a name.
-      AxisSizeError, PositionalAxisError: sizes disagree.
-      PlacementConflictError: two names on one mesh axis meet.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> q = nx.named(jnp.ones((4, 2, 8)), ["pos", "heads", "d"])
-    >>> nx.einsum("{pos,heads,d},{kpos:pos,heads,d}->{heads,pos,kpos}", q, q).named_shape["kpos"]
-    4
-    """
-    if not isinstance(spec, str):
-        raise EinsumError(f"einsum: the first argument is the specification, a string; got {type_text(spec)}.")
-    parsed = parse_einsum(spec)
-    if len(parsed.operands) != len(operands):
-        raise EinsumError(
-            f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but "
-            f"{_count(len(operands), 'array')} came with it. Separate operands by commas."
-        )
-
-    def impl(*arrays: Any) -> Any:
-        region = ambient()
-        blocks = [_block(array, "einsum", region) for array in arrays]
-        labels, letters, keep, writes = _label(parsed, blocks)
-        op = f"einsum {spec!r}"
-        return _Contraction(op, labels, keep, letters, writes, precision, preferred_element_type, overlap).run(blocks)
-
-    _check_overlap("einsum", overlap)
-    with explain_type_errors:
-        return kernels.run(("einsum", spec, precision, preferred_element_type, overlap), impl, *operands)
-
-
-def _check_overlap(op: str, overlap: Any) -> None:
-    if overlap is not None and overlap not in OVERLAPS:
-        raise ArgumentError(f"{op}: overlap={overlap!r} is none of True, False and 'bidirectional'.")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def _block(array: Any, op: str, region: Region | None) -> Any:
-    block = local_block(array, op, region)
-    return block if isinstance(block, (NamedArray, jax.Array)) else jnp.asarray(block)
-
-
-def _label(
-    spec: EinsumSpec, operands: Sequence[Any]
-) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
-    """What the specification says of these operands.
-
-    Returns:
-      The labels of every operand's dimensions; the positional labels of the result, in order; the
-      names that are kept; and for those that are written under another name, this name.
-    """
-    terms = (*spec.operands, *([spec.result] if spec.result else []))
-    mentioned = {name for term in terms for pair in term.names for name in pair}
-    ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
-    labels = [_label_operand(spec, i, operand, ellipsis_ranks[i], mentioned) for i, operand in enumerate(operands)]
-    everywhere = list(itertools.chain.from_iterable(labels))
-    present = dict.fromkeys(everywhere)
-    names = [label for label in present if not isinstance(label, int)]
-    ellipsis = tuple(range(-max(ellipsis_ranks, default=0), 0))
-    carried = {name for name in names if name not in mentioned}
-    if spec.result is None:
-        once = [label for label in present if everywhere.count(label) == 1]
-        letters = sorted(label for label in once if isinstance(label, int) and label >= 0)
-        keep = frozenset(label for label in once if not isinstance(label, int)) | carried
-        return labels, ellipsis + tuple(letters), keep, {}
-    result = spec.result
-    out: list[int] = []
-    for letter, at in zip(result.letters, result.letters_at, strict=True):
-        if letter == ELLIPSIS:
-            out.extend(ellipsis)
-        elif ord(letter) in present:
-            out.append(ord(letter))
-        else:
-            raise EinsumError(f"einsum: letter {letter!r} of the result is in no operand.{spec.point(at)}")
-    if ellipsis and ELLIPSIS not in result.letters:
-        raise EinsumError(
-            "einsum: '...' stands in an operand, but not in the result. Write it there, or write "
-            f"letters.{spec.point(result.at)}"
-        )
-    for (_, name), at in zip(result.names, result.names_at, strict=True):
-        if name not in present:
-            have = f"the names {show_names(names)}" if names else "no names"
-            raise EinsumError(
-                f"einsum: name {name!r} of the result is in no operand; the operands have {have}."
-                f"{did_you_mean(name, names)}{spec.point(at)}"
-            )
-    writes: dict[Label, Label] = {name: new for new, name in result.names if new != name}
-    keep = frozenset(name for _, name in result.names) | carried
-    return labels, tuple(out), keep, writes
-
-
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
-    """The number of positional axes that `...` stands for in operand `i`."""
-    term = spec.operands[i]
-    rank = dims_of(operand).count(None)
-    letters = len(term.letters) - (ELLIPSIS in term.letters)
-    if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
-        raise EinsumError(
-            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has "
-            f"{rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or "
-            f"'...'.{spec.point(term.at)}"
-        )
-    return rank - letters
-
-
-def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]) -> Labels:
-    term = spec.operands[i]
-    dims = dims_of(operand)
-    own = [dim for dim in dims if dim is not None]
-    read = {axis: label for label, axis in term.names}
-    for (_, axis), at in zip(term.names, term.names_at, strict=True):
-        if axis not in own:
-            has = f"its named axes are {show_names(own)}" if own else "it has no named axis"
-            raise AxisNotFoundError(
-                f"einsum: no axis {axis!r} in operand {i}, {type_text(operand)}; {has}."
-                f"{did_you_mean(axis, own)}{spec.point(at)}"
-            )
-    positional: list[int] = []
-    for letter in term.letters:
-        positional.extend(range(-extra, 0) if letter == ELLIPSIS else [ord(letter)])
-    numbers = iter(positional)
-    labels: list[Label] = []
-    for dim in dims:
-        if dim is None:
-            labels.append(next(numbers))
-        elif dim in read:
-            labels.append(read[dim])
-        elif dim in mentioned:
-            raise EinsumError(
-                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is mentioned "
-                f"elsewhere but skipped here. Mention it here too, or read it under another name, "
-                f"{{other:{dim}}}.{spec.point(term.at)}"
-            )
-        else:
-            labels.append(dim)
-    return tuple(labels)
-
-
-def dot(
-    x: Any,
-    y: Any,
-    axis: Any,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    overlap: Overlap | None = None,
-) -> Any:
-    """Contraction of two arrays over the given names; all other axes are broadcast.
-
-    Args:
-      x: a named array.
-      y: a named array.
-      axis: a name, or a tuple of names, that both arrays have.
-      precision: as in `jax.lax.dot_general`.
-      preferred_element_type: the type to accumulate in and to return; by default that of the
-        operands.
-      overlap: as in `einsum`; of use where an operand's axis has to move to meet the other operand.
-
-    Returns:
-      An array with all names of both but the contracted ones. The positional axes of at most one
-      operand are not empty, or those of both are equal and meet elementwise; for outer products of
-      positional axes use `einsum`.
-
-    Over a sharded name: one all-reduce of the result.
-
-    Raises:
-      AxisNotFoundError: an operand lacks a name.
-      AxisSizeError: a name has two sizes.
-      PositionalAxisError: both operands have positional axes, of different shapes.
-      PlacementConflictError: two names on one mesh axis meet.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.ones((2, 3)), ["batch", "inputs"])
-    >>> w = nx.named(jnp.ones((3, 5)), ["inputs", "hidden"])
-    >>> nx.dot(x, w, "inputs").dims
-    ('batch', 'hidden')
-    """
-    names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-
-    def impl(x: Any, y: Any) -> Any:
-        region = ambient()
-        blocks = [_block(operand, "dot", region) for operand in (x, y)]
-        labels: list[Labels] = []
-        for block in blocks:
-            dims = dims_of(block)
-            for name in names:
-                if name not in dims or name is None:
-                    own = [dim for dim in dims if dim is not None]
-                    hint = "dot contracts names that both arrays have."
-                    raise_not_found("dot", name, type_text(block), own, hint)
-            numbers = iter(range(-dims.count(None), 0))
-            labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
-        shapes = [tuple(block.shape) for block in blocks]
-        if all(shapes) and shapes[0] != shapes[1]:
-            raise PositionalAxisError(
-                f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} "
-                f"({type_text(blocks[0])} and {type_text(blocks[1])}); they have to be equal, or "
-                "those of one operand empty. For an outer product write einsum with a letter for "
-                "each axis."
-            )
-        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
-        letters = tuple(range(-max(map(len, shapes)), 0))
-        kept = keep - frozenset(names)
-        return _Contraction("dot", labels, kept, letters, {}, precision, preferred_element_type, overlap).run(blocks)
-
-    _check_overlap("dot", overlap)
-    with explain_type_errors:
-        return kernels.run(("dot", names, precision, preferred_element_type, overlap), impl, x, y)
-
-
-# --- from labels to dot_general and collectives ---------------------------------------------------
 
 
 @dataclasses.dataclass(slots=True)
@@ -349,7 +86,7 @@ class _Term:
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
-class _Contraction:
+class Contraction:
     """One contraction, from the labels of its operands to the result.
 
     Args:
@@ -398,8 +135,8 @@ class _Contraction:
         """Contracts the blocks of this device, communicates, and names the result."""
         self._check(blocks)
         # As in `jnp.einsum`, all operands have the result's type before the first product.
-        self.common = jnp.result_type(*(_data(block) for block in blocks))
-        self.weak = all(_data(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
+        self.common = jnp.result_type(*(data_of(block) for block in blocks))
+        self.weak = all(data_of(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
         self.accumulate = self.common
         if self.preferred is not None:
             wide = jnp.promote_types(self.common, self.preferred)
@@ -426,7 +163,7 @@ class _Contraction:
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
         for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
-            for dim, label, n in zip(dims_of(block), ls, _data(block).shape, strict=True):
+            for dim, label, n in zip(dims_of(block), ls, data_of(block).shape, strict=True):
                 size = n if dim is None or region is None else region.global_size(dim, n)
                 first, other = known.setdefault(label, (i, size))
                 if size == other:
@@ -444,7 +181,7 @@ class _Contraction:
                 raise PositionalAxisError(f"{op}: {what} {both}. One letter stands for one size.")
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
-                if isinstance(_data(block), jax.core.Tracer) and (variance := varying(_data(block))):
+                if isinstance(data_of(block), jax.core.Tracer) and (variance := varying(data_of(block))):
                     for dim, label in zip(dims_of(block), ls, strict=True):
                         if dim is not None and label not in self.kept:
                             check_region_lives(op, dim, variance)
@@ -665,7 +402,7 @@ class _Contraction:
                 for mesh_axis in self.region.resources.get(label, ()):
                     users.setdefault(mesh_axis, {})[label] = None
         rivals = tuple(frozenset(names) for names in users.values() if len(names) > 1)
-        return _best_path(labels, tuple(shapes), self.kept, rivals)
+        return best_order(labels, tuple(shapes), self.kept, rivals)
 
     def _blocks(self, axes: Axes) -> int:
         return 1 if self.region is None else self.region.mesh_axis_size(axes)
@@ -723,10 +460,6 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
     return itertools.chain.from_iterable(parts)
 
 
-def _data(block: Any) -> Any:
-    return block._data if isinstance(block, NamedArray) else block
-
-
 def _kind(dtype: Any) -> int:
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
@@ -752,74 +485,3 @@ def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
-
-
-@functools.lru_cache(maxsize=1024)
-def _best_path(
-    labels: tuple[Labels, ...],
-    shapes: tuple[tuple[int, ...], ...],
-    kept: frozenset[Label],
-    rivals: tuple[frozenset[Label], ...],
-) -> tuple[tuple[int, int], ...]:
-    """Which two operands meet first, which next, and so on; a result goes to the end of the list.
-
-    Args:
-      labels: of every operand.
-      shapes: of every operand.
-      kept: labels of the result.
-      rivals: sets of labels that live on one mesh axis, of which no two may meet.
-    """
-    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(_chain(labels)))}
-    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
-    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
-    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
-    best = tuple((min(step), max(step)) for step in found)
-    if not rivals or _is_peaceful(best, labels, kept, rivals):
-        return best
-    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
-    costs = {
-        path: _cost(path, labels, kept, sizes)
-        for path in (_all_paths(len(labels)) if len(labels) <= _MANY else ())
-        if _is_peaceful(path, labels, kept, rivals)
-    }
-    # Where there is no way around it, the meeting is reported by who makes it.
-    return min(costs, key=costs.__getitem__, default=best)
-
-
-def _merges(path: Iterable[tuple[int, int]], labels: Sequence[Labels], kept: frozenset[Label]) -> Iterator[frozenset[Label]]:
-    """The labels of each pair that meets."""
-    current = [frozenset(ls) for ls in labels]
-    for i, j in path:
-        meeting = current[i] | current[j]
-        yield meeting
-        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
-        current.append(meeting & kept.union(*current))
-
-
-def _is_peaceful(
-    path: Iterable[tuple[int, int]],
-    labels: Sequence[Labels],
-    kept: frozenset[Label],
-    rivals: Sequence[frozenset[Label]],
-) -> bool:
-    meetings = _merges(path, labels, kept)
-    return all(len(meeting & names) < 2 for meeting in meetings for names in rivals)
-
-
-def _cost(
-    path: Iterable[tuple[int, int]],
-    labels: Sequence[Labels],
-    kept: frozenset[Label],
-    sizes: Mapping[Label, int],
-) -> int:
-    return sum(math.prod(sizes[label] for label in ls) for ls in _merges(path, labels, kept))
-
-
-def _all_paths(n: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """All orders in which `n` operands can meet in pairs."""
-    if n < 2:
-        yield ()
-        return
-    for pair in itertools.combinations(range(n), 2):
-        for rest in _all_paths(n - 1):
-            yield (pair, *rest)

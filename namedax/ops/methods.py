@@ -18,7 +18,7 @@ from namedax.environment import ambient
 from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
-from namedax.ops.contraction import dot
+from namedax.ops.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS, apply_elementwise
 from namedax.ops.getitem import getitem
 from namedax.ops.indexing import take

@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.array import NamedArray, dims_of, type_text
-from namedax.environment import ambient
 from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.collectives import _names, _size
-from namedax.ops.contraction import _block, _Contraction
+from namedax.ops.contraction import Contraction
+from namedax.ops.leaves import block_of
 from namedax.ops.lift import explain_type_errors
 
 __all__ = ["FUNCTIONS", "pdot"]
@@ -63,14 +63,14 @@ def pdot(
     pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
 
     def impl(x: Any, y: Any) -> Any:
-        blocks = [_block(operand, "pdot", ambient()) for operand in (x, y)]
+        blocks = [block_of(operand, "pdot") for operand in (x, y)]
         positional, letters = _letters(blocks, pos_contract, pos_batch)
         labels = []
         for block, own in zip(blocks, positional, strict=True):
             numbers = iter(own)
             labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
         keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
-        return _Contraction("pdot", labels, keep, letters, {}, precision, None).run(blocks)
+        return Contraction("pdot", labels, keep, letters, {}, precision, None).run(blocks)
 
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)

@@ -30,7 +30,7 @@ from namedax.ops import (
     statistics,
     vectorising,
 )
-from namedax.ops.contraction import dot, einsum
+from namedax.ops.einsum import dot, einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.getitem import take_along_axis
 from namedax.ops.indexing import take
