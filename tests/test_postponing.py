@@ -61,8 +61,29 @@ PROGRAMS = {
         lambda x, w, z: z - dot(x, w) / 4 - (2 * nx.sum(nx.sin(x), "k") - z) + z,
         lambda x, w, z: z - x @ w / 4 - (2 * jnp.sin(x).sum(1, keepdims=True) - z) + z,
         {"k": "m"},
-        {REDUCE: (1, NORMAL + POS * F)},  # one is smaller than the other: they are sent together, but not added
-        {REDUCE: (1, NORMAL + POS * F)},
+        {REDUCE: (1, NORMAL)},  # one is smaller than the other, but costs nothing where it is added
+        {REDUCE: (1, NORMAL)},
+    ),
+    "broadcast, and added when that is larger than both": (
+        lambda x, w, z: z + nx.sum(nx.sin(x), "k") + nx.sum(x, "k") * nx.arange(E, axis="e"),
+        lambda x, w, z: z + jnp.sin(x).sum(1, keepdims=True) + x.sum(1, keepdims=True) * jnp.arange(E),
+        {"k": "m"},
+        {REDUCE: (1, 2 * POS * F)},
+        {REDUCE: (1, 2 * POS * F)},
+    ),
+    "contracted with what is the same everywhere": (
+        lambda x, w, z: nx.dot(dot(x, w), nx.rename(z, {"pos": "n"})[{"n": slice(0, 2)}], "e"),
+        lambda x, w, z: (x @ w) @ z[:2].T,
+        {"k": "m"},
+        {REDUCE: (1, POS * 2 * F)},
+        {REDUCE: (1, NORMAL)},  # the gradient needs it itself
+    ),
+    "looked up": (
+        lambda x, w, z: nx.take(dot(x, w), nx.named(jnp.array([3, 1, 3]), ["n"]), "pos"),
+        lambda x, w, z: (x @ w)[jnp.array([3, 1, 3])],
+        {"k": "m"},
+        {REDUCE: (1, 3 * E * F)},
+        {REDUCE: (1, 3 * E * F)},
     ),
     "a slice": (
         lambda x, w, z: part(dot(x, w))["part", 2:5],
@@ -303,6 +324,20 @@ def test_side_effects_stay_and_happen_once():
     jax.effects_barrier()
     assert len(seen) in (1, 8)  # by device or once, as JAX does it
     assert set(seen) == {3.0}
+
+
+def test_a_sum_goes_past_what_is_exchanged_along_other_axes_and_read_and_added_up_by_index():
+    def body(a, w):
+        b = lax.pcast(a, "d", to="varying") * (1 + lax.axis_index("d"))
+        s = lax.psum(b, "m")  # 16 x 2
+        exchanged = lax.all_to_all(s, "d", 0, 0, tiled=True)
+        read = exchanged.at[jnp.array([[3, 1], [99, 2]])].get(mode="fill", fill_value=0)  # 2 x 2 x 2
+        added = jnp.zeros((3, 2)).at[jnp.array([[0, 1], [1, 1]])].add(read, mode="drop")
+        return jnp.einsum("rf,rg->fg", added, w[:3, :4])
+
+    before, after = both_ways(body, (*HALF, P()), P("d"), A, A)
+    assert before == {REDUCE: (1, 16 * 2 * F), "all-to-all": (1, 16 * 2 * F)}
+    assert after == {REDUCE: (1, 3 * 2 * F), "all-to-all": (1, 16 * 2 * F)}
 
 
 def test_tangents_of_integers():

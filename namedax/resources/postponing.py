@@ -25,7 +25,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.resources import communication as comm
 from namedax.resources.nodes import SUMS, consts_and_carries
-from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, inlined, inner_jaxpr, number_of
+from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, has_side_effects, inlined, inner_jaxpr, number_of
 from namedax.resources.variance import cast_data, varying, varying_of
 
 __all__ = ["Traced", "postponing"]
@@ -34,7 +34,9 @@ Axes = tuple[str, ...]
 # A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
 _Index = dict[str | None, int]
 
-_SHAPES = frozenset("reshape transpose squeeze expand_dims rev slice reduce_sum neg copy".split())
+# What is linear in its one operand, and what is so in one of several where the others do not differ along the axes of the sum.
+_LINEAR = frozenset("reshape transpose squeeze expand_dims broadcast_in_dim rev slice reduce_sum neg copy".split())
+_BILINEAR = ("mul", "div", "dot_general", "gather", "scatter-add", "scatter_add", "dynamic_slice")
 _ADDITIONS = ("add", "add_any", "sub")
 
 
@@ -94,6 +96,7 @@ class _Late:
 
     Attributes:
       axes: the mesh axes of the sum.
+      least: the number of elements of the sum, had it been taken at the best place so far.
       source: the operands that were such sums themselves, each used only here.
       gain: whether this operation makes the sum smaller, or one of two.
       cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
@@ -102,15 +105,18 @@ class _Late:
     """
 
     axes: Axes
+    least: int
     source: tuple[Any, ...] = ()
     gain: bool = False
     cast: frozenset[str] = frozenset()
     mixed: bool = False
     scatter: tuple[int, Axes] | None = None
 
-    def then(self, operand: Any, **changes: Any) -> _Late:
-        """After an operation that has this as its operand."""
-        return dataclasses.replace(self, source=(operand,), **{"gain": False, **changes})
+    def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> _Late:
+        """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
+        size = _size(out)
+        gain, least = gain or size < self.least, min(size, self.least)
+        return dataclasses.replace(self, source=(operand,), gain=gain, least=least, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +182,7 @@ class _Plan:
         needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
         live: set[int] = set()
         for eqn in reversed(self.jaxpr.eqns):
-            if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            if has_side_effects(eqn) or not needed.isdisjoint(eqn.outvars):
                 live.add(id(eqn))
                 needed.update(var for var in self._operands(eqn) if not isinstance(var, Literal))
         return live
@@ -223,61 +229,76 @@ class _Plan:
             for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
                 before = self._of(operand)
                 if before is not None and not (before.cast or before.mixed) and len(eqn.outvars) == 1:
-                    self.late[var] = before.then(operand, axes=(*before.axes, *axes_of(eqn)), gain=True)
+                    self.late[var] = before.then(operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True)
                 else:
-                    self.late[var] = _Late(axes_of(eqn))
+                    self.late[var] = _Late(axes_of(eqn), _size(var))
             return
         lates = [self._of(var) for var in eqn.invars]
-        if not any(lates) or eqn.effects or len(eqn.outvars) != 1:
+        if not any(lates) or has_side_effects(eqn) or len(eqn.outvars) != 1:
             return
         found = self._linear(eqn, name, lates)
         if found is not None:
             self.late[eqn.outvars[0]] = found
 
     def _linear(self, eqn: Any, name: str, lates: Sequence[_Late | None]) -> _Late | None:
-        first, operands, (out,) = lates[0], eqn.invars, eqn.outvars
+        operands, (out,) = eqn.invars, eqn.outvars
         if name in _ADDITIONS:
-            return self._added(operands, lates)
-        if name in ("mul", "div"):
-            here, other = (0, 1) if first is not None else (1, 0)
-            late = lates[here]
-            if late is None or lates[other] is not None or (name == "div" and here == 1):
-                return None
-            scales = not late.cast and varying_of(operands[other].aval).isdisjoint(late.axes)
-            return late.then(operands[here]) if scales and _size(out) == _size(operands[here]) else None
-        if first is None:
+            return self._added(operands, lates, out)
+        (here, *others) = [i for i, late in enumerate(lates) if late is not None]
+        late = lates[here]
+        assert late is not None
+        if others:
             return None
         axes = cast_axes(eqn)
-        if axes and axes.isdisjoint(first.axes):
-            return None if first.cast else first.then(operands[0])
+        if axes and axes.isdisjoint(late.axes):
+            return None if late.cast else late.then(operands[here], out)
         if axes:
-            return first.then(operands[0], cast=axes | first.cast) if axes <= set(first.axes) else None
-        if name == "dynamic_slice":
-            return self._sliced(eqn, first)
-        if name in _SHAPES and not first.cast:
-            return first.then(operands[0], gain=_size(out) < _size(operands[0]))
-        return None
+            return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
+        if late.cast:
+            return self._block(eqn, late) if name == "dynamic_slice" and here == 0 else None
+        alike = all(varying_of(var.aval).isdisjoint(late.axes) for i, var in enumerate(operands) if i != here)
+        if name == "all_to_all":
+            alike = set(axes_of(eqn)).isdisjoint(late.axes)
+        elif name in _BILINEAR:
+            alike = alike and self._is_linear_in(eqn, here)
+        elif name not in _LINEAR:
+            return None
+        return late.then(operands[here], out) if alike else None
 
-    def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None]) -> _Late | None:
+    def _is_linear_in(self, eqn: Any, here: int) -> bool:
+        """Whether an operation with several operands is linear in this one."""
+        name = eqn.primitive.name
+        if name in ("mul", "dot_general"):
+            return True
+        if name in ("scatter-add", "scatter_add"):
+            return here == 2 and self.indices.is_zero(eqn.invars[0])
+        if name == "gather":
+            # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
+            filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
+            is_nan = fill is None or fill != fill
+            return here == 0 and (
+                not filled or fill == 0 or (is_nan and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact))
+            )
+        return here == 0
+
+    def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None], out: Any) -> _Late | None:
         if any(late is not None and late.cast for late in lates):
             return None
         x, y = lates
-        if x is not None and y is not None and set(x.axes) == set(y.axes):
-            return _Late(x.axes, tuple(operands), gain=True, mixed=x.mixed or y.mixed)
+        if x is not None and y is not None and set(x.axes) == set(y.axes) and _size(out) < x.least + y.least:
+            return _Late(x.axes, _size(out), tuple(operands), gain=True, mixed=x.mixed or y.mixed)
         late, operand = (x, operands[0]) if x is not None else (y, operands[1])
-        return None if late is None else late.then(operand, mixed=True)
+        return None if late is None else late.then(operand, out, mixed=True)
 
-    def _sliced(self, eqn: Any, late: _Late) -> _Late | None:
+    def _block(self, eqn: Any, late: _Late) -> _Late | None:
+        """After a sum that was cast has been cut into blocks along its axes."""
         operand, *starts = eqn.invars
-        if not late.cast:
-            if any(not varying_of(start.aval).isdisjoint(late.axes) for start in starts):
-                return None
-            return late.then(operand, gain=_size(eqn.outvars[0]) < _size(operand))
         found = self.indices.block(operand.aval.shape, eqn.params["slice_sizes"], starts)
         if found is None or not late.cast.issuperset(found[1]):
             return None
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
-        return late.then(operand, axes=left, gain=True, cast=late.cast.difference(found[1]), scatter=found)
+        cast = late.cast.difference(found[1])
+        return late.then(operand, eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
 
 
 def _is_sum(eqn: Any) -> bool:

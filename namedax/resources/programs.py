@@ -24,6 +24,7 @@ __all__ = [
     "cast_axes",
     "collective_axes",
     "commutes",
+    "has_side_effects",
     "inlined",
     "inner_jaxpr",
     "is_inexact",
@@ -36,6 +37,8 @@ CASTS = ("pvary", "pcast")
 # The primitives that call a jaxpr once, and how their parameter for it is called.
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
 REMAT = ("checkpoint", "remat", "remat2")
+# The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
+_SMALL = 32
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:
@@ -60,9 +63,16 @@ def inner_jaxpr(eqn: Any) -> Any:
     return jaxpr
 
 
+def _is_inlined(eqn: Any) -> bool:
+    inner = inner_jaxpr(eqn)
+    if inner is None or eqn.primitive.name in REMAT or eqn.params.get("compiler_options_kvs"):
+        return False
+    return bool(eqn.params.get("inline")) or len(inner.eqns) <= _SMALL
+
+
 def inlined(jaxpr: Any) -> Any:
-    """An open jaxpr without the calls that are to be inlined; JAX 0.12 leaves them to its lowering."""
-    if not any(eqn.params.get("inline") and inner_jaxpr(eqn) is not None for eqn in jaxpr.eqns):
+    """An open jaxpr without the calls that are to be inlined, which JAX 0.12 leaves to its lowering, nor calls of small programs."""
+    if not any(map(_is_inlined, jaxpr.eqns)):
         return jaxpr
     eqns: list[Any] = []
     stands_for: dict[Any, Any] = {}
@@ -72,7 +82,7 @@ def inlined(jaxpr: Any) -> Any:
 
     for eqn in jaxpr.eqns:
         operands, inner = [now(var) for var in eqn.invars], inner_jaxpr(eqn)
-        if not eqn.params.get("inline") or inner is None:
+        if not _is_inlined(eqn):
             eqns.append(eqn.replace(invars=operands))
             continue
         within = dict(zip(inner.invars, operands, strict=True))
@@ -85,6 +95,11 @@ def inlined(jaxpr: Any) -> Any:
         results = [var if isinstance(var, Literal) else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
     return jaxpr.replace(eqns=eqns, outvars=[now(var) for var in jaxpr.outvars])
+
+
+def has_side_effects(eqn: Any) -> bool:
+    """Whether an equation does something beside giving its results; JAX counts it as an effect that a collective names an axis."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
 def commutes(eqn: Any) -> bool:

@@ -1,0 +1,514 @@
+"""The transformer of `examples/`: the named program, the same step by hand under `jax.shard_map`, and XLA's partitioner.
+
+    python benchmarks/transformer.py                                # every layout, and where laziness pays
+    python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them, quickly
+    python benchmarks/transformer.py --markdown                     # tables for docs/performance.md
+    python benchmarks/transformer.py --layer                        # one layer in bfloat16 on one device
+
+For every layout, value and gradient inside of the mapped body. By hand is `transformer_by_hand.py`, whose author knows all that
+namedax knows. The third rival is `jax.jit` of the plain model on parameters and tokens that are sharded the same way.
+
+The columns: collectives that one device takes part in, each as often as its loop runs, with their payload (`namedax.hlo`); the bytes
+that a device must send for them on a ring; floating-point operations as XLA counts them, which is the body of a loop once, whatever
+its number of steps; temporary memory of a device; and, as multiples of by hand, the time of a compiled step, of tracing, and of
+tracing, lowering and compiling together. Rivals take turns within one run, and medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import gc
+import math
+import os
+import pathlib
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples"))
+
+import jax
+import jax.numpy as jnp
+import transformer_by_hand as hand
+import transformer_model as model
+from jax import lax
+from jax.sharding import AxisType, Mesh
+from jax.sharding import PartitionSpec as P
+from timing import interleaved
+from transformer import EXPERTS, LAYOUTS, MIXTURES  # the example
+
+import namedax as nx
+
+BY_HAND, NAMED, PARTITIONED = "by hand", "namedax", "jit"
+
+
+# --- what a compiled program does ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one step of a compiled program costs a device.
+
+    Attributes:
+      sent: the number of collectives of each kind and their payload in bytes, those in loops once for every step.
+      wire_bytes: what a device must send for them.
+      flops: as XLA counts them.
+      memory: bytes of temporary memory.
+    """
+
+    sent: Mapping[str, tuple[int, int]]
+    wire_bytes: int
+    flops: float
+    memory: int
+
+    @classmethod
+    def of(cls, compiled: jax.stages.Compiled) -> Cost:
+        """The cost of a program."""
+        sent: dict[str, tuple[int, int]] = {}
+        wire = 0
+        for times, collective in executed_collectives(compiled.as_text()):
+            count, size = sent.get(collective.kind, (0, 0))
+            sent[collective.kind] = (count + times, size + times * collective.bytes)
+            wire += times * collective.wire_bytes
+        analysis, memory = compiled.cost_analysis(), compiled.memory_analysis()
+        return cls(sent, wire, analysis["flops"], memory.temp_size_in_bytes)
+
+    def collectives(self) -> str:
+        """The collectives in one line."""
+        return ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in sorted(self.sent.items())) or "none"
+
+
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_CALLED = re.compile(
+    r"(condition|body|calls|to_apply|true_computation|false_computation|branch_computations)=(\{[^}]*\}|%[\w.\-]+)"
+)
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+
+
+def executed_collectives(text: str) -> Iterable[tuple[int, nx.hlo.Collective]]:
+    """The collectives of a program, each with the number of times that a step executes it.
+
+    A loop whose number of steps is not known counts once, and so does each branch of a conditional.
+    """
+    header, bodies, entry = text.splitlines()[0], dict[str, list[str]](), ""
+    current: list[str] = []
+    for line in text.splitlines():
+        if match := _COMPUTATION.match(line):
+            bodies[match[2]] = current = []
+            entry = match[2] if match[1] else entry
+        current.append(line)
+        if line == "}":
+            current = []
+    times: Counter[str] = Counter()
+
+    def visit(name: str, count: int) -> None:
+        times[name] += count
+        for line in bodies[name]:
+            trips = int(match[1]) if (match := _TRIPS.search(line)) else 1
+            for key, called in _CALLED.findall(line):
+                for inner in re.findall(r"%([\w.\-]+)", called):
+                    if inner in bodies:
+                        visit(inner, count * trips if key == "body" else count)
+
+    visit(entry, 1)
+    for name, count in times.items():
+        for collective in nx.hlo.collectives("\n".join([header, *bodies[name]])):
+            yield count, collective
+
+
+def size_text(size: float) -> str:
+    """A number of bytes."""
+    return f"{size:.0f} B" if size < 1024 else f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.2f} MiB"
+
+
+Rival = tuple[Callable[[], Any], Sequence[Any]]
+
+
+def compile_times(rivals: Mapping[str, Rival], rounds: int) -> dict[str, tuple[float, float]]:
+    """Median seconds of every rival to be traced, and to be traced, lowered and compiled, with cold caches each time.
+
+    Args:
+      rivals: what makes the function to compile, anew in each round, and its arguments.
+      rounds: how often every rival has its turn. The order is reversed every other round.
+    """
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
+    order = list(rivals)
+    for round_ in range(rounds):
+        for name in order if round_ % 2 == 0 else reversed(order):
+            make, args = rivals[name]
+            jax.clear_caches()
+            gc.collect()
+            begin = time.perf_counter()
+            traced = make().trace(*args)
+            between = time.perf_counter()
+            traced.lower().compile()
+            seconds[name].append((between - begin, time.perf_counter() - begin))
+    columns = {name: list(zip(*times, strict=True)) for name, times in seconds.items()}
+    return {name: (statistics.median(trace), statistics.median(whole)) for name, (trace, whole) in columns.items()}
+
+
+# --- the layouts of the example -----------------------------------------------------------------------------------------
+
+
+def devices_of(layout: str) -> int:
+    """The number of devices that a layout has."""
+    return math.prod(LAYOUTS[layout][0].values())
+
+
+def mesh_of(shape: Mapping[str, int]) -> Mesh | None:
+    """A mesh of the first devices; `None` without axes."""
+    if not shape:
+        return None
+    kinds = (AxisType.Auto,) * len(shape)
+    return jax.make_mesh(tuple(shape.values()), tuple(shape), kinds, devices=jax.devices()[: math.prod(shape.values())])
+
+
+def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
+    """The layout for the program by hand, with experts where the example has them."""
+    own = hand.LAYOUTS[layout]
+    if layout not in MIXTURES:
+        return own
+    capacity = -(-5 * config.top_k * config.pos // (4 * EXPERTS))  # a quarter more than an even load
+    return dataclasses.replace(own, mixture=hand.Mixture(EXPERTS, config.top_k, capacity))
+
+
+def rivals_of(layout: str, config: model.Config, batch: int) -> dict[str, Rival]:
+    """The three programs of a layout, with their arguments where the layout has them."""
+    shape, resources = LAYOUTS[layout]
+    mesh, own = mesh_of(shape), layout_by_hand(layout, config)
+    if own.mixture is not None:
+        config = dataclasses.replace(config, experts=own.mixture.experts, capacity=own.mixture.capacity)
+    params = jax.jit(functools.partial(model.init, config))(jax.random.key(0))
+    tokens, targets = jax.random.randint(jax.random.key(1), (2, batch, config.pos), 0, config.vocab)
+    raw = hand.place(unnamed(params), tokens, targets, own, mesh)
+    named = (params, nx.named(tokens, ["batch", "pos"]), nx.named(targets, ["batch", "pos"]))
+    if mesh is not None:
+        named = nx.shard(named, resources, mesh)
+
+    def mapped() -> Any:
+        loss = functools.partial(model.loss, config=config)
+        return nx.xmap(jax.value_and_grad(loss), axis_resources=resources, mesh=mesh)
+
+    return {
+        BY_HAND: (lambda: hand.mapped(own, mesh), raw),
+        NAMED: (mapped, named),
+        PARTITIONED: (lambda: hand.partitioned(own, mesh), raw),
+    }
+
+
+def unnamed(params: Any) -> Any:
+    """The arrays in the order in which they are stored."""
+    return jax.tree.map(lambda x: x.data, params, is_leaf=lambda x: isinstance(x, nx.NamedArray))
+
+
+HEADER = ("layout", "program", "collectives of a step", "sent", "flops", "memory", "step", "trace", "compile")
+
+
+def measure(layout: str, config: model.Config, batch: int, rounds: int, compile_rounds: int) -> Iterable[tuple[str, ...]]:
+    """The rows of a layout: figures of the program by hand, and the others' relative to them."""
+    rivals = rivals_of(layout, config, batch)
+    compiled = {name: make().lower(*args).compile() for name, (make, args) in rivals.items()}
+    costs = {name: Cost.of(program) for name, program in compiled.items()}
+    build = compile_times(rivals, compile_rounds) if compile_rounds else {}
+    steps = interleaved({name: functools.partial(compiled[name], *args) for name, (_, args) in rivals.items()}, rounds=rounds)
+    base = costs[BY_HAND]
+    for name, cost in costs.items():
+        cells = [layout if name == BY_HAND else "", name, cost.collectives(), size_text(cost.wire_bytes)]
+        if name == BY_HAND:
+            cells += [f"{cost.flops / 1e6:.1f} M", size_text(cost.memory), f"{steps[name] * 1e3:.1f} ms"]
+            cells += [f"{seconds:.2f} s" for seconds in build.get(name, ())]
+        else:
+            cells += [f"{100 * (cost.flops / base.flops - 1):+.2f} %", f"{100 * (cost.memory / base.memory - 1):+.1f} %"]
+            cells += [f"{steps[name] / steps[BY_HAND]:.2f}"]
+            cells += [f"{own / other:.2f}" for own, other in zip(build.get(name, ()), build.get(BY_HAND, ()), strict=True)]
+        yield tuple(cells) + ("",) * (len(HEADER) - len(cells))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], markdown: bool) -> None:
+    """Prints row after row as they come, for documents or for the terminal."""
+    if markdown:
+        print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
+        for row in rows:
+            print(f"| {' | '.join(row)} |", flush=True)
+        return
+    # One line for each collective, so that the table is no wider than a terminal.
+    print("  ".join(f"{title:{WIDTHS.get(title, 10)}s}" for title in header))
+    for row in rows:
+        columns = [cell.split(", ") for cell in row]
+        for i in range(max(map(len, columns))):
+            line = (
+                f"{column[i] if i < len(column) else '':{WIDTHS.get(title, 10)}s}"
+                for title, column in zip(header, columns, strict=True)
+            )
+            print("  ".join(line).rstrip(), flush=True)
+
+
+WIDTHS = {
+    "layout": 12,
+    "program": 15,
+    "collectives of a step": 34,
+    "where laziness pays": 32,
+    "forwards": 28,
+    "with gradients": 28,
+    "one layer, forwards and backwards": 36,
+}
+
+
+# --- where laziness pays --------------------------------------------------------------------------------------------------
+# Three programs on weights in blocks over "model": by hand as they are thought, every sum where it is computed; by hand with each sum
+# as late and as small as it can be; and over names. The named program is written as the first, and should send what the second does.
+
+Weights = Mapping[str, Any]
+MODEL = {"heads": "model", "hidden": "model"}
+WEIGHT_NAMES = {
+    **{key: ["embed", "heads", "key"] for key in ("query", "key", "value")},
+    "out": ["heads", "key", "embed"],
+    "up": ["embed", "hidden"],
+    "down": ["hidden", "embed"],
+}
+
+
+def attend(h: Any, w: Weights) -> Any:
+    """What a device adds to the result of attention."""
+    query, key, value = (jnp.einsum("bpe,ehk->bphk", h, w[name]) for name in ("query", "key", "value"))
+    return jnp.einsum("bphgk,hke->bpe", hand.attention(query[:, :, :, None], key, value), w["out"])
+
+
+def feed(h: Any, w: Weights) -> Any:
+    """What a device adds to the result of the feed-forward layer."""
+    return jax.nn.silu(h @ w["up"]) @ w["down"]
+
+
+def named_attend(x: nx.NamedArray, w: Weights) -> nx.NamedArray:
+    """Attention over names."""
+    query, key, value = (nx.dot(x, w[name], "embed") for name in ("query", "key", "value"))
+    attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+    return nx.dot(attended, w["out"], ("heads", "key"))
+
+
+def named_feed(x: nx.NamedArray, w: Weights) -> nx.NamedArray:
+    """The feed-forward layer over names."""
+    return nx.dot(nx.nn.silu(nx.dot(x, w["up"], "embed")), w["down"], "hidden")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lazy:
+    """One program in three forms, scalar functions of `x` and weights.
+
+    Attributes:
+      eager: by hand, every sum where it is computed.
+      late: by hand, every sum as late as it can be.
+      named: over names.
+      resources: of the names.
+    """
+
+    eager: Callable[[Any, Weights], Any]
+    late: Callable[[Any, Weights], Any]
+    named: Callable[[Any, Weights], Any]
+    resources: Mapping[str, str]
+
+
+def lazy_programs() -> dict[str, Lazy]:
+    """The programs."""
+    psum = functools.partial(lax.psum, axis_name="model")
+    enter = functools.partial(lax.pcast, axis_name="model", to="varying")
+
+    def added(x: Any, w: Weights) -> Any:
+        h = enter(x)
+        return ((x + psum(attend(h, w)) + psum(feed(h, w))) ** 2).sum()
+
+    def added_late(x: Any, w: Weights) -> Any:
+        h = enter(x)
+        return ((x + psum(attend(h, w) + feed(h, w))) ** 2).sum()
+
+    def added_named(x: Any, w: Weights) -> Any:
+        return nx.sum((x + named_attend(x, w) + named_feed(x, w)) ** 2, ("batch", "pos", "embed"))
+
+    def sliced(x: Any, w: Weights) -> Any:
+        return (psum(feed(enter(x), w))[:, -1] ** 2).sum()
+
+    def sliced_late(x: Any, w: Weights) -> Any:
+        return (psum(feed(enter(x), w)[:, -1]) ** 2).sum()
+
+    def sliced_named(x: Any, w: Weights) -> Any:
+        return nx.sum(named_feed(x, w)["pos", -1] ** 2, ("batch", "embed"))
+
+    def renamed(x: Any, w: Weights) -> Any:
+        whole, size = psum(feed(enter(x), w)), x.shape[1] // lax.axis_size("model")
+        block = lax.dynamic_slice_in_dim(enter(whole), lax.axis_index("model") * size, size, 1)
+        return psum((block**2).sum())
+
+    def renamed_late(x: Any, w: Weights) -> Any:
+        block = lax.psum_scatter(feed(enter(x), w), "model", scatter_dimension=1, tiled=True)
+        return psum((block**2).sum())
+
+    def renamed_named(x: Any, w: Weights) -> Any:
+        return nx.sum(nx.rename(named_feed(x, w), {"pos": "pos_sp"}) ** 2, ("batch", "pos_sp", "embed"))
+
+    return {
+        "two sums that are added": Lazy(added, added_late, added_named, MODEL),
+        "one position of a sum": Lazy(sliced, sliced_late, sliced_named, MODEL),
+        "a sum renamed onto its mesh axis": Lazy(renamed, renamed_late, renamed_named, MODEL | {"pos_sp": "model"}),
+    }
+
+
+LAZY_HEADER = ("where laziness pays", "program", "forwards", "sent", "with gradients", "sent")
+
+
+def lazy_forms(lazy: Lazy, mesh: Mesh, gradients: bool) -> dict[str, Any]:
+    """The three forms, compiled functions of `x` and weights (or what can be lowered), with gradients of both or without."""
+
+    def form(f: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.value_and_grad(f, (0, 1)) if gradients else f
+
+    specs = {key: P(*(MODEL.get(name) for name in names)) for key, names in WEIGHT_NAMES.items()}
+    out_specs: Any = (P(), (P(), specs)) if gradients else P()
+    x_names = ["batch", "pos", "embed"]
+    out_axes: Any = ([], (x_names, WEIGHT_NAMES)) if gradients else []
+    forms: dict[str, Any] = {
+        who: jax.jit(jax.shard_map(form(f), mesh=mesh, in_specs=(P(), specs), out_specs=out_specs))
+        for who, f in (("by hand (early)", lazy.eager), ("by hand (late)", lazy.late))
+    }
+    options: dict[str, Any] = {"axis_resources": dict(lazy.resources), "mesh": mesh}
+    return forms | {NAMED: nx.xmap(form(lazy.named), (x_names, WEIGHT_NAMES), out_axes, **options)}
+
+
+def lazy_arguments(batch: int, pos: int, embed: int) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`x` and weights."""
+    sizes = {"embed": embed, "heads": 8, "key": embed // 8, "hidden": 2 * embed}
+    keys = iter(jax.random.split(jax.random.key(0), len(WEIGHT_NAMES) + 1))
+    weights = {
+        key: jax.random.normal(next(keys), [sizes[name] for name in names]) / math.sqrt(embed)
+        for key, names in WEIGHT_NAMES.items()
+    }
+    return jax.random.normal(next(keys), (batch, pos, embed)), weights
+
+
+def lazy_rows(batch: int, pos: int, embed: int) -> Iterable[tuple[str, ...]]:
+    """The communication of these programs."""
+    mesh = mesh_of({"model": 4})
+    assert mesh is not None
+    arguments = lazy_arguments(batch, pos, embed)
+    for title, lazy in lazy_programs().items():
+        both = [lazy_forms(lazy, mesh, gradients) for gradients in (False, True)]
+        for i, who in enumerate(both[0]):
+            costs = [Cost.of(forms[who].lower(*arguments).compile()) for forms in both]
+            cells = [cell for cost in costs for cell in (cost.collectives(), size_text(cost.wire_bytes))]
+            yield ("" if i else title, who, *cells)
+
+
+# --- one layer ------------------------------------------------------------------------------------------------------------
+
+LAYER_HEADER = ("one layer, forwards and backwards", "time", "to by hand", "FLOP/s", "of the peak", "memory")
+
+
+def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[str, ...]]:
+    """One layer in bfloat16 on one device, and which part of the speed of a large matrix product it reaches."""
+    narrow, names = jnp.bfloat16, ["batch", "pos_sp", "embed"]
+    params = model.init(dataclasses.replace(config, layers=1), jax.random.key(0))["layers"]
+    weights = {key: value[0].astype(narrow) for key, value in params.items()}
+    shape = (batch, config.pos, config.embed)
+    x, cotangent = (jax.random.normal(key, shape, narrow) for key in jax.random.split(jax.random.key(1)))
+
+    def named_layer(x: Any, p: Any) -> Any:
+        query, key, value = model.project(x, p, nx.arange(config.pos, axis="pos"), config)
+        query, key = query.astype(narrow), key.astype(narrow)  # rotary positions are float32
+        attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+        x = x + nx.einsum(model.WRITE.format("kv_heads,group,key"), attended, p["out"])
+        return x + model.feed_forward(x, p)
+
+    def named_step(x: Any, p: Any, cotangent: Any) -> Any:
+        y, back = jax.vjp(named_layer, x, p)
+        return y, back(nx.order_like(cotangent, y))
+
+    def step(x: Any, p: Any, cotangent: Any) -> Any:
+        y, back = jax.vjp(lambda x, p: hand.layer(x, p, jnp.arange(config.pos), hand.PLAIN)[0], x, p)
+        return y, back(cotangent)
+
+    raw = {key: value.data for key, value in weights.items()}
+    programs = {
+        BY_HAND: jax.jit(step).lower(x, raw, cotangent).compile(),
+        NAMED: nx.xmap(named_step).lower(nx.named(x, names), weights, nx.named(cotangent, names)).compile(),
+    }
+    side = 8192 if jax.default_backend() == "gpu" else 512
+    square = jnp.ones((side, side), narrow)
+    product = jax.jit(jnp.matmul).lower(square, square).compile()
+    seconds = interleaved(
+        {
+            "peak": lambda: product(square, square),
+            BY_HAND: lambda: programs[BY_HAND](x, raw, cotangent),
+            NAMED: lambda: programs[NAMED](nx.named(x, names), weights, nx.named(cotangent, names)),
+        },
+        rounds=rounds,
+        calls=3,
+    )
+    peak = 2 * side**3 / seconds["peak"]
+    # Every weight is multiplied with every token, and every query with every key and value; twice that backwards.
+    products = batch * config.pos * sum(value.size for value in raw.values() if value.ndim > 1)
+    products += 2 * batch * config.pos**2 * config.kv_heads * config.group * config.key
+    yield f"a product of {side} x {side} matrices", f"{seconds['peak'] * 1e3:.2f} ms", "", f"{peak / 1e12:.2f} T", "1", ""
+    for name, program in programs.items():
+        speed = 6 * products / seconds[name]
+        yield (
+            name,
+            f"{seconds[name] * 1e3:.2f} ms",
+            f"{seconds[name] / seconds[BY_HAND]:.3f}",
+            f"{speed / 1e12:.2f} T",
+            f"{speed / peak:.2f}",
+            size_text(program.memory_analysis().temp_size_in_bytes),
+        )
+
+
+# --- the program ----------------------------------------------------------------------------------------------------------
+
+SMALL = {"layers": 4, "batch": 16, "pos": 128, "embed": 128, "kv_heads": 4, "group": 2, "key": 16, "hidden": 384, "vocab": 256}
+LAYER_ON_CPU = SMALL | {"batch": 2, "embed": 256, "kv_heads": 2, "key": 64, "hidden": 512}
+LAYER_ON_GPU = SMALL | {"batch": 4, "pos": 2048, "embed": 4096, "kv_heads": 8, "group": 4, "key": 128, "hidden": 14336}
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all that have devices enough"
+    )
+    parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; on a GPU it is timed in any case")
+    parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed")
+    parser.add_argument("--compile-rounds", type=int, default=3, help="how often each program is compiled to be timed; 0: not")
+    parser.add_argument("--markdown", action="store_true")
+    for name in SMALL:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    options = parser.parse_args()
+    print(f"jax {jax.__version__}, {jax.device_count()} {jax.default_backend()} devices\n")
+
+    def config(preset: Mapping[str, int]) -> tuple[model.Config, int]:
+        sizes = {name: preset[name] if getattr(options, name) is None else getattr(options, name) for name in preset}
+        batch = sizes.pop("batch")
+        return model.Config(**sizes), batch
+
+    on_gpu = jax.default_backend() == "gpu"
+    if not options.layer:
+        small, batch = config(SMALL)
+        layouts = [name for name in hand.LAYOUTS if devices_of(name) <= jax.device_count()]
+        chosen = layouts if options.layouts is None else options.layouts
+        rows = (row for layout in chosen for row in measure(layout, small, batch, options.rounds, options.compile_rounds))
+        print_table(HEADER, rows, options.markdown)
+        if options.layouts is None and jax.device_count() >= 4:
+            print()
+            print_table(LAZY_HEADER, lazy_rows(batch, small.pos, small.embed), options.markdown)
+        print()
+    if options.layer or on_gpu:
+        print_table(
+            LAYER_HEADER, layer_rows(*config(LAYER_ON_GPU if on_gpu else LAYER_ON_CPU), options.rounds), options.markdown
+        )
+
+
+if __name__ == "__main__":
+    main()
