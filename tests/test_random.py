@@ -85,7 +85,7 @@ def test_without_names_it_is_jax():
     np.testing.assert_array_equal(random.choice(KEY, 9, (4,)), jax.random.choice(KEY, 9, (4,)))
 
 
-@pytest.mark.parametrize("placement", FEW, ids=str)
+@pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_the_numbers_do_not_depend_on_the_assignment(placement):
     def ours(key, low, shift, concentration):
         return (
@@ -116,7 +116,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
     check(ours, oracle, args, in_axes, out_axes, placement)
 
 
-@pytest.mark.parametrize("placement", FEW, ids=str)
+@pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_along_an_axis(placement):
     def ours(key, logits, x, p):
         return (

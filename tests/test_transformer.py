@@ -78,7 +78,7 @@ def expected(config):
 
 
 # Between them, what all others do.
-WITH_EXPERTS = (*transformer.MIXTURES, "fsdp+tp+sp", "accumulation", "ring")
+WITH_EXPERTS = ("ep", "ep+tp", "fsdp+tp+sp", "accumulation")
 
 
 @pytest.mark.parametrize(

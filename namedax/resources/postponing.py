@@ -324,7 +324,9 @@ class _Indices:
         if not isinstance(var, Literal):
             return self._known.get(var)
         value = number_of(var)
-        return None if value is None or not (_is_index(var.aval) or value == 0) else {None: int(value)}
+        if value is not None and _is_index(var.aval):
+            return {None: int(value)}
+        return {None: 0} if value is not None and value == 0 else None
 
     def is_zero(self, var: Any) -> bool:
         """Whether a value is zero everywhere."""
