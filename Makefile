@@ -9,7 +9,7 @@ VENV ?= .venv
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the second pass, with 64-bit types (a part of the suite, on Auto meshes), and the third, with tracer-leak checks, select.
-X64_ARGS ?= $(addprefix tests/test_,array.py elementwise.py reductions.py einsum.py nn.py resources.py) -m "not slow" -k "not explicit"
+X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow" -k "not explicit"
 LEAKS_ARGS ?= tests -m leaks
 DEMO_ARGS ?=
 

@@ -160,8 +160,18 @@ def sent(compiled):
     return dict(hlo.summary(compiled))
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
-@pytest.mark.parametrize("label", PROGRAMS)
+ON_EXPLICIT = (
+    "added to a residual",
+    "a slice",
+    "renamed with a residual",
+    "reduced over two mesh axes, two names renamed onto them",
+)
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],
+)
 def test_values_gradients_and_bytes(label, kind):
     named, plain, resources, forwards, both = PROGRAMS[label]
     args, options = operands(), {"axis_resources": resources, "mesh": mesh_of(kind)}
