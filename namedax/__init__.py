@@ -3,7 +3,10 @@
 Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
 """
 
+import os as _os
 from typing import TYPE_CHECKING, Any
+
+from jax.extend import source_info_util as _source_info_util
 
 from namedax import distributed as distributed
 from namedax import errors as errors
@@ -38,6 +41,9 @@ globals().update(_TOP)  # the named vocabulary: nx.sum, nx.einsum, ...
 __version__ = "0.1.0"
 
 _install()
+
+# A compiled program, a profile and JAX's own messages say the line of the model, not that of the library.
+_source_info_util.register_exclusion(_os.path.dirname(__file__) + _os.sep)
 
 if TYPE_CHECKING:
 

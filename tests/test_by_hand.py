@@ -102,7 +102,7 @@ def leaves_of(grads, params):
 
 
 # Between them, what all others do; benchmarks/transformer.py shows all.
-@pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ring", "ep+tp"])
+@pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ep+tp"])
 def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout):
     loss, grads = expected(benchmark.layout_by_hand(layout, CONFIG).mixture)
     costs = {}

@@ -762,3 +762,13 @@ def test_a_region_says_which_operation():
         "pad: axis 'a' of size 6 does not divide over mesh axes ('x',) of together 4 devices. Use a size that is a multiple "
         "of 4, or map 'a' to fewer devices in axis_resources.",
     )
+
+
+def test_operations_are_said_to_be_where_the_model_is():
+    """In the program's text, and so in profiles and in JAX's messages."""
+    x = nx.named(jnp.ones((8, 3)), ["a", "k"])
+    f = nx.xmap(lambda x: nx.sum(nx.dot(x, x, "k"), "a"), axis_resources={"a": "x"}, mesh=make_mesh((8,)))
+    text = f.lower(x).as_text(debug_info=True)
+    assert "test_errors.py" in text
+    assert "namedax/ops/" not in text
+    assert "namedax/xmap.py" not in text
