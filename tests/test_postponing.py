@@ -270,6 +270,14 @@ def test_integers_and_sums_over_other_axes_are_not_added_first():
     assert before[REDUCE][1] - after[REDUCE][1] == 16 * 2 * F  # of the integers
 
 
+def test_integers_are_divided_when_they_have_been_added_up():
+    def body(a):
+        return lax.div(lax.psum(jnp.int32(10 * a), "m"), jnp.int32(4))[:2]
+
+    before, after = both_ways(body, HALF, P(), A)
+    assert before == after
+
+
 def test_slices_at_traced_places():
     def body(a, i):
         s = lax.psum(a, "m")

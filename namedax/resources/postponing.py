@@ -25,7 +25,17 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.resources import communication as comm
 from namedax.resources.nodes import SUMS, consts_and_carries
-from namedax.resources.programs import REMAT, Replay, axes_of, cast_axes, has_side_effects, inlined, inner_jaxpr, number_of
+from namedax.resources.programs import (
+    REMAT,
+    Replay,
+    axes_of,
+    cast_axes,
+    has_side_effects,
+    inlined,
+    inner_jaxpr,
+    is_inexact,
+    number_of,
+)
 from namedax.resources.variance import cast_data, varying, varying_of
 
 __all__ = ["Traced", "postponing"]
@@ -270,15 +280,15 @@ class _Plan:
         name = eqn.primitive.name
         if name in ("mul", "dot_general"):
             return True
+        if name == "div":  # of integers it rounds
+            return here == 0 and is_inexact(eqn.outvars[0].aval)
         if name in ("scatter-add", "scatter_add"):
             return here == 2 and self.indices.is_zero(eqn.invars[0])
         if name == "gather":
             # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
             filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
             is_nan = fill is None or fill != fill
-            return here == 0 and (
-                not filled or fill == 0 or (is_nan and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact))
-            )
+            return here == 0 and (not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval)))
         return here == 0
 
     def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None], out: Any) -> _Late | None:
@@ -441,10 +451,8 @@ def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
 
 def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, loops: Set[str]) -> _Sum:
     """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
-    name, operands = (
-        eqn.primitive.name,
-        [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)],
-    )
+    name = eqn.primitive.name
+    operands = [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
 
     def bind(*values: Any) -> Any:
         union = frozenset[str]().union(*map(varying, values))
