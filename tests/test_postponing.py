@@ -278,6 +278,17 @@ def test_integers_are_divided_when_they_have_been_added_up():
     assert before == after
 
 
+def test_a_wider_type_may_make_fewer_elements_more_bytes():
+    def body(a):
+        s = lax.psum(a.astype(jnp.bfloat16), "m")  # 16 x 2
+        return jnp.einsum("sf,gs->gf", s, jnp.ones((10, 16), jnp.bfloat16), preferred_element_type=jnp.float32)
+
+    closed = jax.make_jaxpr(jax.shard_map(postponing(body), mesh=mesh_of(), in_specs=HALF, out_specs=P()))(A)
+    (inner,) = (eqn.params["jaxpr"] for eqn in closed.jaxpr.eqns if eqn.primitive.name == "shard_map")
+    (found,) = (eqn for eqn in inner.eqns if eqn.primitive.name.startswith("psum"))
+    assert found.outvars[0].aval.dtype == jnp.bfloat16
+
+
 def test_slices_at_traced_places():
     def body(a, i):
         s = lax.psum(a, "m")

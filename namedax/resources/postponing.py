@@ -106,7 +106,7 @@ class _Late:
 
     Attributes:
       axes: the mesh axes of the sum.
-      least: the number of elements of the sum, had it been taken at the best place so far.
+      least: the bytes of the sum, had it been taken at the best place so far.
       source: the operands that were such sums themselves, each used only here.
       gain: whether this operation makes the sum smaller, or one of two.
       cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
@@ -278,8 +278,10 @@ class _Plan:
     def _is_linear_in(self, eqn: Any, here: int) -> bool:
         """Whether an operation with several operands is linear in this one."""
         name = eqn.primitive.name
-        if name in ("mul", "dot_general"):
+        if name == "mul":
             return True
+        if name == "dot_general":  # integers that add up in a narrow type wrap around
+            return eqn.invars[here].aval.dtype == eqn.outvars[0].aval.dtype or is_inexact(eqn.invars[here].aval)
         if name == "div":  # of integers it rounds
             return here == 0 and is_inexact(eqn.outvars[0].aval)
         if name in ("scatter-add", "scatter_add"):
@@ -316,7 +318,9 @@ def _is_sum(eqn: Any) -> bool:
 
 
 def _size(var: Any) -> int:
-    return math.prod(var.aval.shape)
+    """In bytes."""
+    size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
+    return size
 
 
 class _Indices:
