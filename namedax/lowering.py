@@ -101,10 +101,11 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         specs = call.specs(assignment)
         datas = [to_spec(data, spec, None, new_axes) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
-        jax.eval_shape(shard_map(call.probe, out_specs=()), *datas)
+        traced = Traced(call.flat_body)
+        jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX can not
         # lower.
-        flat = shard_map(jax.checkpoint(call.flat_body), out_specs=call.probed_specs(assignment))(*datas)
+        flat = shard_map(jax.checkpoint(call.within(traced)), out_specs=call.probed_specs(assignment))(*datas)
     else:
         flat = call.flat_body(*datas)
     results = [
@@ -165,8 +166,10 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         ]
         if call.results_are_placed:
             return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
-        jax.eval_shape(lambda *xs: auto_axes(call.probe, out_sharding=())(*xs), *datas)
-        return call.rebuild(auto_axes(call.flat_body, out_sharding=explicit_specs(call.probed_specs(), mesh))(*datas))
+        traced = Traced(call.flat_body)
+        jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
+        mapped = auto_axes(call.within(traced), out_sharding=explicit_specs(call.probed_specs(), mesh))
+        return call.rebuild(mapped(*datas))
 
 
 # --- the body, and its results --------------------------------------------------------------------------------------
@@ -287,11 +290,6 @@ class Call:
         """Like `body`, with the data of all leaves as one list."""
         leaves, self._tree = jax.tree.flatten(self.body(*datas))
         return leaves
-
-    def probe(self, *datas: Any) -> tuple[()]:
-        """Runs the body only to see its results, and returns nothing."""
-        self.flat_body(*datas)
-        return ()
 
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """The partition specs of all results, when the body has been traced."""
