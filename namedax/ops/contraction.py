@@ -25,10 +25,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import ambient, check_region_lives
-from namedax.errors import (
-    AxisSizeError,
-    PositionalAxisError,
-)
+from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops.contraction_order import best_order
 from namedax.ops.leaves import data_of
 from namedax.ops.overlap import Overlap, Ring, ring_gather, ring_reduce, ring_scatter

@@ -1,8 +1,8 @@
 """A mixture of experts by name: every token goes to the experts that it has chosen, and their results come back, weighted.
 
 `namedax.ops.routing` chooses. Here tokens are sorted into the *slots* of their experts (indices, never a mask of tokens by experts), the
-slots travel to the devices that have the experts, the experts' function is applied to an array of slots, `{axis, slot}` and the
-features, and the results travel back.
+slots travel to the devices that have the experts (`namedax.ops.expert_exchange`), the experts' function is applied to an array of slots,
+`{axis, slot}` and the features, and the results travel back.
 
 **What is sent** follows from the mesh axes of the experts:
 
@@ -18,10 +18,7 @@ dropped. Which ones depends on logical indices only. Where capacity is counted a
 of counts says on each device how many come before its tokens; the slots are filled by a reduce-scatter, from all devices that have
 a part of them, and the results come back by an all-gather.
 
-**Without capacity** no token is dropped. Slots are as many as an even load needs, and the experts' function is applied in rounds until
-no token is left, most often once or twice. All devices that communicate agree on the number of rounds (one all-reduce of a number).
-The gradient runs the rounds again: it keeps nothing of them. It sends the results' gradients to the experts along with the tokens, in
-one all-to-all of every round, and those of the tokens back in another.
+**Without capacity** no token is dropped: the experts' function is applied in rounds until none is left (`namedax.ops.expert_rounds`).
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, type_text
 from namedax.environment import Region, ambient, enter
@@ -49,12 +46,13 @@ from namedax.errors import (
     show_names,
 )
 from namedax.ops.align import local_block, wrap
+from namedax.ops.expert_exchange import Exchange
+from namedax.ops.expert_rounds import Rounds, talking
 from namedax.ops.leaves import array_of, flatten
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.routing import Routing, check_routing
 from namedax.ops.slots import Slots, rank_among_equals, rank_in_groups
 from namedax.resources import communication as comm
-from namedax.resources.programs import cast_axes, collective_axes
 from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, cast_data, varying, varying_of
 
@@ -178,84 +176,6 @@ class _Names:
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
         return cls(groups, tokens, features, tuple(own), axis, slot)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Exchange:
-    """How slots get from the devices that have the tokens to those that have the experts, and back.
-
-    Attributes:
-      experts: how many there are.
-      sizes: the number of devices along each mesh axis of the experts, major first.
-      own: those on which every device has the tokens: it takes the slots of its own experts.
-      exchanged: those that groups of tokens are on: an all-to-all.
-      summed: those that one group's tokens are on: devices fill different slots, which are added up.
-      cut: mesh axes of one group's tokens that the experts are not on: the slots go onto them, when they are added up.
-      cut_size: the number of devices along these.
-    """
-
-    experts: int
-    sizes: tuple[tuple[str, int], ...] = ()
-    own: Axes = ()
-    exchanged: Axes = ()
-    summed: Axes = ()
-    cut: Axes = ()
-    cut_size: int = 1
-
-    def blocks(self, axes: Axes) -> int:
-        """The number of devices along some of the mesh axes of the experts."""
-        return math.prod(n for axis, n in self.sizes if axis in axes)
-
-    @property
-    def inner(self) -> int:
-        """The number of experts of one device."""
-        return self.experts // math.prod(n for _, n in self.sizes)
-
-    @property
-    def count(self) -> int:
-        """The number of experts that one device has slots for, before anything is sent."""
-        return self.experts // self.blocks(self.own)
-
-    def number(self, index: Any) -> Any:
-        """Where experts stand among those that this device has slots for; `count` for those that it has none for."""
-        within, rest = index % self.inner, index // self.inner
-        digits = {}
-        for axis, n in reversed(self.sizes):
-            digits[axis], rest = rest % n, rest // n
-        at: Any = jnp.zeros_like(index)
-        for axis, n in self.sizes:
-            if axis in self.exchanged:
-                at = at * n + digits[axis]
-        for axis, n in self.sizes:
-            if axis in self.summed:
-                at = at * n + digits[axis]
-        here = (index >= 0) & (index < self.experts)
-        for axis in self.own:
-            here &= digits[axis] == comm.block_index((axis,)).astype(index.dtype)
-        return jnp.where(here, at * self.inner + within, self.count)
-
-    def send(self, data: Any) -> Any:
-        """Slots `[count, slots, features]` as `[inner, more slots, features]` where the experts are."""
-        n, m = self.blocks(self.exchanged), self.blocks(self.summed)
-        data = data.reshape(n, m, self.inner, *data.shape[1:])
-        if self.summed:
-            data = comm.psum_scatter(data, 1, self.summed)
-        if self.cut:
-            data = comm.psum_scatter(data, 3, self.cut)
-        if self.exchanged:
-            data = comm.all_to_all(data, 0, 3, self.exchanged)
-        return data.reshape(data.shape[2:])
-
-    def back(self, data: Any) -> Any:
-        """The way back of `send`."""
-        data = data[None, None]
-        if self.exchanged:
-            data = comm.all_to_all(data, 3, 0, self.exchanged)
-        if self.cut:
-            data = comm.all_gather(data, 3, self.cut, "varying")
-        if self.summed:
-            data = comm.all_gather(data, 1, self.summed, "varying")
-        return data.reshape(self.count, *data.shape[3:])
 
 
 class _Mixture:
@@ -412,12 +332,12 @@ class _Mixture:
         axes = [axis for name in (*names.groups, *names.tokens) for axis in region.resources.get(name, ())]
         return tuple(axis for axis in axes if axis not in region.resources.get(names.axis, ()))
 
-    def _exchange(self, groups: Axes, tokens: Axes) -> _Exchange:
+    def _exchange(self, groups: Axes, tokens: Axes) -> Exchange:
         of_experts, region = self.axes_of_experts, self.region
         if region is None or not (of_experts or tokens):
-            return _Exchange(self.experts)
+            return Exchange(self.experts)
         cut = tuple(axis for axis in tokens if axis not in of_experts)
-        return _Exchange(
+        return Exchange(
             self.experts,
             tuple((axis, region.mesh_axis_size((axis,))) for axis in of_experts),
             tuple(axis for axis in of_experts if axis not in groups + tokens),
@@ -465,10 +385,9 @@ class _Mixture:
         shape, dims = noted
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
         rounds = -(-jnp.max(counts) // size)
-        talking = _talking(closed, where) | set(exchange.exchanged)
-        together = varying(rounds) & talking
+        together = varying(rounds) & (talking(closed, where) | set(exchange.exchanged))
         rounds = comm.pmax(rounds, tuple(sorted(axis for axis in together if not isinstance(axis, LoopAxis))))
-        rows = _Rounds(exchange, closed.jaxpr, size)(self.rows, weight, number, rank, rounds, closed.consts, datas)
+        rows = Rounds(exchange, closed.jaxpr, size)(self.rows, weight, number, rank, rounds, closed.consts, datas)
         return self._finish(comm.psum(rows, exchange.own), shape, dims)
 
 
@@ -487,150 +406,6 @@ def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
     order += [i for i, dim in enumerate(dims) if i not in order and dim is not None]
     order += [i for i, dim in enumerate(dims) if dim is None]
     return lax.transpose(data, order)
-
-
-# --- rounds ---------------------------------------------------------------------------------------------------------------------
-
-
-def _talking(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
-    """The mesh axes along which a program or its derivative may communicate.
-
-    The transpose of a cast is an all-reduce. But arguments vary over `known` already, so that over these only what the program closes
-    over is cast, and constants, which have no derivative.
-    """
-    casts = _all_casts(closed.jaxpr)
-    if not any(jnp.issubdtype(const.dtype, jnp.inexact) for const in closed.consts if hasattr(const, "dtype")):
-        casts -= known
-    return collective_axes(closed.jaxpr) | casts
-
-
-def _all_casts(jaxpr: Any) -> frozenset[str]:
-    return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, subjaxprs(jaxpr)))
-
-
-def _wide(dtype: Any) -> Any:
-    return jnp.promote_types(dtype, jnp.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rounds:
-    """The rounds, with a derivative that runs them again.
-
-    Attributes:
-      exchange: how slots travel.
-      jaxpr: the program of the experts' function, of slots and parameters; its constants are what the function closes over.
-      size: slots of every expert in one round.
-    """
-
-    exchange: _Exchange
-    jaxpr: Any
-    size: int
-
-    def __call__(
-        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Sequence[Any], datas: Sequence[Any]
-    ) -> Any:
-        """The weighted sums for all tokens.
-
-        Args:
-          rows: the tokens, `[tokens, features]`.
-          weight: of the choices, `[choices, tokens]`.
-          number: the expert of every choice, as `_Exchange.number`.
-          rank: how many of this device are before it.
-          rounds: how many rounds it takes.
-          consts: what the experts' function closes over.
-          datas: the parameters.
-        """
-        call = jax.custom_vjp(self._forward)
-        call.defvjp(self._save, self._backward)
-        return call(rows, weight, number, rank, rounds, list(consts), list(datas))
-
-    def _slots(self, number: Any, rank: Any, turn: Any) -> Slots:
-        count, size = self.exchange.count, self.size
-        within = rank - turn * size
-        here = (number < count) & (within >= 0) & (within < size)
-        return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
-
-    def _loop(self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]) -> Any:
-        """The sum over the rounds of `step(turn)`, each added up in at least 32 bits, then `finish(sum, type)`."""
-        start = jnp.zeros_like(rounds)
-        closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
-        types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
-        zeros = jax.tree.map(lambda t: cast_data(jnp.zeros(t.shape, _wide(t.dtype)), varying_of(t)), types)
-
-        def body(state: Any) -> Any:
-            turn, total = state
-            return turn + 1, jax.tree.map(lambda total, more: total + more.astype(total.dtype), total, step(turn))
-
-        _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
-        return jax.tree.map(finish, total, types)
-
-    def _run(self, consts: Any, slots: Any, datas: Any) -> Any:
-        (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
-        return result
-
-    def _forward(self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any) -> Any:
-        dtype = self.jaxpr.outvars[0].aval.dtype
-
-        def step(turn: Any) -> Any:
-            slots = self._slots(number, rank, turn)
-            results = self._run(consts, self.exchange.send(slots.fill(rows)), datas)
-            return slots.add_up(self.exchange.back(results), weight)
-
-        return self._loop(rounds, step, lambda total, _: total.astype(dtype))
-
-    def _save(self, *operands: Any) -> tuple[Any, Any]:
-        return self._forward(*operands), operands
-
-    def _backward(self, operands: Any, cotangent: Any) -> Any:
-        rows, weight, number, rank, rounds, consts, datas = operands
-        floats = [i for i, value in enumerate([*consts, *datas]) if jnp.issubdtype(value.dtype, jnp.inexact)]
-        moves = jnp.issubdtype(rows.dtype, jnp.inexact)
-
-        def step(turn: Any) -> Any:
-            slots = self._slots(number, rank, turn)
-            filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
-            arrived, wanted, counts = _together(self.exchange.send, filled)
-
-            def of(arrived: Any, *values: Any) -> Any:
-                every = [*consts, *datas]
-                for i, value in zip(floats, values, strict=True):
-                    every[i] = value
-                return self._run(every[: len(consts)], arrived, every[len(consts) :])
-
-            every = [*consts, *datas]
-            if moves:
-                results, pull = jax.vjp(of, arrived, *(every[i] for i in floats))
-            else:
-                results, pull = jax.vjp(lambda *values: of(arrived, *values), *(every[i] for i in floats))
-            pulled = list(pull(cast_data((wanted * counts).astype(results.dtype), varying(results))))
-            of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
-            returned = [of_weight, *([pulled.pop(0)] if moves else [])]
-            of_weight, *of_rows = (slots.read(value) for value in _together(self.exchange.back, returned))
-            return of_weight[..., 0], [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows], pulled
-
-        of_weight, of_rows, rest = self._loop(rounds, step, lambda total, kind: total.astype(kind.dtype))
-        gradients: list[Any] = [None] * (len(consts) + len(datas))
-        for i, value in zip(floats, rest, strict=True):
-            gradients[i] = value
-        of_row = cast_data(of_rows[0], varying(rows)) if moves else None
-        of_weight = cast_data(of_weight, varying(weight))
-        return of_row, of_weight, None, None, None, gradients[: len(consts)], gradients[len(consts) :]
-
-
-def _widened(data: Any) -> Any:
-    return data.astype(_wide(data.dtype))
-
-
-def _together(move: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
-    """`move` of arrays that differ in their features only; those of one element type and variance travel as one."""
-    moved: dict[int, Any] = {}
-    kinds = [(array.dtype, varying(array)) for array in arrays]
-    for kind in dict.fromkeys(kinds):
-        same = [i for i, other in enumerate(kinds) if other == kind]
-        whole = move(jnp.concatenate([arrays[i] for i in same], 2))
-        ends = [int(n) for n in np.cumsum([arrays[i].shape[2] for i in same])[:-1]]
-        moved.update(zip(same, jnp.split(whole, ends, 2), strict=True))
-    return [moved[i] for i in range(len(arrays))]
 
 
 #: The functions of `nx.nn`.

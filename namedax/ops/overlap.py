@@ -71,13 +71,9 @@ class Ring:
             (tuple(map(self.x.index, summed)), tuple(map(self.y.index, summed))),
             (tuple(map(self.x.index, batch)), tuple(map(self.y.index, batch))),
         )
-        data = lax.dot_general(x, y, dimensions, self.precision, _wide(self.dtype))
+        data = lax.dot_general(x, y, dimensions, self.precision, comm.sum_type(self.dtype))
         labels = batch + [label for label in self.x + self.y if label not in batch + summed]
         return lax.transpose(data, [labels.index(label) for label in self.out])
-
-
-def _wide(dtype: Any) -> Any:
-    return jnp.promote_types(dtype, jnp.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
 
 
 def _shift(data: Any, axes: tuple[str, ...], n: int, by: int) -> Any:
@@ -118,7 +114,7 @@ def _gather(ring: Ring, x: Any, y: Any) -> Any:
     size = x.shape[ring.x.index(ring.label)]
     sizes = dict(zip(ring.y, y.shape, strict=True)) | dict(zip(ring.x, x.shape, strict=True)) | {ring.label: n * size}
     variance = varying(x) | varying(y) | set(ring.axes)
-    total = cast_data(jnp.zeros([sizes[label] for label in ring.out], _wide(ring.dtype)), variance)
+    total = cast_data(jnp.zeros([sizes[label] for label in ring.out], comm.sum_type(ring.dtype)), variance)
 
     def use(total: Any, block: Any, source: Any) -> Any:
         part = ring.contract(block, _cut(y, ring.y, ring.label, source, size))
@@ -249,10 +245,10 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
     def put(total: Any, block: Any, source: Any) -> Any:
         return lax.dynamic_update_slice_in_dim(total, block, source * size, dim)
 
-    return _alike(_visit(ring, block, cast_data(jnp.zeros(shape, block.dtype), varying(block)), put), ring.axes)
+    return _as_invarying(_visit(ring, block, cast_data(jnp.zeros(shape, block.dtype), varying(block)), put), ring.axes)
 
 
-def _alike(data: Any, axes: tuple[str, ...]) -> Any:
+def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
     """`data`, which all devices along `axes` have put together of the same blocks, as a value that does not vary over these."""
 
     def untyped(data: Any) -> Any:

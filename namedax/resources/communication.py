@@ -18,7 +18,7 @@ from jax.sharding import AxisType
 
 from namedax.resources.variance import cast_data, varying
 
-__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter"]
+__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter", "sum_type"]
 
 Axes = tuple[str, ...]
 
@@ -28,6 +28,12 @@ def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
     variance = varying(data)
     moving = tuple(axis for axis in axes if axis in variance)
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
+
+
+def sum_type(dtype: Any) -> Any:
+    """The element type in which parts of a sum are added up one after the other: of floats that are narrower, float32."""
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dtype(jnp.float32) if narrow else dtype
 
 
 def psum(data: Any, axes: Axes) -> Any:

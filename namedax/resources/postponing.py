@@ -36,7 +36,7 @@ from namedax.resources.programs import (
     is_inexact,
     number_of,
 )
-from namedax.resources.variance import cast_data, varying, varying_of
+from namedax.resources.variance import cast_alike, cast_data, varying_of
 
 __all__ = ["Traced", "postponing"]
 
@@ -459,8 +459,7 @@ def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, l
     operands = [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
 
     def bind(*values: Any) -> Any:
-        union = frozenset[str]().union(*map(varying, values))
-        return eqn.primitive.bind(*(cast_data(jnp.asarray(value), union) for value in values), **eqn.params)
+        return eqn.primitive.bind(*cast_alike(values), **eqn.params)
 
     if name in SUMS:
         assert sums[0] is not None

@@ -22,7 +22,7 @@ from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
 from namedax.resources.nodes import GATHERS, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
 from namedax.resources.programs import CASTS
-from namedax.resources.variance import cast_data, varying, varying_of
+from namedax.resources.variance import cast_alike, cast_data, varying, varying_of
 
 __all__ = ["Stepper"]
 
@@ -295,7 +295,7 @@ class Stepper:
         if kind == "sharding_constraint":
             sharding = _on_this_mesh(params["sharding"])
             return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
-        values = _alike(values)  # a sum that waits varies where the sum did not
+        values = cast_alike(values)  # a sum that waits varies where the sum did not
         bound = {name: _on_this_mesh(value) for name, value in params.items()}
         result = node.eqn.primitive.bind(*values, **bound)
         return result if node.eqn.primitive.multiple_results else [result]
@@ -315,7 +315,9 @@ class Stepper:
             if i < carries:
                 others = tuple(axis for axis in axes if axis != self.axis)
                 first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
-                start[i] = lax.select(*_alike([jnp.broadcast_to(first, start[i].shape), start[i], jnp.zeros_like(start[i])]))
+                start[i] = lax.select(
+                    *cast_alike([jnp.broadcast_to(first, start[i].shape), start[i], jnp.zeros_like(start[i])])
+                )
 
         def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
@@ -330,15 +332,6 @@ class Stepper:
             unroll=params["unroll"],
         )
         return [*last, *stacked]
-
-
-def _alike(values: Sequence[Any]) -> Sequence[Any]:
-    """The values cast to one device variance."""
-    variances = {varying(value) for value in values}
-    if len(variances) < 2:
-        return values
-    union = frozenset[str]().union(*variances)
-    return [cast_data(jnp.asarray(value), union) for value in values]
 
 
 def _constant(literal: Literal) -> Any:
@@ -407,7 +400,7 @@ class _Fold:
         elif self.kind in _EXTREMA:
             data = jnp.full(dims, _least(dtype) if self.kind == "pmax" else _greatest(dtype), dtype)
         else:
-            data = jnp.zeros(dims, _wide(dtype) if self.kind == "sum" else dtype)
+            data = jnp.zeros(dims, comm.sum_type(dtype) if self.kind == "sum" else dtype)
         return cast_data(data, varying_of(shape))
 
     def add(self, total: Any, value: Any, index: Any) -> Any:
@@ -425,11 +418,6 @@ class _Fold:
 
     def end(self, total: Any, shape: Any) -> Any:
         return total.astype(shape.dtype) if self.kind == "sum" else total
-
-
-def _wide(dtype: Any) -> Any:
-    """The type in which values are added up: of 16-bit floats, 32 bits."""
-    return jnp.float32 if dtype in (jnp.bfloat16, jnp.float16) else dtype
 
 
 def _least(dtype: Any) -> Any:

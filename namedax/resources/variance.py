@@ -15,10 +15,11 @@ values that vary there wants the second. So an array that was gathered keeps way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
@@ -26,6 +27,7 @@ from namedax.array import Dims, NamedArray, make_in_region
 
 __all__ = [
     "cast",
+    "cast_alike",
     "cast_data",
     "has_varying_form",
     "keep_varying_form",
@@ -55,6 +57,15 @@ def cast_data(data: Any, axes: Iterable[str]) -> Any:
     """`data` as a value that varies over (at least) `axes`; moves nothing."""
     missing = frozenset(axes) - varying(data)
     return lax.pcast(data, tuple(sorted(missing)), to="varying") if missing else data
+
+
+def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
+    """The values, cast to one device variance."""
+    variances = {varying(value) for value in values}
+    if len(variances) < 2:
+        return values
+    union = frozenset[str]().union(*variances)
+    return [cast_data(jnp.asarray(value), union) for value in values]
 
 
 def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> Any:
