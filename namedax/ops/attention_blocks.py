@@ -59,16 +59,22 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
     return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
 
 
-@jax.custom_jvp
-def _softmax(scores: Any) -> Any:
-    """Softmax over the last axis; zeros where all scores are minus infinity."""
-    terms, total, _ = _terms(scores, None)
-    return terms / _at_least_one(total)[..., None]
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _softmax(scores: Any, may_be_empty: bool) -> Any:
+    """Softmax over the last axis; zeros where all scores of a row are minus infinity, if that `may_be_empty`.
+
+    XLA turns all that comes before the division into one loop for rows that are never so.
+    """
+    if may_be_empty:
+        terms, total, _ = _terms(scores, None)
+        return terms / _at_least_one(total)[..., None]
+    terms = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
+    return terms / jnp.sum(terms, -1, keepdims=True)
 
 
 @_softmax.defjvp
-def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    result = _softmax(*primals)
+def _softmax_jvp(may_be_empty: bool, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    result = _softmax(*primals, may_be_empty)
     product = result * tangents[0]
     return result, product - result * jnp.sum(product, -1, keepdims=True)
 
@@ -228,6 +234,10 @@ class BlockAttention:
             conditions.append(_expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores))
         return functools.reduce(jnp.logical_and, conditions) if conditions else None
 
+    def _may_be_empty(self, arrays: Arrays) -> bool:
+        """Whether there may be queries that see no key, where a device has all keys. Causality alone leaves them the first one."""
+        return not arrays.keys() <= {"query", "key", "value"} or self.window is not None or self.sizes[KEY] == 0
+
     def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
         """Bias or mask for the block of keys that begins at `first_key`."""
         if which not in self.whole:
@@ -264,7 +274,7 @@ class BlockAttention:
     def _directly(self, arrays: Arrays) -> Any:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
-            return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
+            return self._weigh(_softmax(scores, self._may_be_empty(arrays)), arrays["value"]).astype(self.dtype)
         # Every device has other keys: the largest score of all, then the sums of what all have relative to it.
         largest = comm.pmax(jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf), self.rest)
         terms, total, _ = _terms(scores, largest)
