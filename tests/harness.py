@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,12 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
     if kind == "ties":
         return jnp.asarray(rng.integers(-1, 2, shape), float)
     return jnp.asarray(rng.normal(size=shape), float)
+
+
+def environment_without_devices() -> dict[str, str]:
+    """The environment for another process: of this one's, but for the number of simulated devices."""
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
+    return {**os.environ, "XLA_FLAGS": " ".join(flags), "PYTHONUTF8": "1"}
 
 
 def together(programs: Mapping[str, tuple[Callable[..., Any], Callable[..., Any], Any]]) -> tuple[Any, Any, Any]:

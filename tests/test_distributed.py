@@ -25,6 +25,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
+from tests.harness import environment_without_devices
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "distributed.py"
@@ -36,8 +37,7 @@ ASSIGNMENTS = ("data", "data + model", "model across", "accumulated")
 def start(script, *arguments, log):
     """One process, whose output goes to `log`; its environment has no trace of this process's devices."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
-    environment.pop("XLA_FLAGS", None)
+    environment = environment_without_devices() | {"PYTHONPATH": path}
     command = [sys.executable, str(script), *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 

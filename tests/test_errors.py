@@ -764,6 +764,16 @@ def test_a_region_says_which_operation():
     )
 
 
+@pytest.fixture
+def tracebacks():
+    """Programs say where their operations come from, which conftest.py switches off."""
+    before = jax.config.jax_include_full_tracebacks_in_locations
+    jax.config.update("jax_include_full_tracebacks_in_locations", True)
+    yield
+    jax.config.update("jax_include_full_tracebacks_in_locations", before)
+
+
+@pytest.mark.usefixtures("tracebacks")
 def test_operations_are_said_to_be_where_the_model_is():
     """In the program's text, and so in profiles and in JAX's messages."""
     x = nx.named(jnp.ones((8, 3)), ["a", "k"])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import environment_without_devices
+
 ROOT = Path(__file__).parents[1]
 STEPS = 12
 
@@ -26,8 +28,7 @@ PLACED = {
 def run_digits(*arguments):
     """Runs `examples/digits.py`; its environment has no trace of this process's devices."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
-    environment.pop("XLA_FLAGS", None)
+    environment = environment_without_devices() | {"PYTHONPATH": path}
     command = [sys.executable, str(ROOT / "examples" / "digits.py"), *map(str, arguments)]
     options = {"capture_output": True, "encoding": "utf-8", "timeout": 300}
     return subprocess.run(command, env=environment, **options)

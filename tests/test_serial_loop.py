@@ -17,7 +17,7 @@ from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.numpy.linalg import norm
 from namedax.resources.serial import SerialLoop, serial_loop
-from tests.harness import Placement, array, check, make_mesh
+from tests.harness import Placement, array, check, make_mesh, together
 
 LOOP = SerialLoop
 _KINDS = [
@@ -36,9 +36,7 @@ PLACEMENTS = [
     for label, shape, resources in _KINDS
     if shape or kind == "auto"
 ]
-SOME = [
-    p for p in PLACEMENTS if str(p) in ("steps-auto", "devices-and-steps-auto", "devices-and-steps-explicit", "two-loops-auto")
-]
+SOME = [p for p in PLACEMENTS if str(p) in ("steps-auto", "devices-and-steps-explicit", "two-loops-auto")]
 
 X = array(8, 4, 3)
 W = array(3, 5, seed=1)
@@ -132,11 +130,22 @@ def test_everywhere(name, placement):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.parametrize("placement", SOME, ids=str)
-@pytest.mark.parametrize("name", sorted(set(PROGRAMS).difference(EVERYWHERE)))
-def test_programs(name, placement):
+# Each by itself in one placement, and several in one program in others, which is quicker.
+ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_programs(name):
+    placement = next(p for p in PLACEMENTS if str(p) == "devices-and-steps-auto")
     named, oracle, out = PROGRAMS[name]
-    # The loop of a fori_loop in a body is a while loop, which has no gradient in reverse mode.
+    check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
+
+
+@pytest.mark.parametrize("placement", SOME, ids=str)
+@pytest.mark.parametrize("part", range(3))
+def test_programs_in_one(part, placement):
+    """Programs that share their steps."""
+    named, oracle, out = together({name: PROGRAMS[name] for name in ALONE[part::3]})
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 

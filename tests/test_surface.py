@@ -4,6 +4,7 @@ Every function is tried on samples of arguments until JAX itself takes one; the 
 function gives for each entry along it.
 """
 
+import contextlib
 import itertools
 import types
 
@@ -234,20 +235,20 @@ def pick(sample, choose):
     return jax.tree.map(lambda leaf: choose(leaf[1]) if is_sample(leaf) else leaf, sample, is_leaf=is_sample)
 
 
-def as_arrays(tree):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
 def by_hand(function, sample):
     """JAX's function for each entry along the name; `None` if it does not take these arguments."""
-    results = []
-    for entry in range(BATCH):
-        args, kwargs = pick(sample, lambda values, entry=entry: jnp.asarray(values[entry]))
-        try:
-            results.append(as_arrays(function(*args, **kwargs)))
-        except Exception:
-            return None
-    return [np.stack(leaves) for leaves in zip(*results, strict=True)] or None
+
+    def entries(sample):
+        results = []
+        for entry in range(BATCH):
+            args, kwargs = pick(sample, lambda values, entry=entry: jnp.asarray(values[entry]))
+            results.append(jax.tree.leaves(function(*args, **kwargs)))
+        return [jnp.stack(leaves) for leaves in zip(*results, strict=True)]
+
+    for run in (jax.jit(lambda: entries(sample)), lambda: entries(sample)):  # one program, unless it needs concrete values
+        with contextlib.suppress(Exception):
+            return [np.asarray(leaf) for leaf in run()] or None
+    return None
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
