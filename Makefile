@@ -8,9 +8,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
-# What the second pass, with 64-bit types (a part of the suite, on Auto meshes), and the third, with tracer-leak checks, select.
-X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow" -k "not explicit"
-LEAKS_ARGS ?= tests -m leaks
+# What the second pass, with 64-bit types (a part of the suite, in some placements), and the third, with tracer-leak checks, select.
+X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow" -k "not explicit and not crossed and not two-"
+LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
