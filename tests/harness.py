@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -89,9 +90,10 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
 
 
 def environment_without_devices() -> dict[str, str]:
-    """The environment for another process: of this one's, but for the number of simulated devices."""
+    """The environment for another process that imports this package: this one's, but for the number of simulated devices."""
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
-    return {**os.environ, "XLA_FLAGS": " ".join(flags), "PYTHONUTF8": "1"}
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "XLA_FLAGS": " ".join(flags), "PYTHONPATH": path, "PYTHONUTF8": "1"}
 
 
 def together(programs: Mapping[str, tuple[Callable[..., Any], Callable[..., Any], Any]]) -> tuple[Any, Any, Any]:

@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import importlib.util
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -36,9 +35,7 @@ ASSIGNMENTS = ("data", "data + model", "model across", "accumulated")
 
 def start(script, *arguments, log):
     """One process, whose output goes to `log`; its environment has no trace of this process's devices."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = environment_without_devices() | {"PYTHONPATH": path}
-    command = [sys.executable, str(script), *map(str, arguments)]
+    command, environment = [sys.executable, str(script), *map(str, arguments)], environment_without_devices()
     return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
 

@@ -27,11 +27,9 @@ PLACED = {
 
 def run_digits(*arguments):
     """Runs `examples/digits.py`; its environment has no trace of this process's devices."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = environment_without_devices() | {"PYTHONPATH": path}
     command = [sys.executable, str(ROOT / "examples" / "digits.py"), *map(str, arguments)]
     options = {"capture_output": True, "encoding": "utf-8", "timeout": 300}
-    return subprocess.run(command, env=environment, **options)
+    return subprocess.run(command, env=environment_without_devices(), **options)
 
 
 @pytest.fixture(scope="module")

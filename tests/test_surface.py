@@ -238,14 +238,14 @@ def pick(sample, choose):
 def by_hand(function, sample):
     """JAX's function for each entry along the name; `None` if it does not take these arguments."""
 
-    def entries(sample):
+    def entries():
         results = []
         for entry in range(BATCH):
             args, kwargs = pick(sample, lambda values, entry=entry: jnp.asarray(values[entry]))
             results.append(jax.tree.leaves(function(*args, **kwargs)))
         return [jnp.stack(leaves) for leaves in zip(*results, strict=True)]
 
-    for run in (jax.jit(lambda: entries(sample)), lambda: entries(sample)):  # one program, unless it needs concrete values
+    for run in (jax.jit(entries), entries):  # one program, unless it needs concrete values
         with contextlib.suppress(Exception):
             return [np.asarray(leaf) for leaf in run()] or None
     return None

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.resources import communication as comm
-from namedax.resources.variance import cast_data, varying
+from namedax.resources.variance import cast_alike, cast_data
 
 __all__ = ["FEATURES", "GROUP", "KEY", "KEY_HEADS", "QUERY", "Arrays", "Axes", "BlockAttention", "Label", "Labels", "Role"]
 
@@ -48,8 +48,7 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
     """The contraction of two blocks to the labels `out`, accumulated in `dtype`."""
     known: dict[Label, str] = {}
     left, right, result = ("".join(_letter(label, known) for label in labels) for labels in (a_labels, b_labels, out))
-    both = varying(a) | varying(b)
-    return jnp.einsum(f"{left},{right}->{result}", cast_data(a, both), cast_data(b, both), preferred_element_type=dtype)
+    return jnp.einsum(f"{left},{right}->{result}", *cast_alike([a, b]), preferred_element_type=dtype)
 
 
 def _expand(data: Any, labels: Labels, to: Labels) -> Any:

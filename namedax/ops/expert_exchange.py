@@ -54,7 +54,7 @@ class Exchange:
 
     def number(self, index: Any) -> Any:
         """Where experts stand among those that this device has slots for; `count` for those that it has none for."""
-        within, rest = divided(index, self.inner)  # whatever that is for numbers below 0
+        within, rest = divided(index, self.inner)  # of numbers below 0 it does not matter: they are not `here`
         digits = {}
         for axis, n in reversed(self.sizes):
             digits[axis], rest = divided(rest, n)

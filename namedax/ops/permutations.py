@@ -27,7 +27,7 @@ from namedax.ops.collectives import _map, _names, _size
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.routes import execute_route, plan_route
-from namedax.resources.variance import cast, cast_data, varying
+from namedax.resources.variance import cast, cast_alike, cast_data, varying
 
 __all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pgather", "ppermute", "pshuffle", "psum_scatter"]
 
@@ -280,9 +280,8 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
     for i, place in enumerate(site.places):
         if place:
             there = comm.cut(there, i, place)
-    variance = varying(there) | varying(data)
-    data = cast_data(data, variance)
-    there = cast_data(there, variance).reshape((*there.shape, *(1,) * (data.ndim - k)))
+    data, there = cast_alike([data, there])
+    there = there.reshape((*there.shape, *(1,) * (data.ndim - k)))
     return wrap(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
 
 
