@@ -6,6 +6,7 @@ a surrounding mapped function included. How a body then becomes a program is the
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
@@ -88,8 +89,9 @@ def xmap(
       jit: whether to compile. Without, and with nothing mapped, values in the body are concrete.
 
     Returns:
-      A callable with the methods `lower`, `trace` and `eval_shape` of `jax.jit`'s. Wrapping the same function with the same
-      options again gives the same callable.
+      A callable with the methods `lower`, `trace` and `eval_shape` of `jax.jit`'s. Wrapping the same function object with the same
+      options again gives the same callable. As for `jax.jit`, a method that is bound anew and another `functools.partial` are
+      other functions; keep the one that you have wrapped.
 
     Raises, when called:
       AxisMappingError: a mapping is malformed or does not fit.
@@ -116,6 +118,7 @@ def xmap(
         raise ArgumentError(f"xmap: overlap={overlap!r} is none of True, False and 'bidirectional'.")
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
+    in_axes, out_axes = _copied(in_axes), _copied(out_axes)
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
@@ -162,40 +165,23 @@ _MAX_PROGRAMS = 256
 
 
 def _shared(fun: Any, *options: Hashable) -> _Shared:
-    """What a wrapper of `fun` with these options made before has left, or a new record."""
-    anchor, identity = _identity(fun)
+    """What a wrapper of `fun` with these options made before has left, or a new record.
+
+    As `jax.jit` does, it goes by the function object: a bound method made anew is another function, because its object may have
+    changed, and so is another `functools.partial` of equal arguments. A callable object whose hash has changed is another one, too.
+    """
     try:
-        key = (identity, *options)
+        key = (hash(fun), *options)
         hash(key)
-        if id(anchor) not in _programs:
-            weakref.finalize(anchor, _programs.pop, id(anchor), None).atexit = False
-    except TypeError:  # an argument of the partial can not be hashed, or the function not be referenced weakly
+        if id(fun) not in _programs:
+            weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
+    except TypeError:  # the function can not be hashed or referenced weakly, or an option not be hashed
         return _Shared()
-    programs = _programs.setdefault(id(anchor), {})
+    programs = _programs.setdefault(id(fun), {})
     programs[key] = shared = programs.pop(key, None) or _Shared()
     while len(programs) > _MAX_PROGRAMS:
         programs.pop(next(iter(programs)))
     return shared
-
-
-def _identity(fun: Any) -> tuple[Any, Any]:
-    """The object whose lifetime is that of the function, and what tells apart the functions with that object.
-
-    Partial applications of one function to equal arguments of equal types are one function, and so are a method's bound forms.
-    """
-    if isinstance(fun, functools.partial):
-        anchor, inner = _identity(fun.func)
-        return anchor, (inner, tuple(map(_typed, fun.args)), tuple((k, _typed(v)) for k, v in sorted(fun.keywords.items())))
-    if isinstance(fun, types.MethodType):
-        return fun.__self__, fun.__func__
-    return fun, None
-
-
-def _typed(value: Any) -> Any:
-    """A value with its type, because 1, 1.0 and True are equal; likewise 0.0 and -0.0, which their text tells apart."""
-    if isinstance(value, tuple):
-        return (type(value), *map(_typed, value))
-    return (type(value), repr(value) if isinstance(value, (float, complex)) else value)
 
 
 def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
@@ -267,6 +253,11 @@ def _freeze(axes: Any, what: str) -> _Frozen:
 
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda node: node is None or is_mapping(node))
     return _Frozen((tuple(leaf(node) for node in leaves), tree))
+
+
+def _copied(axes: Any) -> Any:
+    """A tree of axis mappings as it is now: a list or dict that its owner changes later would not fit what was compiled."""
+    return jax.tree.map(lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping)
 
 
 class Xmapped:

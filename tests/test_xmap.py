@@ -517,20 +517,115 @@ def test_wrapping_again_compiles_nothing():
     assert len(traced) == 2
 
 
-def test_equal_partial_applications_are_one_function():
+def test_a_partial_application_that_is_kept_is_compiled_once():
     traced = []
 
     def f(scale, x, y, *, shift):
         traced.append(1)
         return product(x, y) * scale + shift
 
+    kept = functools.partial(f, 2.0, shift=1.0)
     for _ in range(3):
-        close(mapped(functools.partial(f, 2.0, shift=1.0))(X, Y), 2 * WANT + 1)
+        close(mapped(kept)(X, Y), 2 * WANT + 1)
+        gc.collect()
     assert len(traced) == 1
-    spec = "{a,k},{b,k}->{a,b}"
-    first, second = mapped(functools.partial(nx.einsum, spec)), mapped(functools.partial(nx.einsum, spec))
-    assert first is second
-    close(first(X, Y), WANT)
+    assert mapped(kept) is mapped(kept)
+    other = functools.partial(f, 2.0, shift=1.0)  # to jax.jit, too, another function
+    assert mapped(kept) is not mapped(other)
+
+
+class Scaled:
+    """Something with a setting that can change, used as a method and as an argument of a partial application."""
+
+    def __init__(self, w):
+        self.w = w
+
+    def apply(self, x):
+        return nx.numpy.sin(x) * self.w
+
+    def __call__(self, x):
+        return self.apply(x)
+
+
+class ScaledByValue(Scaled):
+    """The same, with a hash and equality that go by the setting."""
+
+    def __hash__(self):
+        return hash(self.w)
+
+    def __eq__(self, other):
+        return isinstance(other, ScaledByValue) and self.w == other.w
+
+
+def apply(config, x):
+    return nx.numpy.sin(x) * config.w
+
+
+def apply_dict(x, *, config):
+    return nx.numpy.sin(x) * config["w"]
+
+
+def set_w(config, w):
+    if isinstance(config, dict):
+        config["w"] = w
+    else:
+        config.w = w
+
+
+STALE = {
+    "method": (Scaled, lambda o: o.apply),
+    "call method": (Scaled, lambda o: o.__call__),
+    "partial": (Scaled, lambda o: functools.partial(apply, o)),
+    "partial of a dict": (lambda w: {"w": w}, lambda o: functools.partial(apply_dict, config=o)),
+    "partial of a value": (Scaled, lambda o: functools.partial(lambda w, x: nx.sin(x) * w, o.w)),
+    "partial of a method": (Scaled, lambda o: functools.partial(o.apply)),
+    "partial of a partial": (Scaled, lambda o: functools.partial(functools.partial(apply, o))),
+    "tree_util.Partial": (Scaled, lambda o: jax.tree_util.Partial(apply, o)),
+    "partial of one that is equal": (ScaledByValue, lambda o: functools.partial(apply, o)),
+    "method of one that is equal": (ScaledByValue, lambda o: o.apply),
+    "callable with a hash of its own": (ScaledByValue, lambda o: o),
+    "lifted method": (Scaled, lambda o: nx.nmap(lambda x, f=o.apply: f(x))),
+    "lambda": (Scaled, lambda o: lambda x: o.apply(x)),
+    "jit of a method": (Scaled, lambda o: jax.jit(o.apply)),
+    "wrapped method": (Scaled, lambda o: functools.wraps(o.apply)(lambda x: o.apply(x))),
+}
+
+
+@pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
+@pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
+def test_what_may_have_changed_is_traced_again(make, function, options):
+    config = make(2.0)
+    x = array(8)
+    wrappers = []  # also where the ones before are still in use
+    for w in (2.0, 5.0, -3.0):
+        set_w(config, w)
+        f = nx.xmap(function(config), ["a"], ["a"], **options)
+        wrappers.append(f)
+        close(f(x), w * np.sin(x))
+        close(jax.grad(lambda x, f=f: f(x).sum())(x), w * np.cos(x))
+
+
+def test_what_jax_takes_for_the_same_function_is_the_same():
+    scaled = Scaled(2.0)
+    kept = scaled.apply
+    for fun in (scaled, kept):
+        assert nx.xmap(fun, ["a"], ["a"]) is nx.xmap(fun, ["a"], ["a"])
+    unhashable = type("Unhashable", (Scaled,), {"__eq__": lambda self, other: True, "__hash__": None})(2.0)
+    close(nx.xmap(unhashable, ["a"], ["a"])(array(8)), 2 * np.sin(array(8)))
+    unhashable.w = 3.0
+    close(nx.xmap(unhashable, ["a"], ["a"])(array(8)), 3 * np.sin(array(8)))
+
+
+def test_mappings_that_change_after_wrapping():
+    def f(x):
+        return nx.sum(x, "a")
+
+    axes, out = ["a", "b"], ["b"]
+    first = nx.xmap(f, (axes,), out)
+    axes[:], out[:] = ["b", "a"], []
+    x = array(8, 4)
+    close(first(x), x.sum(0))
+    close(nx.xmap(f, (["a", "b"],), ["b"])(x), x.sum(0))
 
 
 def test_partial_applications_to_equal_values_of_other_types_are_others():
@@ -580,8 +675,9 @@ def test_methods():
             return product(x, y) * self.scale
 
     two, three = Model(2.0), Model(3.0)
+    apply = two.apply
     for _ in range(3):
-        close(mapped(two.apply)(X, Y), 2 * WANT)
+        close(mapped(apply)(X, Y), 2 * WANT)
     assert two.traced == 1
     close(mapped(three.apply)(X, Y), 3 * WANT)
     close(two.decorated(X, Y), 2 * WANT)
