@@ -40,7 +40,13 @@ class AxisNameError(NamedaxError, ValueError):
 
 
 class AxisNotFoundError(NamedaxError, ValueError):
-    """An operation speaks of a named axis that the array does not have."""
+    """An operation speaks of a named axis that the array does not have.
+
+    Attributes:
+      axis: the name, where it is known.
+    """
+
+    axis: Hashable = None
 
 
 class AxisSizeError(NamedaxError, ValueError):
@@ -128,6 +134,8 @@ def raise_not_found(op: str, name: Hashable, type_text: str, candidates: Iterabl
     """
     candidates = list(candidates)
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
-    raise AxisNotFoundError(
+    error = AxisNotFoundError(
         f"{op}: no axis {name!r} in {type_text}; {has}.{did_you_mean(name, candidates)}{' ' + extra if extra else ''}"
     )
+    error.axis = name
+    raise error

@@ -457,7 +457,7 @@ def test_element_types_follow_lax():
     assert nx.fori_loop(0, 3, lambda i, c: c + 1.5, 0).dtype == jnp.float32
     halved = nx.while_loop(lambda c: c[0] > 1, lambda c: (c[0] / 2, c[1] + 0.5), (nx.named(jnp.array([8.0, 2.0]), ["k"]), 0))
     assert [leaf.data.tolist() for leaf in halved] == [[1, 1], [1.5, 0.5]]
-    with pytest.raises(TypeError, match="equal types"):
+    with pytest.raises(TypeError, match="goes into the body as int32 and comes out as float32"):
         nx.scan(lambda c, x: (c + x.astype("float32"), None), jnp.zeros((), "int32"), x, axis="t")
 
 
@@ -650,6 +650,103 @@ def test_branches_promote_and_broadcast():
     assert slope == 1
 
 
+# Branches meet in any order: each entry is (named branches, positional branches of the axes b, a, c, or those that they have).
+MEETING = {
+    "number first": ([lambda x, w, v: 0.0, lambda x, w, v: x], [lambda x, w, v: 0.0 * x, lambda x, w, v: x], "bac"),
+    "integer last": ([lambda x, w, v: v * v, lambda x, w, v: 2], [lambda x, w, v: v * v, lambda x, w, v: 0 * v + 2], "bc"),
+    "gains names": (
+        [lambda x, w, v: v, lambda x, w, v: x * v, lambda x, w, v: nx.sum(x, ("a", "c"))],
+        [
+            lambda x, w, v: jnp.broadcast_to(v[:, None], x.shape),
+            lambda x, w, v: x * v[:, None],
+            lambda x, w, v: jnp.broadcast_to(jnp.sum(x, (1, 2), keepdims=True), x.shape),
+        ],
+        "bac",
+    ),
+    "another order": (
+        [lambda x, w, v: nx.sum(x, "c") * nx.sum(v, "c"), lambda x, w, v: nx.sum(v, "c") * nx.sum(x, "c")],
+        [lambda x, w, v: jnp.sum(x, 2) * jnp.sum(v, 1)[:, None]] * 2,
+        "ba",
+    ),
+    "reduced, and not": (
+        [lambda x, w, v: nx.max(x, ("a", "b")), lambda x, w, v: nx.mean(x, "a") * v, lambda x, w, v: 1.5],
+        [
+            lambda x, w, v: jnp.broadcast_to(jnp.max(x, (0, 1)), v.shape),
+            lambda x, w, v: jnp.mean(x, 1) * v,
+            lambda x, w, v: 0 * v + 1.5,
+        ],
+        "bc",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
+)
+def test_branches_meet_in_any_order(placement):
+    def named(x, w, v):
+        out = {}
+        for label, (branches, _, _) in MEETING.items():
+            turned = branches[::-1]
+            out[label] = [nx.switch(nx.argmax(w, "d")["c", 0], branches, x, w, v)]
+            out[label] += [nx.cond(nx.sum(v, ("b", "c")) > 0, turned[0], turned[1], x, w, v)]
+            out[label] += [nx.cond(nx.sum(v, "c") > 0, turned[0], turned[1], x, w, v)]  # by the entry
+        return {
+            **out,
+            "tree": nx.cond(
+                w["c", 0, "d", 0] > 0, lambda x, v: {"p": 0, "q": (v, x)}, lambda x, v: {"p": v, "q": (x, 1)}, x, v
+            ),
+        }
+
+    def plain(x, w, v):
+        out = {}
+        for label, (_, branches, axes) in MEETING.items():
+            every = [jnp.stack([branch(x, w, v) for branch in order]) for order in (branches, branches[::-1])]
+            which = jnp.clip(jnp.argmax(w, 1), 0, len(branches) - 1)
+            by_entry = (jnp.sum(v, 1) > 0).reshape(-1, *(1,) * (len(axes) - 1))
+            out[label] = [every[0][which[0]], every[1][jnp.where(jnp.sum(v) > 0, 0, 1)]]
+            out[label] += [jnp.where(by_entry, every[1][0], every[1][1])]
+        tall = jnp.broadcast_to(v[:, None], x.shape)
+        first = w[0, 0] > 0
+        return {**out, "tree": {"p": jnp.where(first, 0 * v, v), "q": (jnp.where(first, tall, x), jnp.where(first, x, 1.0))}}
+
+    out_axes = {label: [list(axes)] * 3 for label, (_, _, axes) in MEETING.items()}
+    out_axes["tree"] = {"p": ["b", "c"], "q": (["b", "a", "c"], ["b", "a", "c"])}
+    check(named, plain, inputs(), IN_AXES, out_axes, placement)
+
+
+def test_branches_meet_eagerly_and_without_compilation():
+    x, y = nx.named(array(4, 3), ["k", "j"]), nx.named(array(3), ["j"])
+    for first in (True, False):
+        with jax.disable_jit(not first):
+            have = nx.cond(True, lambda x, y: y, lambda x, y: x, x, y)
+            assert set(have.named_shape.items()) == {("k", 4), ("j", 3)}
+            np.testing.assert_array_equal(nx.positional(have, ["k", "j"])[2], y.data)
+    grad = jax.grad(lambda x, p: nx.sum(nx.cond(p, lambda x: 0.0, lambda x: x * x, x), ("k", "j")))
+    np.testing.assert_allclose(nx.positional(grad(x, False), ["k", "j"]), 2 * x.data, rtol=1e-6)
+    assert not nx.positional(jax.jit(grad)(x, True), ["k", "j"]).any()
+    # Numbers give way to the other branch, whichever it is, and whether or not the predicate has names.
+    for pred in (jnp.array(False), nx.named(jnp.array([True, False, True]), ["j"])):
+        for dtype in ("bfloat16", "int32", "float32", "complex64"):
+            z = y.astype(dtype)
+            for branches in ((lambda z: 1, lambda z: z), (lambda z: z, lambda z: 0)):
+                assert nx.cond(pred, *branches, z).dtype == dtype
+        assert nx.cond(pred, lambda z: 0.0, lambda z: z, y.astype("int32")).dtype == jnp.float32
+        both = nx.cond(pred, lambda: 0, lambda: 0.5)
+        assert (both.dtype, both.weak_type) == (jnp.float32, True)
+    keys = nx.named(jax.random.split(jax.random.key(0), 3), ["j"])
+    assert nx.cond(True, lambda: jax.random.key(1), lambda: keys).dims == ("j",)
+    assert nx.cond(True, lambda x: x, lambda x: -x, operand=y).data.tolist() == y.data.tolist()
+    assert nx.lax.switch(1, [lambda x: x, lambda x: -x], operand=y).data.tolist() == (-y.data).tolist()
+
+
+def test_carries_take_the_numbers_that_come_back():
+    x = nx.named(array(4, 3), ["t", "k"])
+    reset = nx.scan(lambda c, x: (0, c + x), nx.named(jnp.ones(3), ["k"]), x, axis="t")
+    assert (reset[0].data.tolist(), reset[1].dims) == ([0, 0, 0], ("t", "k"))
+    assert nx.fori_loop(0, 2, lambda i, c: 1, jnp.bfloat16(3)).dtype == jnp.bfloat16
+
+
 # --- hidden axes ---------------------------------------------------------------------------------------------------------
 
 
@@ -740,12 +837,35 @@ MISTAKES = {
     "branch types": (
         lambda: nx.cond(X > 0, lambda: jnp.int32(1), lambda: jnp.float32(1)),
         E.ArgumentTypeError,
-        r"result 0 has the element types float32, int32",
+        r"result 0, \[\]\{\}, has the element types float32, int32",
     ),
     "branch positions": (
         lambda: nx.cond(True, lambda: jnp.ones(3), lambda: X),
         E.PositionalAxisError,
         r"cond: result 0 is in one branch \[\]\{t:2, k:3\} and in the other \[3\]\{\}",
+    ),
+    "branch structures": (lambda: nx.cond(True, lambda: 1, lambda: (1, 2)), E.ArgumentTypeError, r"cond: one branch returns the structure"),
+    "branch elements": (
+        lambda: nx.switch(0, [lambda: jnp.int32(1), lambda: 2, lambda: X]),
+        E.ArgumentTypeError,
+        r"switch: result 0, \[\]\{t:2, k:3\}, has the element types float32, int32 in different branches",
+    ),
+    "branch functions": (lambda: nx.cond(True, X, lambda x: x), E.ArgumentTypeError, r"a branch is NamedArray, which is not a function"),
+    "operand": (lambda: nx.cond(True, lambda x: x, lambda x: x, X, operand=X), E.ArgumentError, r"operand= is given beside 1"),
+    "elements of the carry": (
+        lambda: nx.fori_loop(0, 3, lambda i, c: {"n": c["n"] + X}, {"n": jnp.int32(0)}),
+        E.ArgumentTypeError,
+        r"fori_loop: the carry\['n'\], \[\]\{t:2, k:3\}, goes into the body as int32 and comes out as float32",
+    ),
+    "the carry lacks an axis": (
+        lambda: nx.fold(lambda c, x: nx.dot(c, x, "k"), 0.0, X, axis="t"),
+        E.AxisNotFoundError,
+        r"no axis 'k' in f32\[\].* fold began the carry as \[\]\{\}. .* nx.zeros\(named_shape=\{'k': size\}\)",
+    ),
+    "the value lacks an axis": (
+        lambda: nx.while_loop(lambda c: nx.sum(c, "k") < 3, lambda c: c + X, 0.0),
+        E.AxisNotFoundError,
+        r"sum: no axis 'k' in f32\[\].* while_loop began the carry as \[\]\{\}",
     ),
     "batch_size": (lambda: nx.map(lambda x: x, X, axis="t", batch_size=0), E.ArgumentError, r"batch_size=0; it is an integer"),
     "nothing to map": (lambda: nx.map(lambda x: x, (), axis="t"), E.ArgumentError, r"map: there are no arrays"),

@@ -7,9 +7,10 @@ nothing is gained. A body that loses a name is broadcast back, and one that retu
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -20,14 +21,14 @@ from jax.sharding import PartitionSpec
 
 from namedax.array import Dims, dims_of
 from namedax.environment import ambient
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.ops.align import merge_dims, wrap
 from namedax.ops.conversion import is_named
 from namedax.ops.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.resources.mesh import has_explicit_axes
 from namedax.resources.variance import cast, varying
 
-__all__ = ["Carry", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
+__all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +124,40 @@ class ValueType:
         return data
 
 
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """The element type of a value, and whether it gives way to that of others, as Python numbers do."""
+
+    dtype: Any
+    weak: bool
+
+    @classmethod
+    def of(cls, value: Any) -> Element:
+        """That of an array."""
+        return cls(value.dtype, bool(getattr(value, "weak_type", False)))  # keys have no such type
+
+    @classmethod
+    def met(cls, elements: Sequence[Element]) -> Element | None:
+        """The one that values of these have together, or `None` if two of them differ and neither gives way."""
+        strong = {element.dtype for element in elements if not element.weak}
+        if len(strong) > 1:
+            return None
+        dtypes = {element.dtype for element in elements}
+        if len(dtypes) == 1:
+            return cls(dtypes.pop(), not strong)
+        numbers = [np.zeros((), element.dtype).item() for element in elements if element.weak]
+        return cls(jnp.result_type(*strong, *numbers), not strong)
+
+    def convert(self, data: Any) -> Any:
+        """`data` with this element type."""
+        if data.dtype == self.dtype:
+            return data
+        return data + np.zeros((), self.dtype).item() if self.weak else data.astype(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{' (weak)' if self.weak else ''}"
+
+
 def _labels(dims: Dims) -> list[Hashable]:
     numbers = itertools.count()
     return [next(numbers) if dim is None else dim for dim in dims]
@@ -163,6 +198,9 @@ class Grow(Exception):
         self.types = tuple(types)
 
 
+_HINT = "If the body takes the axis of the carry,"
+
+
 class Carry:
     """A loop's carry while its type is looked for: the structure, the beginning, and the types of the leaves so far."""
 
@@ -173,6 +211,8 @@ class Carry:
         self.types = [ValueType.of(leaf) for leaf in self.leaves]
         paths = jax.tree_util.tree_flatten_with_path(init, is_leaf=is_named)[0]
         self.texts = [f"the carry{jax.tree_util.keystr(path)}" for path, _ in paths]
+        self._first = self.types
+        self._elements: list[Element] = []
 
     def grow(self, types: Sequence[ValueType]) -> None:
         """Lets the carry begin with these types.
@@ -189,6 +229,8 @@ class Carry:
 
     def value(self, datas: Iterable[Any]) -> Any:
         """The carry as the body sees it."""
+        datas = list(datas)
+        self._elements = [Element.of(data) for data in datas]
         return self.tree.unflatten([array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)])
 
     def next(self, value: Any) -> list[Any]:
@@ -196,21 +238,57 @@ class Carry:
 
         Raises:
           Grow: the carry has to begin with more names.
-          ArgumentTypeError: the structure is another one.
+          ArgumentTypeError: the structure or an element type is another one.
         """
         leaves, tree = flatten(value)
         if tree != self.tree:
             raise ArgumentTypeError(
                 f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these have to be the same."
             )
-        leaves = [block_of(leaf, self.op) if not isinstance(leaf, (int, float, complex)) else leaf for leaf in leaves]
+        leaves = [block_of(leaf, self.op) for leaf in leaves]
         types = [
             kind.join(ValueType.of(leaf), self.op, what, ("goes into the body as", "comes out as"))
             for kind, leaf, what in zip(self.types, leaves, self.texts, strict=True)
         ]
         if types != self.types:
             raise Grow(types)
-        return [kind.fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
+        return [self._converted(i, kind.fit(leaf)) for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))]
+
+    def _converted(self, i: int, data: Any) -> Any:
+        """The data of leaf `i`, as it comes out of the body, with the element type that the body has taken.
+
+        Raises:
+          ArgumentTypeError: these differ, and neither gives way.
+        """
+        into, out = self._elements[i], Element.of(data)
+        if into.weak:  # JAX lets the carry begin with the other one
+            return data
+        if Element.met([into, out]) != into:
+            raise ArgumentTypeError(
+                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these have to be the "
+                f"same. Begin with {out.dtype}, or convert what the body returns: .astype({into.dtype})."
+            )
+        return into.convert(data)
+
+    @contextlib.contextmanager
+    def explain_missing_axes(self) -> Iterator[None]:
+        """Says, where the body misses an axis, that the carry may have begun without it."""
+        try:
+            yield
+        except AxisNotFoundError as error:
+            text = str(error)
+            if self.types == self._first and _HINT not in text and error.axis is not None:
+                lacking = [
+                    f"{what} as {kind}"
+                    for what, kind in zip(self.texts, self.types, strict=True)
+                    if error.axis not in kind.dims
+                ]
+                if lacking:
+                    error.args = (
+                        f"{text} {self.op} began {', '.join(lacking)}. {_HINT} give it one to begin with that has the axis, such as "
+                        f"nx.zeros(named_shape={{{error.axis!r}: size}}).",
+                    )
+            raise
 
     def finish(self, datas: Any) -> Any:
         """The carry that comes out of the loop, from the data in its structure."""

@@ -1,14 +1,13 @@
-"""Control flow over names: `scan` and `fold`, loops, and branches.
+"""Control flow over names: `scan` and `fold`, and loops; branches are in `branches`.
 
-**Named predicates.** A condition with names is what `jax.vmap` makes of it: both branches are computed and selected entry by
-entry, and a loop goes on until no entry wants another step, while those that have finished keep their carry.
+**Named predicates.** A loop whose condition has names goes on until no entry wants another step, while those that have finished keep
+their carry, as under `jax.vmap`.
 
 **Carries** gain names as `carries` says, and casts are taken out of a loop's body as `hoisting` says.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,24 +19,20 @@ from jax import lax
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import ambient
 from namedax.errors import (
-    ArgumentError,
     ArgumentTypeError,
     AxisNotFoundError,
     AxisSizeError,
     NamedAxesLeftError,
-    PositionalAxisError,
     did_you_mean,
 )
-from namedax.ops.align import wrap
-from namedax.ops.carries import Carry, Grow, ValueType, check_placements, until_it_fits
-from namedax.ops.conversion import is_named
+from namedax.ops.carries import Carry, Grow, ValueType, until_it_fits
 from namedax.ops.entries import Entries
 from namedax.ops.hoisting import Body, Hoist, Hoisted
-from namedax.ops.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.ops.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.programs import collective_axes
-from namedax.resources.variance import cast, cast_data, varying
+from namedax.resources.variance import cast, cast_data
 
 __all__ = ["FUNCTIONS", "scan_entries"]
 
@@ -149,7 +144,7 @@ def scan_entries(
     noted: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        with explain_type_errors:
+        with explain_type_errors, state.explain_missing_axes():
             after, result = _pair(entries.op, f(state.value(values[:count]), entries.value(values[count:])))
         after = state.next(after)
         leaves, tree = flatten(result)
@@ -284,7 +279,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
     def flat(*values: Any) -> list[Any]:
         *datas, i = values
-        with explain_type_errors:
+        with explain_type_errors, state.explain_missing_axes():
             return state.next(body_fun(i, state.value(datas)))
 
     known = not (isinstance(lower, jax.core.Tracer) or isinstance(upper, jax.core.Tracer))
@@ -334,8 +329,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     state = Carry("while_loop", init_val)
 
     def wanted(datas: Sequence[Any]) -> Any:
-        with explain_type_errors:
-            pred = _scalar("while_loop", "condition", cond_fun(state.value(datas)))
+        with explain_type_errors, state.explain_missing_axes():
+            pred = scalar_of("while_loop", "condition", cond_fun(state.value(datas)))
         if pred.dtype != jnp.bool_:
             raise ArgumentTypeError(
                 f"while_loop: the condition is {type_text(pred)}; it has to be a truth value. Compare it, as in x != 0."
@@ -343,7 +338,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return pred
 
     def after(datas: Sequence[Any]) -> list[Any]:
-        with explain_type_errors:
+        with explain_type_errors, state.explain_missing_axes():
             return state.next(body_fun(state.value(datas)))
 
     def pred_type() -> ValueType:
@@ -392,167 +387,5 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     return state.finish(until_it_fits(state.grow, attempt))
 
 
-def _scalar(op: str, what: str, value: Any) -> Any:
-    """A predicate or an index, which may have names only."""
-    value = block_of(value, op)
-    if dims_of(value).count(None):
-        raise PositionalAxisError(
-            f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes. Name these, or reduce them."
-        )
-    return value
-
-
-# --- branches ------------------------------------------------------------------------------------------------------------
-
-
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
-    """One of two functions of the operands, as the predicate says: `lax.cond` over names.
-
-    Args:
-      pred: a truth value, or a number that is not zero. If it has names, both functions are computed, and their results selected
-        entry by entry, as under `jax.vmap`.
-      true_fun: a function of the operands.
-      false_fun: another one, whose results have the same structure, element types and positional axes.
-      *operands: pytrees of arrays.
-
-    Returns:
-      The results, broadcast to the names that those of either function have, and to those of `pred`. Moves nothing itself.
-
-    Raises:
-      PositionalAxisError: `pred` or the results have positional axes that do not fit.
-      AxisSizeError: a name has two sizes.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.array([1.0, -2.0]), ["k"])
-    >>> nx.cond(nx.sum(x, "k") < 0, lambda x: x, lambda x: 0.0, x).data.tolist()
-    [1.0, -2.0]
-    >>> nx.cond(x > 0, lambda x: x, lambda x: 0.0, x).data.tolist()
-    [1.0, 0.0]
-    """
-    pred = _scalar("cond", "predicate", pred)
-    if pred.dtype != jnp.bool_:
-        pred = wrap(data_of(pred) != 0, dims_of(pred))
-    if _is_common(pred):
-        return _branch("cond", (false_fun, true_fun), lambda f: lax.cond(data_of(pred), f[1], f[0], *operands))
-    return _select("cond", pred, (false_fun, true_fun), operands)
-
-
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """One of several functions of the operands, by number: `lax.switch` over names.
-
-    Args:
-      index: an integer, brought into the range of the branches. If it has names, all branches are computed, and their results
-        selected entry by entry.
-      branches: functions of the operands.
-      *operands: pytrees of arrays.
-
-    Returns:
-      The results, broadcast to the names that those of any branch have, and to those of `index`. Moves nothing itself.
-
-    Raises:
-      ArgumentError: there is no branch.
-      ArgumentTypeError: `index` is no integer.
-      PositionalAxisError, AxisSizeError: as for `cond`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> which = nx.named(jnp.array([0, 2, 1]), ["k"])
-    >>> nx.switch(which, [lambda x: x, lambda x: 10 * x, lambda x: 100 * x], 7).data.tolist()
-    [7, 700, 70]
-    """
-    branches = tuple(branches)
-    if not branches:
-        raise ArgumentError("switch: there are no branches; give at least one function.")
-    index = _scalar("switch", "index", index)
-    if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it has to be an integer.")
-    if _is_common(index):
-        return _branch("switch", branches, lambda f: lax.switch(data_of(index), f, *operands))
-    clamped = wrap(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
-    return _select("switch", clamped, branches, operands)
-
-
-def _is_common(pred: Any) -> bool:
-    """Whether a predicate is the same for all entries."""
-    return not names_of(dims_of(pred)) and not varying(data_of(pred))
-
-
-def _joined(op: str, kinds: Sequence[Sequence[ValueType]]) -> list[ValueType]:
-    joined = list(kinds[0])
-    for number, types in enumerate(kinds[1:], 1):
-        verb = ("is in one branch", f"in branch {number}" if op == "switch" else "in the other")
-        joined = [a.join(b, op, f"result {i}", verb) for i, (a, b) in enumerate(zip(joined, types, strict=True))]
-    return joined
-
-
-def _branch(op: str, branches: Sequence[Callable[..., Any]], run: Callable[[Sequence[Callable[..., Any]]], Any]) -> Any:
-    """Runs one branch; the results of all are broadcast to the names of any."""
-    target: list[ValueType] | None = None
-    seen: dict[int, tuple[Any, list[ValueType]]] = {}
-
-    def traced(number: int, branch: Callable[..., Any], *operands: Any) -> Any:
-        with explain_type_errors:
-            leaves, tree = flatten(branch(*operands))
-        leaves = [block_of(leaf, op) if is_named(leaf) else leaf for leaf in leaves]
-        types = [ValueType.of(leaf) for leaf in leaves]
-        seen[number] = (tree, types)
-        if target is not None:
-            return tree.unflatten([kind.fit(leaf) for kind, leaf in zip(target, leaves, strict=True)])
-        if len(seen) == len(branches) and all(t == tree for t, _ in seen.values()):
-            kinds = [types for _, (_, types) in sorted(seen.items())]
-            joined = _joined(op, kinds)
-            if any(types != joined for types in kinds):
-                raise Grow(joined)
-        return tree.unflatten([data_of(leaf) for leaf in leaves])
-
-    functions = [functools.partial(traced, number, branch) for number, branch in enumerate(branches)]
-    try:
-        results = run(functions)
-    except Grow as grow:
-        target = list(grow.types)
-        results = run(functions)
-    tree, types = next(iter(seen.values()))
-    types = types if target is None else target
-    leaves = tree.flatten_up_to(results)
-    return tree.unflatten([wrap(data, kind.dims) for data, kind in zip(leaves, types, strict=True)])
-
-
-def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
-    """The results of all branches, selected by an index with names."""
-    with explain_type_errors:
-        results = [flatten(branch(*operands)) for branch in branches]
-    tree = results[0][1]
-    for number, (_, other) in enumerate(results):
-        if other != tree:
-            raise ArgumentTypeError(
-                f"{op}: one branch returns the structure {tree} and {f'branch {number}' if op == 'switch' else 'the other'} {other}; "
-                "these have to be the same."
-            )
-    columns = [[block_of(leaf, op) for leaf in leaves] for leaves, _ in results]
-    kinds = [[ValueType.of(leaf) for leaf in leaves] for leaves in columns]
-    which = ValueType.of(index)
-    chosen = []
-    for i, kind in enumerate(_joined(op, kinds)):
-        dtypes = {leaves[i].dtype for leaves in columns if not leaves[i].weak_type} if columns[0] else set()
-        if len(dtypes) > 1:
-            raise ArgumentTypeError(
-                f"{op}: result {i} has the element types {', '.join(sorted(str(dtype) for dtype in dtypes))} in different branches; these have to be "
-                "the same. Convert them with astype."
-            )
-        for name, n in which.sizes.items():
-            if kind.sizes.get(name, n) != n:
-                raise AxisSizeError(
-                    f"{op}: axis {name!r} of {type_text(index)} has another size in result {i}, {kind}. Rename one."
-                )
-        kind = kind.with_names_of(which)
-        check_placements(op, [kind])
-        options = [kind.fit(leaves[i]) for leaves in columns]
-        selector = kind.spread(cast_data(data_of(index), kind.axes), which.dims)
-        data = options[0]
-        for number, option in enumerate(options[1:], 1):
-            data = jnp.where(selector if selector.dtype == jnp.bool_ else selector == number, option, data)
-        chosen.append(wrap(data, kind.dims))
-    return tree.unflatten(chosen)
-
-
 #: The functions of the named vocabulary; all but `fold` are of `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cond, fold, fori_loop, scan, switch, while_loop)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fold, fori_loop, scan, while_loop)}

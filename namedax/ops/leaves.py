@@ -12,12 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.array import Dims, NamedArray, make_in_region
+from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import ambient
+from namedax.errors import PositionalAxisError
 from namedax.ops.align import local_block
 from namedax.ops.conversion import is_named
 
-__all__ = ["array_of", "block_of", "data_of", "flatten", "names_of"]
+__all__ = ["array_of", "block_of", "data_of", "flatten", "names_of", "scalar_of"]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -44,3 +45,13 @@ def block_of(leaf: Any, op: str) -> Any:
 def names_of(dims: Dims) -> tuple[Hashable, ...]:
     """The names in `dims`."""
     return tuple(dim for dim in dims if dim is not None)
+
+
+def scalar_of(op: str, what: str, value: Any) -> Any:
+    """A predicate or an index, which may have names only."""
+    value = block_of(value, op)
+    if dims_of(value).count(None):
+        raise PositionalAxisError(
+            f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes. Name these, or reduce them."
+        )
+    return value

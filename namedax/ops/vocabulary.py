@@ -9,6 +9,7 @@ from typing import Any
 from namedax.ops import (
     associative,
     attention,
+    branches,
     collectives,
     control_flow,
     convolution,
@@ -85,6 +86,7 @@ LAX: _Functions = {
     **scans.LAX_FUNCTIONS,
     **_only(sorting.FUNCTIONS, "top_k"),
     **_without(control_flow.FUNCTIONS, "fold"),
+    **branches.FUNCTIONS,
     **_only(vectorising.FUNCTIONS, "map"),
     **associative.FUNCTIONS,
 }
@@ -115,6 +117,7 @@ TOP: _Functions = {
     **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
     **WITH_INDEX,
     **control_flow.FUNCTIONS,
+    **branches.FUNCTIONS,
     **vectorising.FUNCTIONS,
     **associative.FUNCTIONS,
     **custom_rules.FUNCTIONS,
