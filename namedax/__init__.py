@@ -17,6 +17,7 @@ from namedax import nn as nn
 from namedax import numpy as numpy
 from namedax import random as random
 from namedax import scipy as scipy
+from namedax import testing as testing
 from namedax import typing as typing
 from namedax.array import NamedArray as NamedArray
 from namedax.distributed import from_process_local as from_process_local

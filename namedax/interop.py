@@ -34,7 +34,7 @@ from namedax.resources.assignment import check_mesh_axes, parse_resources, parti
 from namedax.resources.mesh import concrete_mesh, resolve_mesh
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = ["abstract", "from_xarray", "global_norm", "to_xarray"]
+__all__ = ["abstract", "clip_by_global_norm", "from_xarray", "global_norm", "to_xarray"]
 
 
 # --- xarray ---------------------------------------------------------------------------------------------------------
@@ -240,3 +240,40 @@ def global_norm(tree: Any) -> jax.Array:
         totals[axes] = totals[axes] + square if axes in totals else square
     sums = [comm.psum(total, tuple(sorted(axes))) for axes, total in totals.items()]
     return jnp.sqrt(sum(sums[1:], sums[0])) if sums else jnp.zeros(())
+
+
+def clip_by_global_norm(max_norm: float) -> Any:
+    """`optax.clip_by_global_norm` over names: updates are scaled down where their norm is larger than `max_norm`.
+
+    A transformation of gradients as optax's, to be chained with others; outside of mapped functions it gives the same numbers as
+    optax's own. In a mapped body it takes the norm over whole arrays (`global_norm`: one all-reduce of a scalar for all arrays with
+    the same mesh axes), where optax's takes that of one device's blocks.
+
+    Args:
+      max_norm: the largest norm, a number or a scalar array.
+
+    Returns:
+      An `optax.GradientTransformation`, without a state. Updates keep their element types.
+
+    Raises:
+      ImportError: optax is not installed.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> clip = nx.interop.clip_by_global_norm(1.0)
+    >>> updates = {"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}
+    >>> clipped, _ = clip.update(updates, clip.init(updates))
+    >>> nx.positional(clipped["w"], ["k"]), clipped["b"]
+    (Array([0.6, 0. ], dtype=float32), Array(0.8, dtype=float32))
+    """
+    try:
+        import optax
+    except ImportError as error:
+        raise ImportError("clip_by_global_norm: optax is not installed. Install it with `pip install optax`.") from error
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        norm = global_norm(updates)
+        small = norm < max_norm
+        factor = jnp.where(small, 1, max_norm / jnp.where(small, 1, norm))
+        return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), updates, is_leaf=is_named), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

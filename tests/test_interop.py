@@ -260,20 +260,10 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
-def named_clip(most):
-    """The recipe of docs/interoperation.md."""
-
-    def clip(updates, params=None):
-        scale = jnp.minimum(1.0, most / global_norm(updates))
-        return jax.tree.map(lambda update: update * scale, updates)
-
-    return optax.stateless(clip)
-
-
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):
     tree = parameters()
-    clip = named_clip(0.3)
+    clip = nx.interop.clip_by_global_norm(0.3)
 
     def body(tree):
         return global_norm(tree), clip.update(tree, clip.init(tree))[0]
@@ -296,6 +286,31 @@ def test_global_norm_of_other_types():
     assert have.dtype == optax.tree.norm([z, half]).dtype == jnp.float32
     np.testing.assert_allclose(have, optax.tree.norm([z, half]), rtol=1e-2)
     assert float(global_norm({})) == 0.0
+
+
+def test_clipping_as_optax_does():
+    for tree in (
+        parameters(),
+        {"w": nx.named(array(8).astype(jnp.bfloat16), ["a"])},
+        {"w": jnp.zeros(3)},
+        {"w": jnp.array([jnp.inf, 1.0])},
+    ):
+        for most in (0.1, jnp.asarray(1e3), 2):
+            want, _ = optax.clip_by_global_norm(most).update(plain(tree), optax.EmptyState())
+            clip = optax.chain(nx.interop.clip_by_global_norm(most), optax.scale(-1.0))
+            have, _ = clip.update(tree, clip.init(tree))
+            for h, w in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
+                assert h.dtype == w.dtype
+                np.testing.assert_allclose(-h.astype(float), w.astype(float), rtol=1e-2 if w.dtype == jnp.bfloat16 else 1e-5)
+    mapped = nx.xmap(
+        lambda tree: nx.interop.clip_by_global_norm(0.1).update(tree, optax.EmptyState())[0],
+        axis_resources=BOTH,
+        mesh=make_mesh((4, 2)),
+    )
+    sent = nx.hlo.collectives(mapped.lower(parameters()).compile())
+    assert {(one.kind, one.bytes) for one in sent} <= {("all-reduce", 4), ("all-reduce", 8)}, sent
+    steps = {"a": "x", "b": nx.SerialLoop(2)}
+    nx.testing.assert_resources_do_not_matter(mapped, parameters(), axis_resources=steps)
 
 
 def test_what_global_norm_sends():

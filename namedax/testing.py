@@ -1,0 +1,359 @@
+"""Checks for the tests of programs that are written over names.
+
+"Resources never change meaning" is what namedax promises for everything that it does itself. A function of raw leaves (`x.data`,
+`jax.tree.map` with `jnp` functions, an optimiser that takes a norm) is out of its sight: in a body it computes with the block of one
+device. What cannot be seen can be tried: `assert_resources_do_not_matter` runs a program in three ways and compares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.array import NamedArray, dims_of, type_text
+from namedax.errors import ArgumentError
+from namedax.ops.conversion import is_named, order_like
+from namedax.ops.leaves import data_of
+from namedax.xmap import Xmapped, xmap
+
+__all__ = ["assert_resources_do_not_matter"]
+
+_OP = "assert_resources_do_not_matter"
+_UNMAPPED, _MAPPED, _AUTO = "nothing mapped", "mapped", 'partitioning="auto"'
+
+
+def assert_resources_do_not_matter(
+    fun: Callable[..., Any],
+    *args: Any,
+    in_axes: Any = None,
+    out_axes: Any = None,
+    axis_sizes: Mapping[Hashable, int] | None = None,
+    axis_resources: Mapping[Hashable, Any] | None = None,
+    mesh: Any = None,
+    static_argnums: int | Sequence[int] = (),
+    grad: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **kwargs: Any,
+) -> None:
+    """Checks that a program has the same values and gradients with nothing mapped, under an assignment, and under XLA's partitioner.
+
+    It finds what namedax cannot see: functions of raw leaves that combine the entries of a block (a norm of `x.data`,
+    `optax.clip_by_global_norm` in a body), keys that depend on the device, and faults of XLA or of namedax itself.
+
+    Args:
+      fun: a function over names, as `nx.xmap` takes it; or a mapped function, made by `nx.xmap`, whose own options hold where none are
+        given here.
+      *args: its arguments. Small ones do: what is wrong for a batch of 8 is wrong for one of 8,000.
+      in_axes: as in `nx.xmap`.
+      out_axes: as in `nx.xmap`.
+      axis_sizes: as in `nx.xmap`.
+      axis_resources: the assignment that is checked.
+      mesh: as in `nx.xmap`; default: that of the mapped function, or of `jax.set_mesh`.
+      static_argnums: as in `nx.xmap`.
+      grad: whether gradients are compared too: of the results, summed up with fixed random weights, by all arrays of floats among the
+        arguments, taken outside of the body. Leave them out where `fun` has none.
+      rtol: how far elements may differ, relative to the value with nothing mapped; default: the root of the element type's precision.
+        Integers and truth values have to be equal.
+      atol: how far they may differ in addition; default: the same root, times the root mean square of the array.
+      **kwargs: keyword arguments of `fun`.
+
+    Raises:
+      AssertionError: results or gradients differ. It says which (by their path and type), by how much, where, and what is likely to
+        have caused it.
+      ArgumentError: no assignment is given.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> x = nx.named(jnp.arange(8.0), ["batch"])
+    >>> options = {"axis_resources": {"batch": "x"}, "mesh": mesh}
+    >>> nx.testing.assert_resources_do_not_matter(lambda x: x / nx.max(x, "batch"), x, **options)
+    >>> nx.testing.assert_resources_do_not_matter(lambda x: jax.tree.map(lambda a: a + jnp.arange(a.size), x), x, **options)
+    Traceback (most recent call last):
+      ...
+    AssertionError: assert_resources_do_not_matter: results or gradients of <lambda> depend on axis_resources={'batch': 'x'}.
+    ...
+    """
+    options = _options(fun, in_axes, out_axes, axis_sizes, axis_resources, mesh, static_argnums)
+    body = fun._fun if isinstance(fun, Xmapped) else fun
+    name = str(getattr(fun, "__name__", type(fun).__name__))
+    if not options["axis_resources"]:
+        raise ArgumentError(
+            f"{_OP}: there is no assignment to check. Give axis_resources={{...}}, a dict from names to mesh axes, or a function that "
+            "nx.xmap has mapped with one."
+        )
+    forms = {
+        _UNMAPPED: xmap(body, **{**options, "axis_resources": {}, "mesh": None}),
+        _MAPPED: xmap(body, **options),
+        _AUTO: xmap(body, **options, partitioning="auto"),
+    }
+    static = forms[_MAPPED]._static_argnums
+    values = {label: _run(label, functools.partial(form, *args, **kwargs)) for label, form in forms.items()}
+    want = values[_UNMAPPED]
+    compared = {"the result": values}
+    if grad:
+        gradient = functools.partial(_gradient, args=args, kwargs=kwargs, static=static, like=want)
+        compared["the gradient of"] = {label: _run(label, functools.partial(gradient, form)) for label, form in forms.items()}
+    findings = [
+        finding for what, trees in compared.items() for finding in _compare(what, trees, rtol, atol, forms[_MAPPED]._parameters)
+    ]
+    if findings:
+        raise AssertionError(_report(name, _as_written(options["axis_resources"]), findings, options["mesh"]))
+
+
+def _options(
+    fun: Any, in_axes: Any, out_axes: Any, axis_sizes: Any, axis_resources: Any, mesh: Any, static: Any
+) -> dict[str, Any]:
+    """The options of `xmap`: those that are given, else those of a mapped function."""
+    given = {"in_axes": in_axes, "out_axes": out_axes, "axis_sizes": axis_sizes, "axis_resources": axis_resources, "mesh": mesh}
+    given["static_argnums"] = static if static != () else None
+    own: dict[str, Any] = {"static_argnums": ()}
+    if isinstance(fun, Xmapped):
+        own = {
+            "in_axes": fun._in_axes,
+            "out_axes": fun._out_axes,
+            "axis_sizes": fun._axis_sizes,
+            "axis_resources": fun._resources,
+            "mesh": fun._mesh,
+            "static_argnums": fun._static_argnums,
+            "overlap": fun._overlap,
+        }
+    return {**own, **{key: value for key, value in given.items() if value is not None or key not in own}}
+
+
+def _as_written(axis_resources: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+    """An assignment as a user writes it: one mesh axis without a tuple."""
+    return {
+        name: axes[0] if isinstance(axes, tuple) and len(axes) == 1 else axes
+        for name, axes in axis_resources.items()
+        if axes != ()
+    }
+
+
+def _run(label: str, call: Callable[[], Any]) -> Any:
+    """The arrays that `call` gives, on this host."""
+    try:
+        return jax.tree.map(_fetch, call(), is_leaf=is_named)
+    except Exception as error:
+        error.add_note(f"namedax: {_OP} ran the function with {label}.")
+        raise
+
+
+def _fetch(leaf: Any) -> Any:
+    data = data_of(leaf)
+    if isinstance(data, jax.Array) and jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
+        data = jax.random.key_data(data)
+        dims = (*dims_of(leaf), *(None,) * (data.ndim - len(dims_of(leaf))))
+    else:
+        dims = dims_of(leaf)
+    data = jax.device_put(np.asarray(data), jax.local_devices()[0]) if isinstance(data, (jax.Array, np.ndarray)) else data
+    return NamedArray(data, dims) if isinstance(leaf, NamedArray) else data
+
+
+# --- gradients --------------------------------------------------------------------------------------------------------
+
+
+def _is_float(leaf: Any) -> bool:
+    data = data_of(leaf)
+    return hasattr(data, "dtype") and bool(jnp.issubdtype(data.dtype, jnp.inexact))
+
+
+def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Sequence[int], like: Any) -> Any:
+    """The gradient of a random projection of the results: a tree like `(args, kwargs)`, `None` where nothing is differentiated."""
+    places = {i % len(args) for i in static} if args else set()
+    dynamic = ([None if i in places else arg for i, arg in enumerate(args)], kwargs)
+    leaves, tree = jax.tree.flatten(dynamic, is_leaf=is_named)
+    floats = [i for i, leaf in enumerate(leaves) if _is_float(leaf)]
+
+    def project(*values: Any) -> Any:
+        filled = list(leaves)
+        for i, value in zip(floats, values, strict=True):
+            filled[i] = value
+        inner, keywords = jax.tree.unflatten(tree, filled)
+        result = form(*(args[i] if i in places else arg for i, arg in enumerate(inner)), **keywords)
+        return _projection(order_like(result, like))
+
+    given = [leaves[i] for i in floats]
+    if not given or not any(map(_is_float, jax.tree.leaves(like, is_leaf=is_named))):
+        return None
+    found = jax.jit(jax.grad(project, argnums=tuple(range(len(given)))))(*given)
+    filled = [None] * len(leaves)
+    for i, value in zip(floats, found, strict=True):
+        filled[i] = value
+    return jax.tree.unflatten(tree, filled)
+
+
+def _projection(tree: Any) -> Any:
+    """The sum of all floats with weights that differ everywhere, in at least 32 bits."""
+    total: Any = jnp.zeros(())
+    for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
+        if _is_float(leaf):
+            data = data_of(leaf)
+            weights = jnp.asarray(np.random.default_rng(i).uniform(0.5, 1.5, data.shape), jnp.finfo(data.dtype).dtype)
+            parts = (data.real, data.imag) if jnp.iscomplexobj(data) else (data,)
+            total = total + sum(jnp.sum(part.astype(jnp.promote_types(part.dtype, jnp.float32)) * weights) for part in parts)
+    return total
+
+
+# --- comparison -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Finding:
+    """One array that depends on the resources.
+
+    Attributes:
+      title: which one, and its type.
+      lines: a line for each pair of forms: how they compare.
+      differ: the forms that differ from the one with nothing mapped, and whether these agree with each other.
+      ratios: by form, the quotient to the value with nothing mapped, where that is one number.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    differ: frozenset[str]
+    ratios: Mapping[str, float]
+
+
+def _compare(
+    what: str, trees: Mapping[str, Any], rtol: float | None, atol: float | None, parameters: Sequence[str] | None
+) -> list[_Finding]:
+    want = trees[_UNMAPPED]
+    findings = []
+    flat = {
+        label: [leaf for _, leaf in jax.tree_util.tree_flatten_with_path(order_like(tree, want), is_leaf=is_named)[0]]
+        for label, tree in trees.items()
+    }
+    for i, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(want, is_leaf=is_named)[0]):
+        title = f"{_title(what, path, parameters)}, {type_text(leaf)}"
+        leaves = {label: flat[label][i] for label in trees}
+        pairs = [(_UNMAPPED, _MAPPED), (_UNMAPPED, _AUTO), (_MAPPED, _AUTO)]
+        texts = {pair: _difference(leaves[pair[0]], leaves[pair[1]], rtol, atol) for pair in pairs}
+        if any(texts.values()):
+            lines = tuple(f"{a} and {b}: {texts[a, b] or 'agree'}" for a, b in pairs)
+            differ = frozenset(b for a, b in pairs[:2] if texts[a, b])
+            ratios = {label: _ratio(leaf, leaves[label]) for label in differ}
+            findings.append(_Finding(title, lines, differ, {k: v for k, v in ratios.items() if v is not None}))
+    return findings
+
+
+def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
+    if what == "the result":
+        return what + jax.tree_util.keystr(path)
+    group, first, *rest = path
+    if group.idx == 0:
+        label = repr(parameters[first.idx]) if parameters and first.idx < len(parameters) else str(first.idx)
+    else:
+        label = repr(first.key)
+    return f"{what} argument {label}{jax.tree_util.keystr(tuple(rest))}"
+
+
+def _difference(want: Any, have: Any, rtol: float | None, atol: float | None) -> str:
+    """In words how two arrays differ; empty if they agree."""
+    if type_text(want) != type_text(have):
+        return f"of the types {type_text(want)} and {type_text(have)}"
+    a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
+    if not _is_float(want):
+        wrong = a != b
+        if not np.any(wrong):
+            return ""
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        relative = ""
+    else:
+        precision = float(np.sqrt(float(jnp.finfo(a.dtype).eps)))
+        wide: Any = np.complex128 if np.iscomplexobj(a) else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        finite = np.abs(a[np.isfinite(a)])
+        scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+        bound = (precision if rtol is None else rtol) * np.abs(a) + (precision * scale if atol is None else atol)
+        equal = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            distance = np.where(equal, 0.0, np.abs(a - b))
+            distance = np.where(np.isnan(distance), np.inf, distance)
+            wrong = ~equal & ~(distance <= np.where(np.isfinite(bound), bound, 0.0))
+            quotient = distance / np.where(a == 0, np.nan, np.abs(a))
+        if not np.any(wrong):
+            return ""
+        known = quotient[np.isfinite(quotient)]
+        relative = f", {float(known.max()):.2g} relative" if known.size else ""
+    worst = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), distance.shape)
+    return (
+        f"{int(np.sum(wrong))} of {wrong.size} elements differ, by {float(distance[worst]):.4g}{relative} at most; at "
+        f"{_place(want, worst)} they are {_number(a[worst])} and {_number(b[worst])}"
+    )
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, complex, np.inexact)) else str(value)
+
+
+def _place(leaf: Any, index: Sequence[Any]) -> str:
+    dims = dims_of(leaf)
+    names = {dim: int(i) for dim, i in zip(dims, index, strict=True) if dim is not None}
+    positions = [int(i) for dim, i in zip(dims, index, strict=True) if dim is None]
+    return " ".join(str(part) for part in (names, positions) if part) or "the only element"
+
+
+def _ratio(want: Any, have: Any) -> float | None:
+    """The number that all of `want` would have to be multiplied by to give `have`, if there is one."""
+    a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
+    if a.shape != b.shape or not a.size or not _is_float(want) or np.iscomplexobj(a):
+        return None
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    used = np.abs(a) > 1e-6 * np.abs(a).max(initial=0)
+    if not used.any() or not np.isfinite(a).all() or not np.isfinite(b).all():
+        return None
+    ratios = b[used] / a[used]
+    middle = float(np.median(ratios))
+    return middle if np.allclose(ratios, middle, rtol=1e-3) and abs(middle - 1) > 1e-3 else None
+
+
+# --- the message ------------------------------------------------------------------------------------------------------
+
+_SHOWN = 6
+
+
+def _report(name: str, resources: Mapping[Hashable, Any], findings: Sequence[_Finding], mesh: Any) -> str:
+    parts = [f"{_OP}: results or gradients of {name} depend on axis_resources={dict(resources)!r}.", ""]
+    for finding in findings[:_SHOWN]:
+        parts += [finding.title, *(f"  {line}" for line in finding.lines)]
+    if len(findings) > _SHOWN:
+        parts.append(f"and {len(findings) - _SHOWN} more.")
+    return "\n".join([*parts, "", "Likely causes:", *(f"- {cause}" for cause in _causes(findings, mesh))])
+
+
+def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
+    differ = frozenset[str]().union(*(finding.differ for finding in findings))
+    causes = []
+    if _MAPPED in differ:
+        causes.append(
+            "The function computes with raw leaves (x.data, jax.tree.map with jnp functions, jax.random with the shape of x.data, "
+            "optax.clip_by_global_norm, jax.scipy.sparse.linalg): in a body these are the block of one device. Use the operation of the "
+            "same name in nx (nx.max(x, names), nx.random with named_shape=, nx.interop.clip_by_global_norm, nx.scipy.sparse.linalg), or "
+            "call it outside of the mapped function."
+        )
+        found = sorted({round(r, 3) for finding in findings for label, r in finding.ratios.items() if label == _MAPPED})
+        sizes = dict(mesh.shape) if mesh is not None else {}
+        if found:
+            causes.append(
+                f"A whole array is {', '.join(f'{r:g}' for r in found)} times what it should be"
+                + (f" (the mesh is {sizes})" if sizes else "")
+                + ": something is summed once a device, or not over all of them."
+            )
+    if differ == {_AUTO}:
+        causes.append(
+            "Only the program that XLA's partitioner cut differs: a fault of XLA or a sum in another order. The mapped program agrees with "
+            "the one on one device."
+        )
+    if _AUTO in differ and _MAPPED in differ:
+        causes.append(
+            "The function asks which names are mapped, or is not a function: it draws random numbers, or has a state."
+        )
+    causes.append("The computation is ill-conditioned: sums in another order differ by more than rtol= and atol= allow.")
+    return causes

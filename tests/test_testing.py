@@ -1,0 +1,130 @@
+"""`nx.testing`: the check that finds what namedax cannot see. It passes right programs, and says of wrong ones what is wrong."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import ArgumentError
+from tests.harness import array, make_mesh
+
+check = nx.testing.assert_resources_do_not_matter
+
+
+def message(*args, **options):
+    with pytest.raises(AssertionError) as raised:
+        check(*args, **options)
+    return str(raised.value)
+
+
+def model(params, x, *, scale=1.0):
+    h = nx.tanh(nx.dot(x, params["w"], "k")) * scale
+    return {"loss": nx.mean(nx.square(nx.max(h, "h")), "b"), "h": h, "best": nx.argmax(h, "h")}
+
+
+PARAMS = {"w": array(3, 4)}
+IN = ({"w": ["k", "h"]}, ["b", "k"])
+OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
+
+
+@pytest.mark.parametrize(
+    "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
+)
+def test_right_programs_pass(resources):
+    options = {"axis_resources": resources, "mesh": make_mesh((4, 2))}
+    check(lambda p, x: model(p, x), PARAMS, array(8, 3), in_axes=IN, out_axes=OUT, **options)
+    mapped = nx.xmap(lambda p, x: model(p, x), IN, OUT, **options)
+    check(mapped, PARAMS, array(8, 3))
+    named = {"w": nx.named(array(3, 4), ["k", "h"])}, nx.named(array(8, 3), ["b", "k"])
+    check(model, *named, **options)
+
+
+def test_mapped_functions_keep_their_options_and_static_arguments():
+    f = nx.xmap(
+        lambda n, x: nx.lax.psum(1, "b") * x**n,
+        (["b"],),
+        ["b"],
+        axis_resources={"b": "x"},
+        mesh=make_mesh((4, 2)),
+        static_argnums=0,
+    )
+    check(f, 2, array(8))
+    check(f, 2, array(8), axis_resources={"b": ("y", "x")})
+    key = jax.random.key(0)
+    check(lambda k: nx.random.split(k, named_shape={"b": 8}), key, axis_resources={"b": "x"}, mesh=make_mesh((8,)))
+    check(lambda x: {"n": nx.sum(x, "b")}, nx.named(jnp.arange(8), ["b"]), axis_resources={"b": "x"}, mesh=make_mesh((8,)))
+    with pytest.raises(ArgumentError, match="there is no assignment to check"):
+        check(lambda x: x, array(8))
+
+
+def test_a_result_of_blocks_is_found_and_described():
+    x = jnp.arange(8.0) + 1
+    words = message(
+        lambda x: {"y": jax.tree.map(lambda a: a + jnp.arange(a.size), x), "z": x},
+        x,
+        in_axes=["b"],
+        axis_resources={"b": "x"},
+        mesh=make_mesh((4, 2)),
+        grad=False,
+    )
+    assert "of <lambda> depend on axis_resources={'b': 'x'}." in words
+    assert "the result['y'], f32[]{b:8}" in words
+    assert "nothing mapped and mapped: 6 of 8 elements differ, by 6, 0.46 relative at most" in words
+    assert "at {'b': 6} they are 13 and 7" in words
+    assert 'nothing mapped and partitioning="auto": agree' in words
+    assert "computes with raw leaves" in words
+    assert "the result['z']" not in words
+
+
+def test_a_gradient_alone_is_found():
+    @jax.custom_vjp
+    def halved(x):
+        return x
+
+    # A rule that takes the size of the block for that of the axis.
+    halved.defvjp(lambda x: (x, None), lambda _, ct: (jax.tree.map(lambda c: 4 * c / c.size, ct),))
+    options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
+
+    def f(params, x):
+        return nx.sum(halved(x) * params["w"], "b")
+
+    args = {"w": jnp.asarray(2.0)}, nx.named(jnp.ones(8), ["b"])
+    words = message(f, *args, **options)
+    assert "the gradient of argument 'x', f32[]{b:8}" in words
+    assert "the result" not in words.split("Likely")[0]
+    assert "A whole array is 4 times what it should be (the mesh is {'x': 4, 'y': 2})" in words
+    check(f, *args, grad=False, **options)
+
+
+def test_types_and_errors_of_one_form():
+    options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
+
+    def f(x):
+        if nx.named(jnp.zeros(8), ["b"]).data.shape != (8,):
+            raise RuntimeError("blocks")
+        return x
+
+    with pytest.raises(RuntimeError, match="blocks") as raised:
+        check(f, nx.named(jnp.ones(8), ["b"]), **options)
+    assert any("ran the function with mapped" in note for note in raised.value.__notes__)
+
+    def g(x):
+        wide = nx.named(jnp.zeros(8), ["b"]).data.shape == (8,)
+        return x if wide else x.astype(jnp.bfloat16)
+
+    words = message(g, nx.named(jnp.arange(8.0), ["b"]), grad=False, **options)
+    assert "of the types f32[]{b:8} and bf16[]{b:8}" in words
+
+
+def test_tolerances():
+    options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
+    x = nx.named(jnp.asarray(np.random.default_rng(0).normal(size=8), jnp.float32), ["b"])
+
+    def f(x):
+        return x * (1 + 1e-2 * (nx.named(jnp.zeros(8), ["b"]).data.shape != (8,)))
+
+    assert "8 of 8 elements differ" in message(f, x, **options)
+    check(f, x, rtol=2e-2, **options)
+    nan = nx.where(x > 0, jnp.nan, x)
+    check(lambda x: x, nan, **options)
