@@ -28,7 +28,7 @@ from jax import export
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import NamedSharding
 
-from namedax.environment import ambient
+from namedax.environment import Region, ambient
 from namedax.errors import AxisNameError, NamedAxesLeftError, PositionalAxisError
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "is_name",
     "make",
     "make_in_region",
+    "origin_of",
     "positions",
     "type_text",
 ]
@@ -108,6 +109,7 @@ class NamedArray:
     Raises:
       AxisNameError: an entry of `dims` is no name, or a name appears twice.
       PositionalAxisError: `dims` and `data` have different lengths.
+      PlacementConflictError: in a mapped body, two of the names are on one mesh axis.
 
     >>> x = NamedArray(jnp.arange(6.0).reshape(2, 3), ("batch", None))
     >>> x.shape, x.ndim, x.size, dict(x.named_shape)
@@ -135,6 +137,8 @@ class NamedArray:
                 f"NamedArray: dims {dims} has {len(dims)} entries for data of shape {data.shape}; it needs one entry per "
                 "dimension, None for a positional one."
             )
+        if (region := ambient()) is not None:
+            region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
         _set_data(self, data)
         _set_dims(self, dims)
         _set_casts(self, _new_memory())
@@ -407,7 +411,12 @@ _set_casts: Callable[[NamedArray, Any], None] = vars(NamedArray)["_casts"].__set
 
 def _new_memory() -> dict[Hashable, Any] | None:
     region = ambient()
-    return {"trace": get_opaque_trace_state()} if region is not None and region.manual else None
+    return {"trace": get_opaque_trace_state(), "region": region} if region is not None and region.manual else None
+
+
+def origin_of(array: NamedArray) -> Region | None:
+    """The region in which `array` was made, of whose names its data are blocks; `None` where they are whole (`is_global`)."""
+    return None if array._casts is None else array._casts["region"]
 
 
 def is_global(array: NamedArray) -> bool:
@@ -438,10 +447,11 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
 
 
 def _leaf(array: NamedArray) -> Any:
-    # What a body closes over is whole; a copy that is made of leaves in the body could not be told from a block, so the leaf
-    # of such an array is its block.
-    if array._casts is None and (region := ambient()) is not None and region.manual and isinstance(array._data, jax.Array):
-        return _block_of[0](array, "an array that the body closes over", region)._data
+    # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
+    # told from a block of this one, so the leaf of such an array is its block.
+    region = ambient()
+    if region is not None and region.manual and origin_of(array) != region and isinstance(array._data, jax.Array):
+        return _block_of[0](array, "the leaves of a pytree", region)._data
     return array._data
 
 

@@ -111,7 +111,7 @@ class Region:
             )
         return size // devices if self.mode == MANUAL else size
 
-    def check_placement(self, op: str, names: Iterable[Hashable]) -> None:
+    def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
         """Raises if two of `names` live on one mesh axis: they can not both be in one value."""
         owner: dict[str, Hashable] = {}
         for name in names:
@@ -119,11 +119,16 @@ class Region:
                 if mesh_axis in owner and owner[mesh_axis] != name:
                     raise PlacementConflictError(
                         f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
-                        f"{mesh_axis!r}, which can hold only one of them. Rename one of them to an axis that is not on "
-                        f"{mesh_axis!r} first (nx.rename, or {{new:old}} in einsum: this communicates), or change "
-                        "axis_resources."
+                        f"{mesh_axis!r}, which can hold only one of them. " + (remedy or _rename_first(mesh_axis))
                     )
                 owner[mesh_axis] = name
+
+
+def _rename_first(mesh_axis: str) -> str:
+    return (
+        f"Rename one of them to an axis that is not on {mesh_axis!r} first (nx.rename, or {{new:old}} in einsum: this communicates), "
+        "or change axis_resources."
+    )
 
 
 _context = jax.make_user_context(None)

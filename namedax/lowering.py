@@ -265,6 +265,7 @@ class Call:
             data, dims = detach_names(leaf, mapping, "xmap, out_axes", what, self.carried)
             placed = {name for _, name in mapping.names}
             final = tuple(None if dim in placed else dim for dim in dims)
+        self.region.check_placement(f"xmap, {what}", (dim for dim in dims if dim is not None))
         if self.region.manual:
             axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.placement(dim))
             if varying(data) - axes:

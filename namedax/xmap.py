@@ -528,7 +528,10 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap")
         for argument in arguments:
-            region.check_placement(f"xmap, {argument.what}", (dim for dim in argument.dims if dim is not None))
+            names = [dim for dim in argument.dims if dim is not None]
+            region.check_placement(
+                f"xmap, {argument.what}", names, "Map one of them to another mesh axis in axis_resources, or to none."
+            )
         tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
         options = (xmapped._name, xmapped._out_axes, xmapped._resources)
         return Call(function, *options, arguments, region, xmapped._shared.program, tracked, carried)
@@ -576,6 +579,15 @@ def _run_within(
             f"xmap: {xmapped._name} is called inside of another mapped function, and axis_resources maps a name to a loop. Put "
             "the SerialLoop into the axis_resources of the outermost xmap."
         )
+    taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
+    new_axes = frozenset(axis for axes in resources.values() for axis in axes) - taken
+    if new_axes and loops_of(outer.resources):
+        name = next(name for name in resources if not new_axes.isdisjoint(resources[name]))
+        raise SerialLoopError(
+            f"xmap: {xmapped._name} is called inside of another mapped function, which is executed in the steps of a SerialLoop, and maps "
+            f"{name!r} to mesh axes {resources[name]}, which that function does not use. Put {name!r} into the axis_resources of the "
+            "outermost xmap."
+        )
     mesh = outer.mesh
     if xmapped._mesh is not None:
         for axis, size in xmapped._mesh.shape.items():
@@ -592,8 +604,6 @@ def _run_within(
                 f"xmap: {xmapped._name} maps {name!r} to {axes}, but the surrounding mapped function maps it to "
                 f"{outer.resources[name]}; a name lives in one place. Rename the axis, or remove the entry."
             )
-    taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
-    new_axes = frozenset(axis for axes in resources.values() for axis in axes) - taken
     for name, axes in resources.items():
         if not new_axes.isdisjoint(axes) and not taken.isdisjoint(axes):
             raise AxisResourceError(

@@ -667,8 +667,7 @@ def test_two_names_on_one_mesh_axis_in_one_argument():
         lambda: xmap(body, ["a", "b"], ["a", "b"], {"a": "x", "b": "x"})(zeros(8, 4)),
         PlacementConflictError,
         "xmap, argument 'x': axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only "
-        "one of them. Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this "
-        "communicates), or change axis_resources.",
+        "one of them. Map one of them to another mesh axis in axis_resources, or to none.",
     )
 
 

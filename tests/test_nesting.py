@@ -174,6 +174,131 @@ def test_in_scan_and_vmap_within_the_body(placement):
     check(body, oracle, [X], ["a", "b", None], ["a", "b", None], placement)
 
 
+# --- what comes from the body outside -------------------------------------------------------------------------------
+
+
+def scaled(values, closed, factor):
+    """Sums of closed-over values, through transformations that take arrays apart and put them together."""
+    helper = jax.jit(lambda k, v: v * nx.sum(nx.sin(k), "k"))
+    weighted = jax.checkpoint(lambda k: nx.sum(nx.sort(k, "k") * nx.arange(6.0, axis="k"), "k"))
+    last, _ = nx.scan(lambda c, entry: (c + factor * entry, None), values * 0.0, closed, axis="k")
+    return helper(closed, values) + weighted(closed) * values + last
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "shape", "partitioning"),
+    [
+        ({"a": "x"}, {"k": "y"}, (4, 2), "manual"),  # a mesh axis of its own
+        ({"a": "x"}, {"k": "x"}, (2, 4), "manual"),  # one that is taken
+        ({"a": "x", "unused": "y"}, {"k": "y"}, (4, 2), "manual"),  # one that the outer function uses, but for nothing here
+        ({}, {"k": "x"}, (2, 4), "manual"),
+        ({"a": "x", "k": "y"}, {}, (4, 2), "manual"),
+        ({"a": "x"}, {"k": "x"}, (2, 4), "auto"),
+    ],
+    ids=str,
+)
+def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, shape, partitioning):
+    # What is whole outside is a block inside, where its name is mapped there only.
+    mesh = make_mesh(shape)
+
+    def body(x, w, _):
+        closed = nx.named(w, ["k"]) * 2
+        gives = nx.xmap(lambda v: scaled(v, closed, 3.0), axis_resources=inner, mesh=mesh)
+        gives_named = nx.xmap(lambda v: (nx.cumsum(closed, "k"), v), axis_resources=inner, mesh=mesh)
+        # Renamed inside, it shares what it remembers with the value outside.
+        renamed = nx.xmap(lambda v: v * nx.sum(closed.rename(k="q") ** 2, "q"), axis_resources=inner, mesh=mesh)
+        return gives(x) + nx.max(gives_named(x)[0], "k") + renamed(x)
+
+    def oracle(x, w):
+        k = 2 * w
+        total = jnp.sum(jnp.sin(k)) + jnp.sum(jnp.sort(k) * jnp.arange(6.0)) + jnp.sum(k**2)
+        return x * total + 3 * jnp.sum(k) + jnp.max(jnp.cumsum(k))
+
+    options = {"axis_resources": outer, "mesh": mesh, "partitioning": partitioning, "axis_sizes": {"k": 6}}
+    in_axes = (["a"], [None], ["unused"] if "unused" in outer else [None])
+    f = nx.xmap(body, in_axes, ["a"], **options)
+    x, w, unused = array(8), array(6, seed=1), array(4)
+    np.testing.assert_allclose(f(x, w, unused), oracle(x, w), rtol=2e-5, atol=2e-5)
+
+    def loss(f):
+        return lambda x, w: jnp.sum(f(x, w) * jnp.arange(1.0, 9.0))
+
+    have = jax.jit(jax.grad(loss(lambda x, w: f(x, w, unused)), (0, 1)))(x, w)
+    for h, want in zip(have, jax.grad(loss(oracle), (0, 1))(x, w), strict=True):
+        np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
+
+
+PAIR = nx.named(array(8, 4), ["a", "k"])
+ON_ONE_AXIS = {
+    # A result is broadcast along a name whose mesh axis is held by one that it has from outside.
+    "result": (lambda v: inner_broadcast(v), ["a", None], r"xmap, out_axes \['k'\], the result: axes 'k' and 'a' meet"),
+    "result, two levels": (
+        lambda v: nx.xmap(inner_broadcast, [], [None])(v),
+        ["a", None],
+        r"xmap, out_axes \['k'\], the result: axes 'k' and 'a' meet",
+    ),
+    "one of several results": (
+        lambda v: nx.xmap(lambda v: {"u": v, "w": v}, [], {"u": [], "w": ["k"]}, axis_sizes={"k": 4}, axis_resources={"k": "x"})(v)["w"],
+        ["a", None],
+        r"the result\['w'\]: axes 'k' and 'a' meet",
+    ),
+    "named result": (
+        lambda v: nx.xmap(lambda v: nx.NamedArray(jnp.ones((2, 2)), ("a", "k")), axis_sizes={"k": 4}, axis_resources={"k": "x"})(v),
+        ["a", "k"],
+        "NamedArray: axes 'a' and 'k' meet",
+    ),
+    "argument": (
+        lambda v: nx.xmap(lambda v: v, ["k"], ["k"], axis_resources={"k": "x"})(v * jnp.ones(4)),
+        ["a", None],
+        "xmap, argument 'v': axes 'a' and 'k' meet .* Map one of them to another mesh axis in axis_resources, or to none",
+    ),
+    "what is closed over": (
+        lambda v: nx.xmap(lambda v: v * nx.sum(PAIR, "k"), axis_resources={"k": "x"})(v),
+        ["a"],
+        "sum, of an array that the mapped function closes over: axes 'a' and 'k' meet .* Rename one of them before, outside",
+    ),
+    "what is closed over, of the body outside": (
+        lambda v: (lambda u: nx.xmap(lambda v: v * nx.sum(u, "k"), axis_resources={"k": "x"})(v))(PAIR * v),
+        ["a"],
+        "sum, of an array that the mapped function closes over: axes 'a' and 'k' meet",
+    ),
+    "what is closed over, in a tree": (
+        lambda v: nx.xmap(lambda v: v * jax.tree.map(lambda leaf: leaf, PAIR), axis_resources={"k": "x"})(v),
+        ["a", "k"],
+        "axes 'a' and 'k' meet",
+    ),
+    "position": (
+        lambda v: nx.xmap(
+            lambda v: nx.sum(nx.positional(v, ["a", "k"])), axis_sizes={"k": 4}, axis_resources={"k": "x"}
+        )(v),
+        [],
+        r"positional \['a', 'k'\], the array: axes 'k' and 'a' meet",
+    ),
+}  # fmt: skip
+
+
+def inner_broadcast(v):
+    return nx.xmap(lambda v: v, [], ["k"], axis_sizes={"k": 4}, axis_resources={"k": "x"})(v)
+
+
+@pytest.mark.parametrize("partitioning", ["manual", "auto"])
+@pytest.mark.parametrize(("body", "out_axes", "text"), ON_ONE_AXIS.values(), ids=ON_ONE_AXIS)
+def test_two_names_on_one_mesh_axis_do_not_meet(body, out_axes, text, partitioning):
+    mesh = make_mesh((4, 2))
+    f = nx.xmap(body, ["a"], out_axes, axis_resources={"a": "x"}, mesh=mesh, partitioning=partitioning)
+    with pytest.raises(PlacementConflictError, match=text):
+        f(array(8))
+
+
+def test_a_broadcast_result_on_a_mesh_axis_of_its_own():
+    f = nx.xmap(lambda v: v, [], ["k"], axis_sizes={"k": 4}, axis_resources={"k": "y"})
+    weights = jnp.arange(32.0).reshape(8, 4)
+    for outer in ({"a": "x"}, {"a": ("x", nx.SerialLoop(2)), "k": "y"}):
+        g = nx.xmap(lambda v: f(v), ["a"], ["a", None], axis_resources=outer, mesh=make_mesh((4, 2)))
+        np.testing.assert_array_equal(g(array(8)), np.repeat(np.asarray(array(8))[:, None], 4, 1))
+        np.testing.assert_array_equal(jax.grad(lambda v, g=g: jnp.sum(g(v) * weights))(array(8)), weights.sum(1))
+
+
 # --- within JAX's own transformations -------------------------------------------------------------------------------
 
 
@@ -244,6 +369,11 @@ def mapped(resources, mesh=None, in_axes=("k",), out_axes=("k",), f=lambda x: x,
     return nx.xmap(f, list(in_axes), list(out_axes), axis_resources=resources, mesh=mesh, **options)
 
 
+def closes_over_another_size(x):
+    closed = nx.named(jnp.arange(2.0), ["k"]) + 1
+    return x * mapped({"k": "y"}, in_axes=(), out_axes=(), f=lambda v: v * nx.sum(closed, "k"), axis_sizes={"k": 4})(1.0)
+
+
 ERRORS = {
     "mesh axis": (
         lambda: nested(mapped({"k": "z"}, jax.make_mesh((2, 2), ("x", "z")))),
@@ -271,6 +401,22 @@ ERRORS = {
         lambda: nested(mapped({}, axis_sizes={"a": 5})),
         AxisSizeError,
         "axis 'a' has size 8 in the surrounding mapped function, and size 5 in axis_sizes",
+    ),
+    "size of what is closed over": (
+        lambda: nested(closes_over_another_size, shape=(8, 2)),
+        AxisSizeError,
+        r"sum: axis 'k' has size 2 in an array that the mapped function closes over, of shape \(2,\) with dims \('k',\), but 'k' has "
+        "size 4 in this mapped function",
+    ),
+    "loop outside": (
+        lambda: nested(mapped({"k": "y"}), outer={"a": ("x", nx.SerialLoop(2))}),
+        SerialLoopError,
+        r"maps 'k' to mesh axes \('y',\), which that function does not use. Put 'k' into the axis_resources of the outermost xmap",
+    ),
+    "loop alone outside": (
+        lambda: nested(mapped({"k": "y"}), outer={"a": nx.SerialLoop(2)}),
+        SerialLoopError,
+        "Put 'k' into the axis_res",
     ),
     "left": (
         lambda: nested(mapped({}, f=lambda x: x * nx.arange(3, axis="new"))),

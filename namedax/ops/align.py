@@ -19,11 +19,12 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, dims_of, is_global, make, make_in_region, positions, type_text
+from namedax.array import Dims, NamedArray, dims_of, make, make_in_region, origin_of, positions, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
+from namedax.resources.layout import relayout
 from namedax.resources.mesh import entering
 from namedax.resources.variance import cast, varying
 
@@ -73,8 +74,11 @@ def merge_dims(*all_dims: Dims) -> Dims:
 def local_block(array: Any, op: str, region: Region | None) -> Any:
     """`array` as the body of `region` sees it: a global array that it closes over is cut to its block.
 
+    So is what is a block of the body of a surrounding mapped function, along the names that are mapped in this one only.
+
     Raises:
       AxisSizeError: a name has another size than the region says.
+      PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
         return array if region is None or not region.resources else entering(array, region.mesh)
@@ -82,8 +86,14 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     if region is None:
         return array
     region.seen.update(dim for dim in dims if dim is not None)
-    whole = is_global(array)
-    data = entering(array._data, region.mesh) if whole and region.resources else array._data
+    origin = origin_of(array)
+    if origin is not None and origin != region:
+        return _from_surrounding(array, op, origin, region)
+    whole = origin is None
+    data = array._data
+    if whole and region.resources:
+        region.check_placement(f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY)
+        data = entering(data, region.mesh)
     for i, dim in enumerate(dims):
         if dim is None:
             continue
@@ -102,6 +112,31 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
             )
         data = comm.cut(data, i, region.placement(dim))
     return array if data is array._data else make_in_region(data, dims)
+
+
+_FROM_OUTSIDE = "an array that the mapped function closes over"
+_OUTSIDE_REMEDY = "Rename one of them before, outside of the mapped function (nx.rename, which sends nothing there), or change axis_resources."
+
+
+def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region) -> NamedArray:
+    """A block of the body of another region, as the body of `region` sees it."""
+    dims, data = array._dims, array._data
+    names = [dim for dim in dims if dim is not None]
+    old, new = ([() if dim is None else r.placement(dim) for dim in dims] for r in (origin, region))
+    for dim, n in zip(dims, data.shape, strict=True):
+        if dim is None:
+            continue
+        size = origin.global_size(dim, n)
+        known = region.sizes.get(dim, size)
+        if known != size:
+            raise AxisSizeError(
+                f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with dims {dims}, but {dim!r} "
+                f"has size {known} in this mapped function; a name has one size. Rename one of the two axes."
+            )
+        region.block_size(dim, size, op)
+    region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
+    entered = relayout(entering(data, region.mesh), old, new)
+    return array if entered is data else make_in_region(entered, dims)
 
 
 def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:

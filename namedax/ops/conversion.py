@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, check_dims, dims_of, type_text
+from namedax.array import Dims, NamedArray, check_dims, dims_of, make_in_region, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, show_names
@@ -91,6 +91,7 @@ def detach_names(
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
       AxisMappingError: the mapping's rank is not that of the result, or places a name of unknown size.
+      PlacementConflictError: it places a name that the array lacks, and whose mesh axis another name of the array holds.
     """
     region = ambient()
     array = local_block(array, op, region)
@@ -115,6 +116,8 @@ def detach_names(
         block = size if region is None else region.block_size(name, size, op)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
+    if missing and region is not None:
+        region.check_placement(f"{op} {mapping.text}, {what}", (dim for dim in dims if dim is not None))
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
     target = staying + mapping.place(len(dims) - len(staying), op, f"{what}, {type_text(array)}, with its names")
     places = iter([i for i, dim in enumerate(dims) if dim is None])
@@ -151,7 +154,7 @@ def named(array: Any, axes: Any) -> Any:
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
         if all(dim is None for dim in dims):
             return data
-        return _enter(NamedArray(data, dims), dims_of(leaf))
+        return _enter(make_in_region(data, dims), dims_of(leaf))
 
     return map_with_mappings(one, array, axes, "named")
 

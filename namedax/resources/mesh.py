@@ -178,24 +178,29 @@ def replicated(data: Any) -> Any:
 
 
 def entering(data: Any, mesh: Any) -> Any:
-    """A value from outside, as the body of `jax.shard_map` can use it: without a type that speaks of Explicit axes.
+    """A value from outside, as the body of `jax.shard_map` can use it: of a type that does not speak of the mesh outside.
 
-    JAX casts values on Auto axes by itself.
+    JAX casts values by itself where all axes of that mesh are Auto.
     """
-    if not _is_tracked(data):
+    if not _has_mesh(data):
         return data
-    inside = current_mesh() or mesh
-    if jax.typeof(data).sharding.mesh == inside:
+    outside, inside = jax.typeof(data).sharding.mesh, current_mesh() or mesh
+    if outside == inside or not set(outside.axis_types) - {AxisType.Auto}:
         return data
     return jax.reshard(data, NamedSharding(inside, PartitionSpec(*[None] * data.ndim)))
 
 
-def _is_tracked(data: Any) -> bool:
-    """Whether the type of `data` says how Explicit axes shard it."""
+def _has_mesh(data: Any) -> bool:
+    """Whether the type of `data` speaks of a mesh."""
     if not isinstance(data, jax.Array):
         return False
     sharding = jax.typeof(data).sharding
-    return isinstance(sharding, NamedSharding) and not sharding.mesh.empty and has_explicit_axes(sharding.mesh)
+    return isinstance(sharding, NamedSharding) and not sharding.mesh.empty
+
+
+def _is_tracked(data: Any) -> bool:
+    """Whether the type of `data` says how Explicit axes shard it."""
+    return _has_mesh(data) and has_explicit_axes(jax.typeof(data).sharding.mesh)
 
 
 def explicit_specs(specs: Any, mesh: Any) -> Any:

@@ -85,7 +85,7 @@ def share_memory(array: NamedArray, source: NamedArray) -> NamedArray:
     """Lets `array`, which has the data of `source` under other dims, remember what `source` does."""
     memory = array._casts
     if memory is not None and source._casts is not None:
-        if source._casts["trace"] == memory["trace"]:
+        if source._casts["trace"] == memory["trace"] and source._casts["region"] == memory["region"]:
             NamedArray.__dict__["_casts"].__set__(array, source._casts)
     return array
 
