@@ -96,7 +96,13 @@ def _tail(dims: Dims) -> Dims:
     return ()
 
 
-class NamedArray:
+class _ArrayType(type):
+    # JAX's functions say of an argument that they do not take which type it has, and this is the only place where one can say more.
+    def __repr__(cls) -> str:
+        return f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function)>"
+
+
+class NamedArray(metaclass=_ArrayType):
     """An array some of whose axes have names. Immutable.
 
     Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
@@ -566,6 +572,15 @@ def shown_placements(value: NamedArray) -> list[tuple[str, ...]]:
     spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
+
+
+def positional_type_text(value: NamedArray) -> str:
+    """What a function sees that is vectorised over all names of the array: its element type and positional shape.
+
+    >>> positional_type_text(NamedArray(jnp.zeros((5, 20)), (None, "batch")))
+    'f32[5]'
+    """
+    return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
 
 
 def type_text(value: Any) -> str:

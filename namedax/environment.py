@@ -46,7 +46,7 @@ class Region:
       overlap: whether contractions overlap communication with computation, if they do not say themselves.
     """
 
-    __slots__ = ("_hash", "_key", "_mesh_sizes", "mesh", "mode", "overlap", "resources", "seen", "sizes")
+    __slots__ = ("_born", "_hash", "_key", "_mesh_sizes", "mesh", "mode", "overlap", "resources", "seen", "sizes")
 
     def __init__(
         self,
@@ -70,6 +70,8 @@ class Region:
                 _once_mapped.setdefault(name, set()).update(axes)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())
+        # Sizes of names that the body made: of those that have had one size so far.
+        self._born: dict[Hashable, int | None] = {}
 
     def __hash__(self) -> int:
         return self._hash
@@ -98,6 +100,18 @@ class Region:
         """The global size of `name`, of which one device holds `block` entries."""
         known = self.sizes.get(name)
         return known if known is not None else block * self.blocks(name)
+
+    def note(self, name: Hashable, block: int) -> None:
+        """Notes that a value in the body has `name`, of which one device holds `block` entries."""
+        self.seen.add(name)
+        if name not in self.sizes:
+            size = block * self.blocks(name)
+            if self._born.setdefault(name, size) != size:
+                self._born[name] = None
+
+    def size_of(self, name: Hashable) -> int | None:
+        """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
+        return self.sizes[name] if name in self.sizes else self._born.get(name)
 
     def block_size(self, name: Hashable, size: int, op: str) -> int:
         """The number of entries of `name` on one device, when all devices hold `size` together."""

@@ -130,6 +130,10 @@ def draw(
     """
     region = ambient()
     key = local_block(key, op, region)
+    if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+        raise ArgumentTypeError(
+            f"{op}: the key is {type_text(key)}, which is not a random key; make one with jax.random.key(seed)."
+        )
     parameters, events = dict(parameters or {}), events or {}
     of_key = _names(key)
     known = _global_sizes(op, key)
@@ -209,7 +213,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def sampler(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
+        bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
         parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
         sizes = sizes_of(name, named_shape)
@@ -230,6 +234,23 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
     presented: Callable[..., Any] = _present(sampler, signature, "named_shape")
     return presented
+
+
+def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool) -> inspect.BoundArguments:
+    """The arguments by parameter. A sampler that is told sizes by name needs no shape.
+
+    Raises:
+      ArgumentTypeError: one is missing, or there is no such parameter.
+    """
+    shape = signature.parameters.get("shape")
+    if named and shape is not None and shape.default is shape.empty and len(args) < 2:
+        kwargs = {"shape": (), **kwargs}
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{name}: {error}. Write nx.random.{name}({', '.join(signature.parameters)}), and named_shape={{...}} by keyword."
+        ) from None
 
 
 def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from namedax.ops.lift import belongs_to_jax, nmap
 from namedax.ops.overlap import OVERLAPS, Overlap
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import (
+    check_mesh,
     concrete_mesh,
     has_explicit_axes,
     is_placed,
@@ -114,6 +115,7 @@ def xmap(
         raise AxisMappingError(f"xmap: the first argument is the function to map; got {fun!r}.")
     if partitioning not in ("manual", "auto"):
         raise AxisResourceError(f"xmap: partitioning={partitioning!r} is neither 'manual' nor 'auto'.")
+    check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
         raise ArgumentError(f"xmap: overlap={overlap!r} is none of True, False and 'bidirectional'.")
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):

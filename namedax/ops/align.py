@@ -235,7 +235,9 @@ def wrap(data: Any, dims: Dims) -> Any:
         return data
     region = ambient()
     if region is not None:
-        region.seen.update(names)
+        for dim, n in zip(dims, data.shape, strict=True):
+            if dim is not None:
+                region.note(dim, n)
         if region.mode == "auto":
             sharding = NamedSharding(region.mesh, partition_spec(dims, region.resources))
             data = lax.with_sharding_constraint(data, sharding)

@@ -36,6 +36,8 @@ from jax import lax
 from namedax.array import NamedArray, dims_of, is_name, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
     AxisNameError,
     AxisNotFoundError,
     AxisSizeError,
@@ -148,7 +150,7 @@ def dot_product_attention(
         return _without_names(locals())
     names = _Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if implementation is not None or return_residual:
-        raise ValueError(
+        raise ArgumentError(
             f"{_OP}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."
         )
     window = _window(local_window_size)
@@ -190,7 +192,7 @@ def _window(size: Any) -> tuple[int, int] | None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
-        raise ValueError(f"{_OP}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
+        raise ArgumentError(f"{_OP}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
     return int(left), int(right)
 
 
@@ -389,7 +391,7 @@ def _check_names(blocks: Arrays, names: _Names) -> None:
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
         if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
             kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
-            raise TypeError(f"{_OP}: {shown} is {type_text(block)}; it has to be {kinds.get(which, 'integers')}.")
+            raise ArgumentTypeError(f"{_OP}: {shown} is {type_text(block)}; it has to be {kinds.get(which, 'integers')}.")
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from namedax.array import NamedArray, check_dims, is_name
 from namedax.environment import ambient
-from namedax.errors import AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean
 from namedax.ops.align import wrap
 from namedax.ops.collectives import global_index
 from namedax.ops.elementwise import apply_elementwise
@@ -23,9 +23,9 @@ __all__ = ["arange", "empty", "full", "one_hot", "ones", "zeros"]
 def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
     region = ambient()
-    known = None if region is None else region.sizes.get(name)
+    known = None if region is None else region.size_of(name)
     if given is None and known is None:
-        known_names = () if region is None else tuple(region.sizes)
+        known_names = () if region is None else (*region.sizes, *region.seen)
         raise AxisNotFoundError(
             f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give {argument}, or the size in axis_sizes of xmap."
         )
@@ -34,6 +34,20 @@ def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
             f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped function; a name has one size."
         )
     return known if given is None else given  # type: ignore[return-value]
+
+
+def _check_named_shape(op: str, named_shape: Any) -> None:
+    """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
+    if not isinstance(named_shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: named_shape={named_shape!r} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
+        )
+    for name, size in named_shape.items():
+        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+            raise AxisSizeError(
+                f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer from 0, or None for that of the mapped "
+                "function."
+            )
 
 
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:
@@ -61,6 +75,8 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
         start, axis = None, start
     if axis is None:
         return jnp.arange(start, stop, step, dtype=dtype)
+    if start is None and stop is not None:
+        start = 0
     if start is None:
         return global_index("arange", axis, _size_of("arange", axis, None, "a stop"), dtype or jnp.arange(1).dtype)
     like = jax.eval_shape(lambda: jnp.arange(start, stop, step, dtype=dtype))
@@ -113,8 +129,14 @@ def _filled(name: str, fill: Any) -> Any:
     function = getattr(jnp, name)
 
     def make(shape: Any = (), *args: Any, named_shape: Mapping[Hashable, int | None] | None = None, **kwargs: Any) -> Any:
-        if not named_shape:
+        if named_shape is None and isinstance(shape, Mapping):
+            raise ArgumentTypeError(
+                f"{name}: the shape is {shape!r}, a mapping; sizes by name are given as {name}(named_shape={shape!r}), and the "
+                "shape is that of the positional axes."
+            )
+        if named_shape is None or named_shape == {}:
             return function(shape, *args, **kwargs)
+        _check_named_shape(name, named_shape)
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         region = ambient()
         sizes = [_size_of(name, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]

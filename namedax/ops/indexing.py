@@ -17,7 +17,7 @@ from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_tex
 from namedax.environment import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.ops.align import local_block, wrap
-from namedax.ops.lift import nmap
+from namedax.ops.lift import Lifted
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes
@@ -80,7 +80,7 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
         if axis is not None:
             (place,) = resolve_axis("take", x, axis)
             position = dims_of(x)[:place].count(None)
-        return nmap(lambda rows, index: read(rows, index, position))(x, indices)
+        return Lifted(lambda rows, index: read(rows, index, position), "take")(x, indices)
     dims, own = dims_of(x), dims_of(indices)
     if axis not in dims:
         raise_not_found("take", axis, type_text(x), [d for d in dims if d is not None])
@@ -196,11 +196,11 @@ def index_positional(x: NamedArray, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [part for part in parts if hasattr(part, "dtype")]
     if not arrays:
-        return nmap(lambda data: data[index])(x)
+        return Lifted(lambda data: data[index], "getitem")(x)
 
     def read(data: Any, *values: Any) -> Any:
         supply = iter(values)
         filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
         return data[filled]
 
-    return nmap(read)(x, *arrays)
+    return Lifted(read, "getitem")(x, *arrays)

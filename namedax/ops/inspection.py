@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from namedax.array import NamedArray
 from namedax.ops.leaves import data_of
+from namedax.ops.reductions import resolve_axis
 
 __all__ = ["FUNCTIONS"]
 
@@ -28,11 +30,27 @@ def ndim(x: Any) -> int:
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
-def size(x: Any, axis: int | None = None) -> int:
-    """The number of elements over the positional axes, or along one of them."""
+def size(x: Any, axis: Any = None) -> int:
+    """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
+
+    Sizes of names are global ones.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      PositionalAxisError: a position is out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5)), ["batch", ...])
+    >>> nx.numpy.size(x), nx.numpy.size(x, "batch"), nx.numpy.size(x, (0, "batch"))
+    (5, 2, 10)
+    """
     if not isinstance(x, NamedArray):
         return jnp.size(x, axis)
-    return x.size if axis is None else x.shape[axis]
+    if axis is None:
+        return x.size
+    sizes = dict(x.named_shape)
+    found = resolve_axis("size", x, axis)
+    return math.prod(x.data.shape[i] if (dim := x.dims[i]) is None else sizes[dim] for i in found)
 
 
 def result_type(*args: Any) -> Any:

@@ -17,9 +17,17 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
-from namedax.array import NamedArray, check_dims, dims_of
+from namedax.array import NamedArray, check_dims, dims_of, positional_type_text, type_text
 from namedax.environment import ambient, enter
-from namedax.errors import AxisSizeError, NamedaxError, PlacementConflictError, SerialLoopError, show_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisSizeError,
+    NamedaxError,
+    PlacementConflictError,
+    PositionalAxisError,
+    SerialLoopError,
+    show_names,
+)
 from namedax.ops.align import local_block, wrap
 from namedax.resources.programs import collective_axes
 from namedax.resources.serial import LoopAxis
@@ -45,6 +53,43 @@ class _ExplainTypeErrors:
 
 
 explain_type_errors = _ExplainTypeErrors()
+
+
+class _ExplainNames:
+    """Says of an error in a function without names which arrays the function saw, and where their names are. A context manager.
+
+    A function of JAX, and a method of arrays, raise an error of namedax then; that of a user's own function stays, and gets a note.
+
+    Args:
+      theirs: whether it is a function of JAX or of namedax.
+      function: its name.
+      arguments: the arrays that it was called with.
+    """
+
+    def __init__(self, theirs: bool, function: str, arguments: Sequence[Any]):
+        self._theirs, self._function, self._arguments = theirs, function, arguments
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(error, NamedaxError):
+            return
+        named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]
+        if not named or "NamedArray" in str(error):  # the latter has an explanation of its own
+            return
+        seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
+        names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
+        why = (
+            f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. Give the axes that it is to act on "
+            f"positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
+        )
+        if not self._theirs:
+            error.add_note(f"namedax: {why}")
+            return
+        said = str(error).split("\n", 1)[0].rstrip(".")
+        own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
+        raise own(f"{self._function}: {said}. Here {why}") from error
 
 
 def belongs_to_jax(function: Any) -> bool:
@@ -116,6 +161,12 @@ class Lifted:
     def __reduce__(self) -> Any:
         return (Lifted, (self.__wrapped__, self._op, self._like))
 
+    @property
+    def _shown(self) -> str:
+        """What messages call the function."""
+        shown = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
+        return "the function" if shown == "<lambda>" else shown
+
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"
 
@@ -164,10 +215,11 @@ class Lifted:
         mapped = positional
         for axes in reversed(batched):
             mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
-        with explain_type_errors:
+        theirs = belongs_to_jax(function) or _is_our_own(function)
+        with explain_type_errors, _ExplainNames(theirs, self._shown, blocks):
             try:
                 hidden = frozenset[str]()
-                if region is not None and not (belongs_to_jax(function) or _is_our_own(function)):
+                if region is not None and not theirs:
                     hidden = frozenset(axis for name in names for axis in region.placement(name))
                 result = _on_its_device(op, names, mapped, hidden, datas) if hidden else mapped(*datas)
             except (TypeError, ValueError) as error:

@@ -30,7 +30,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.elementwise import apply_elementwise
@@ -67,7 +67,7 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
     """Where the statistics live, with the values in a wide type, and the type of the result."""
     site = reduction_site(op, x, axis, False, where)
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
-        raise TypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
+        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
     data = as_inexact(site.data)
     return dataclasses.replace(site, data=data.astype(jnp.promote_types(data.dtype, jnp.float32))), data.dtype
 
@@ -196,7 +196,7 @@ def _run(
 def _epsilon(op: str, epsilon: Any) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
-    raise TypeError(f"{op}: epsilon={epsilon!r} has to be a number; it is a constant of the program.")
+    raise ArgumentTypeError(f"{op}: epsilon={epsilon!r} has to be a number; it is a constant of the program.")
 
 
 # --- the norms ------------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ValueError(f"standardize: algorithm={algorithm!r}; it is 'fast' or 'stable'.")
+        raise ArgumentError(f"standardize: algorithm={algorithm!r}; it is 'fast' or 'stable'.")
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
@@ -366,7 +366,7 @@ def batch_norm(
     """
     op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
     if (mean is None) != (var is None):
-        raise ValueError(f"{op}: mean= and var= belong together; give both (inference) or none of them (training).")
+        raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or none of them (training).")
     if mean is not None:
         reduction_site(op, x, axis)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
@@ -467,10 +467,12 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     if not isinstance(x, NamedArray):
         x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        raise TypeError(f"{op}: {type_text(x)} holds no floating-point numbers; convert it first (x.astype).")
+        raise ArgumentTypeError(f"{op}: {type_text(x)} holds no floating-point numbers; convert it first (x.astype).")
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
-        raise ValueError(f"{op}: rate={rate!r} is no probability below 1; it is the part of the elements that are set to zero.")
+        raise ArgumentError(
+            f"{op}: rate={rate!r} is no probability below 1; it is the part of the elements that are set to zero."
+        )
     if deterministic or (fixed and rate == 0):
         return x
     x = local_block(x, op, ambient())

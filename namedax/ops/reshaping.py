@@ -84,7 +84,7 @@ def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, 
             f"{op}: axis {old!r} of size {size} can not {verb} {new!r}, which has size {known} in "
             "this mapped function; a name has one size. Choose another name."
         )
-    region.block_size(new, size, op)
+    region.note(new, region.block_size(new, size, op))
 
 
 def move(

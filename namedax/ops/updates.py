@@ -35,7 +35,7 @@ from namedax.ops.getitem import (
     resolve,
     visible_order,
 )
-from namedax.ops.lift import nmap
+from namedax.ops.lift import Lifted
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast, cast_data, varying
@@ -174,8 +174,8 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
         return getattr(selected, method)(value if method == "apply" else next(supply), **options)
 
     if method in ("get", "apply"):
-        return nmap(update)(x, *arrays)
-    return nmap(update)(x, *arrays, value)
+        return Lifted(update, f"at[...].{method}")(x, *arrays)
+    return Lifted(update, f"at[...].{method}")(x, *arrays, value)
 
 
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:

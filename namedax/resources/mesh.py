@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from namedax.errors import MeshError
 
@@ -38,6 +38,15 @@ def current_mesh() -> Any:
     return None if mesh.empty else mesh
 
 
+def check_mesh(mesh: Any, op: str) -> None:
+    """Raises `MeshError` if what is given as `mesh=` is neither `None` nor a mesh."""
+    if mesh is not None and not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise MeshError(
+            f"{op}: mesh={mesh!r} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
+            "for devices that are not there."
+        )
+
+
 def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     """The mesh to use for the argument `mesh`, and whether it is that of the surrounding `jax.set_mesh`.
 
@@ -46,6 +55,7 @@ def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     Raises:
       MeshError: the two have different axes.
     """
+    check_mesh(mesh, op)
     context = current_mesh()
     if mesh is None or context is None:
         return (mesh, False) if context is None else (context, True)
