@@ -28,7 +28,7 @@ from namedax.ops.leaves import data_of, flatten, names_of
 from namedax.ops.lift import explain_type_errors
 from namedax.resources.variance import cast_data, varying
 
-__all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp"]
+__all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
 
 
 def _in_region(tree: Any) -> Any:
@@ -79,7 +79,7 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
     return make_in_region(data, target) if is_named(like) else data
 
 
-def _tree_as(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
+def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
     """A pytree with the axes of another one; `None` stays where it stands for a zero."""
     leaves, tree = flatten(likes)
     try:
@@ -87,6 +87,11 @@ def _tree_as(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
     except ValueError as error:
         raise ArgumentTypeError(f"{op}: {what} has another structure than what it is for: {error}.") from None
     texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
+    for value, like, text in zip(given, leaves, texts, strict=True):
+        if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
+            raise ArgumentTypeError(
+                f"{op}: {text} has another structure than {type_text(like)}: it is a {type(value).__name__}."
+            )
     fitted = [
         _as(value, like, f"{op}: {text}", remedy) if value is not None else None
         for value, like, text in zip(given, leaves, texts, strict=True)
@@ -148,7 +153,7 @@ class _Custom:
             raise ArgumentTypeError(f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second}).")
         primal, other = (_blocks(part, self._name) for part in result)
         if noted:
-            primal = _tree_as(self._name, primal, noted[0], f"the result of {rule}", "Reduce it, as in nx.sum(..., {0!r}).")
+            primal = values_like(self._name, primal, noted[0], f"the result of {rule}", "Reduce it, as in nx.sum(..., {0!r}).")
         return primal, other
 
     def _inside(self, region: Region | None, function: Callable[..., Any], skipped: int = 0) -> Callable[..., Any]:
@@ -227,7 +232,7 @@ class custom_jvp(_Custom):
         def rule(*args: Any) -> Any:
             primal, tangent = self._checked(jvp(*args), noted, "the rule", "tangent")
             remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
-            return primal, _tree_as(self._name, tangent, primal, "the tangent of the result", remedy)
+            return primal, values_like(self._name, tangent, primal, "the tangent of the result", remedy)
 
         wrapped = jax.custom_jvp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
         wrapped.defjvp(self._inside(region, rule, len(static)))
@@ -312,7 +317,7 @@ class custom_vjp(_Custom):
                 )
             remedy = "The function broadcasts it along that axis, so its cotangent is the sum: nx.sum(cotangent, {0!r})."
             return tuple(
-                None if value is None else _tree_as(self._name, value, like, f"the cotangent of argument {i}", remedy)
+                None if value is None else values_like(self._name, value, like, f"the cotangent of argument {i}", remedy)
                 for i, (value, like) in enumerate(zip(result, likes, strict=True))
             )
 

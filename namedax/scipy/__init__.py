@@ -4,7 +4,8 @@ from namedax.scipy import fft as fft
 from namedax.scipy import linalg as linalg
 from namedax.scipy import ndimage as ndimage
 from namedax.scipy import signal as signal
+from namedax.scipy import sparse as sparse
 from namedax.scipy import special as special
 from namedax.scipy import stats as stats
 
-__all__ = ["fft", "linalg", "ndimage", "signal", "special", "stats"]
+__all__ = ["fft", "linalg", "ndimage", "signal", "sparse", "special", "stats"]

@@ -1,0 +1,15 @@
+"""The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` over pytrees of named arrays."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax.scipy.sparse.linalg as _module
+
+from namedax.ops.solvers import FUNCTIONS as _FUNCTIONS
+from namedax.ops.surface import lift_namespace as _lift_namespace
+
+globals().update(_lift_namespace(_module, _FUNCTIONS))
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
