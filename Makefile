@@ -1,6 +1,6 @@
 # Every target sets itself up: it makes a virtual environment and installs what it needs, once.
 #
-#   make demo | test | lint | bench | clean | distclean
+#   make demo | test | test-all | lint | bench | clean | distclean
 #
 # Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, DEMO_ARGS.
 
@@ -9,7 +9,7 @@ VENV ?= .venv
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the second pass, with 64-bit types (a part of the suite, in some placements), and the third, with tracer-leak checks, select.
-X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow" -k "not explicit and not crossed and not two-"
+X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow and not full" -k "not explicit and not crossed and not two-"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 DEMO_ARGS ?=
 
@@ -17,7 +17,7 @@ PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-x64 test-leaks lint bench clean distclean
+.PHONY: help demo test test-suite test-x64 test-leaks test-all lint bench clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -27,6 +27,7 @@ help:
 	@echo "make test-suite  the tests and the doctests, but those marked 'leaks'"
 	@echo "make test-x64    a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
+	@echo "make test-all    the tests marked 'full', which 'make test' leaves out: whole matrices"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
@@ -38,13 +39,16 @@ demo: $(VENV)/.ready-examples
 test: lint test-suite test-x64 test-leaks
 
 test-suite: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "not leaks"
+	$(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 
 test-x64: $(VENV)/.ready-test
 	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)
 
 test-leaks: $(VENV)/.ready-test
 	JAX_CHECK_TRACER_LEAKS=1 $(PY) -m pytest $(PYTEST_ARGS) $(LEAKS_ARGS)
+
+test-all: $(VENV)/.ready-test
+	$(PY) -m pytest $(PYTEST_ARGS) -m full
 
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.errors import SerialLoopError
-from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, number_of
+from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of
 from namedax.resources.variance import varying_of
 
 __all__ = ["GATHERS", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
@@ -43,6 +43,8 @@ class Node:
     bodies: list[Body] = dataclasses.field(default_factory=list)
     # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
     waiting: dict[int, Axes] = dataclasses.field(default_factory=dict)
+    # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
+    once: dict[int, Axes] = dataclasses.field(default_factory=dict)
     collective: bool = False  # over the loop's axis
     # Results of control flow that are the same in every step, and the level of the pass that gives them.
     constant: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -148,13 +150,12 @@ class Flattener:
         carried = body.inputs[consts : consts + carries]
         waiting: dict[int, Axes] = {}
         while True:
-            found = self._wait(body, waiting, frozenset(carried))
+            found = self._wait(body, waiting)
             outputs = {i: found[out] for i, out in enumerate(body.outputs) if isinstance(out, int) and out in found}
             grown = waiting | {carried[i]: axes for i, axes in outputs.items() if i < carries}
             if grown == waiting:
                 break
             waiting = grown
-        self._wait(body, waiting, frozenset())
         node.waiting = outputs
         results: list[Value] = list(node.outputs)
         for i, axes in outputs.items():
@@ -163,51 +164,67 @@ class Flattener:
             results[i] = total
         return results
 
-    def _wait(self, body: Body, waiting: Mapping[int, Axes], may_wait: frozenset[int]) -> dict[int, Axes]:
-        """Which values of a scan's body are sums that wait, over which axes. Takes these sums out of the body.
-
-        Of carries in `may_wait` it is not known yet whether they do.
-        """
-        found, maybe = dict(waiting), set(may_wait)
+    def _wait(self, body: Body, waiting: Mapping[int, Axes]) -> dict[int, Axes]:
+        """Which values of a scan's body are sums that wait, over which axes, if these carries do. Takes the sums out of the body."""
+        found = dict(waiting)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
-            taken = {a for a in axes if a is not None}
-            if node.kind in (*SUMS, "late psum") and self.axis in node.axes and not taken:
-                node.waiting = (
-                    {0: node.axes} if node.kind == "late psum" else dict.fromkeys(range(len(node.outputs)), node.axes)
-                )
-                node.kind = "identity"
-            if node.kind == "identity":
-                if taken:
-                    raise self._too_early("a sum")
-                found.update(dict.fromkeys(node.outputs, node.waiting[0]))
+            if node.kind in (*SUMS, "late psum", "identity"):
+                found.update(self._sum_waits(node, axes))
             elif self.axis in node.axes and node.kind not in (*CASTS, "axis_index"):
                 raise self._too_early(f"the result of {node.kind}")
-            elif taken:
-                if not (len(taken) == 1 and self._is_linear(node, axes, maybe)):
+            elif node.kind in _PASSING:
+                found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
+            elif any(axes):
+                if not self._is_linear(node, axes):
                     raise self._too_early(f"an operand of {node.kind}")
-                found.update(dict.fromkeys(node.outputs, next(iter(taken))))
-            elif not maybe.isdisjoint(v for v in node.inputs if isinstance(v, int)):
-                guess = [(self.axis,) if isinstance(v, int) and v in maybe else None for v in node.inputs]
-                if self._is_linear(node, guess, maybe):
-                    maybe.update(node.outputs)
+                found.update(dict.fromkeys(node.outputs, next(a for a in axes if a is not None)))
         return found
 
-    def _is_linear(self, node: Node, axes: Sequence[Axes | None], may_wait: set[int]) -> bool:
+    def _sum_waits(self, node: Node, axes: Sequence[Axes | None]) -> dict[int, Axes]:
+        """The results of a sum that wait: of one over the loop, and of one over devices whose operands all wait."""
+        if node.kind != "identity":
+            if self.axis not in node.axes and None in axes:
+                return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
+            node.waiting = {0: node.axes} if node.kind == "late psum" else dict.fromkeys(range(len(node.outputs)), node.axes)
+            node.kind = "identity"
+        own = node.waiting[0]
+        if not all(a is None or set(own).isdisjoint(a) for a in axes):
+            raise self._too_early("a sum")
+        return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
+
+    def _is_linear(self, node: Node, axes: Sequence[Axes | None]) -> bool:
         """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
-        if node.kind in ("add", "add_any", "sub", "dynamic_update_slice"):
-            both = list(zip(axes, node.inputs, strict=True))[:2]  # of an update, not where it goes
-            return all(a is not None or self._is_zero(v) or (isinstance(v, int) and v in may_wait) for a, v in both)
-        if node.kind in ("mul", "div"):
-            waits = [i for i, a in enumerate(axes) if a is not None]
-            if len(waits) != 1 or (node.kind == "div" and waits != [0]):
+        waits = [i for i, a in enumerate(axes) if a is not None]
+        here = axes[waits[0]] or ()
+        if any(set(axes[i] or ()) != set(here) for i in waits):
+            return False
+        if node.kind in _ADDITIVE:
+            # What is added once to a sum is a summand of the first step, on the first device. Of an update, not where it goes.
+            summands = {"pad": 2, "dynamic_update_slice": 2, "select_n": len(axes)}.get(node.kind, len(axes))
+            first = 1 if node.kind == "select_n" else 0
+            if any(i not in range(first, summands) for i in waits):
                 return False
-            other = node.eqn.invars[1 - waits[0]].aval
-            return varying_of(other).isdisjoint(axes[waits[0]] or ())
+            others = [i for i in range(first, summands) if i not in waits]
+            node.once = {i: here for i in others if not self._is_zero(node.inputs[i])}
+            return self._same_everywhere(node, here, [*range(first), *range(summands, len(axes))])
+        if axes_of(node.eqn):  # a collective over devices, or a cast
+            return node.kind in _MOVES and set(axes_of(node.eqn)).isdisjoint(here)
+        if len(waits) != 1 or len(node.outputs) != 1:
+            return False
         if node.kind == "convert_element_type":  # to integers it rounds
             kinds = [jnp.issubdtype(var.aval.dtype, jnp.inexact) for var in (*node.eqn.invars, *node.eqn.outvars)]  # type: ignore[attr-defined]
             return kinds[0] == kinds[1]
+        if node.kind == "dot_general":  # integers that add up in a narrow type wrap around
+            operand, result = node.eqn.invars[waits[0]].aval, node.eqn.outvars[0].aval
+            if not is_inexact(operand) and operand.dtype != result.dtype:  # type: ignore[attr-defined]
+                return False
+        if node.kind in _BILINEAR or (node.kind in _LINEAR_IN_FIRST and waits == [0]):
+            return self._same_everywhere(node, here, [i for i in range(len(axes)) if i not in waits])
         return node.kind in _LINEAR
+
+    def _same_everywhere(self, node: Node, axes: Axes, operands: Sequence[int]) -> bool:
+        return all(varying_of(node.eqn.invars[i].aval).isdisjoint(axes) for i in operands)
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(
@@ -217,7 +234,14 @@ class Flattener:
         )
 
 
-_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum copy slice rev".split())
+# What gives each operand back, what adds its operands up or puts them side by side, what is linear in its one operand, in each of
+# several, and in the first of them; and communication between devices that is linear.
+_PASSING = ("barrier", "optimization_barrier")
+_ADDITIVE = ("add", "add_any", "sub", "concatenate", "pad", "dynamic_update_slice", "select_n")
+_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum cumsum copy slice rev".split())
+_BILINEAR = ("mul", "dot_general")
+_LINEAR_IN_FIRST = ("div", "dynamic_slice")
+_MOVES = (*CASTS, *SCATTERS, *GATHERS, "all_to_all", "ppermute")
 
 
 def consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:

@@ -21,6 +21,7 @@ __all__ = [
     "MeshAxes",
     "Replay",
     "axes_of",
+    "barrier",
     "cast_axes",
     "collective_axes",
     "commutes",
@@ -108,6 +109,16 @@ def commutes(eqn: Any) -> bool:
         return False
     parts = [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
     return not any(hasattr(part, "eqns") or hasattr(part, "jaxpr") or callable(part) for part in parts)
+
+
+def barrier(values: Sequence[Any]) -> list[Any]:
+    """`jax.lax.optimization_barrier` of values that may vary over different mesh axes, and go on doing so."""
+    if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
+        # JAX 0.10 gives all results the variance of all operands; but for what it computes anew for a gradient.
+        (again,) = jax.make_jaxpr(jax.checkpoint(lambda *xs: list(xs)))(*values).jaxpr.eqns
+        if "differentiated" in again.params:
+            return list(again.primitive.bind(*values, **{**again.params, "differentiated": True}))
+    return list(jax.lax.optimization_barrier(tuple(values)))
 
 
 def is_inexact(aval: Any) -> bool:

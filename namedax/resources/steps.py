@@ -21,7 +21,7 @@ from namedax.errors import SerialLoopError
 from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
 from namedax.resources.nodes import GATHERS, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
-from namedax.resources.programs import CASTS
+from namedax.resources.programs import CASTS, barrier
 from namedax.resources.variance import cast_alike, cast_data, varying, varying_of
 
 __all__ = ["Stepper"]
@@ -267,13 +267,15 @@ class Stepper:
     def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         """One operation, on the mesh that there is."""
         kind, params = node.kind, node.eqn.params
+        for i, axes in node.once.items():
+            values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
         if kind == "identity":
             return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
-        if kind == "barrier":
-            return list(lax.optimization_barrier(tuple(values)))
+        if kind in ("barrier", "optimization_barrier"):
+            return barrier(values)
         if kind in CASTS:
-            axes = [axis for axis in node.axes if axis != self.axis]
-            return [cast_data(value, axes) for value in values]
+            others = [axis for axis in node.axes if axis != self.axis]
+            return [cast_data(value, others) for value in values]
         if kind == "axis_index" and self.axis in node.axes:
             return [index]
         if kind == "scan":
@@ -307,17 +309,20 @@ class Stepper:
             values.update(zip(node.outputs, self._evaluate(node, operands, index), strict=True))
         return [jnp.asarray(_read(values, v)) for v in body.outputs]
 
+    def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
+        """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""
+        others = tuple(axis for axis in axes if axis != self.axis)
+        first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
+        value = jnp.asarray(value)
+        return lax.select(*cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)]))
+
     def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         params, (body,) = node.eqn.params, node.bodies
         consts, carries = consts_and_carries(node.eqn)
         start = list(values[consts : consts + carries])
         for i, axes in node.waiting.items():
             if i < carries:
-                others = tuple(axis for axis in axes if axis != self.axis)
-                first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
-                start[i] = lax.select(
-                    *cast_alike([jnp.broadcast_to(first, start[i].shape), start[i], jnp.zeros_like(start[i])])
-                )
+                start[i] = self._on_first(start[i], axes, index)
 
         def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
