@@ -97,6 +97,10 @@ class ArgumentTypeError(NamedaxError, TypeError):
     """An argument, or the elements of an array, have a type that the operation does not take."""
 
 
+class UnsupportedArgumentError(ArgumentError, NotImplementedError):
+    """An argument that JAX's function has is given, and it has no meaning for named arrays here. JAX raises `NotImplementedError` in this case."""
+
+
 class ArrayTypeError(NamedaxError, TypeError):
     """A value is not of the array type that an annotation states, or an array type is malformed."""
 

@@ -220,7 +220,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         if not sizes and not parameters and not isinstance(given["key"], NamedArray):
             return function(*args, **kwargs)
         if given.get("out_sharding") is not None:
-            raise NamedAxesLeftError(f"{name}: out_sharding is for arrays without names; axis_resources place named ones.")
+            raise NamedAxesLeftError(_SHARDED.format(op=name))
         fixed = {p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters}
         shape = _shape_of(signature, given, events)
         rank = len(shape) - (name == "multinomial")
@@ -346,6 +346,19 @@ def key_impl(keys: Any) -> Any:
 # --- samplers along an axis -----------------------------------------------------------------------------------------
 
 
+_SHARDED = "{op}: out_sharding is for arrays without names; axis_resources place named ones."
+
+
+def _refuse_sharding(op: str, out_sharding: Any) -> None:
+    if out_sharding is not None:
+        raise NamedAxesLeftError(_SHARDED.format(op=op))
+
+
+def _sharding(out_sharding: Any) -> dict[str, Any]:
+    """As an argument, if it is given: not every release of JAX has it."""
+    return {} if out_sharding is None else {"out_sharding": out_sharding}
+
+
 def categorical(
     key: Any,
     logits: Any,
@@ -354,8 +367,8 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
     *,
+    out_sharding: Any = None,
     named_shape: Mapping[Hashable, int] | None = None,
-    **options: Any,
 ) -> Any:
     """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`.
 
@@ -368,7 +381,7 @@ def categorical(
       replace: whether one instance can draw a category several times.
       mode: as in `jax.random.categorical`.
       named_shape: sizes of the names to draw along.
-      **options: as in `jax.random.categorical`, for arrays without names.
+      out_sharding: as in `jax.random.categorical`, for arrays without names.
 
     Returns:
       Integers with the names of `named_shape` and of `logits`. The numbers are those of `jax.random.categorical` for the array
@@ -387,7 +400,8 @@ def categorical(
     """
     sizes = sizes_of("categorical", named_shape)
     if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
-        return jax.random.categorical(key, logits, axis, shape, replace, mode, **options)
+        return jax.random.categorical(key, logits, axis, shape, replace, mode, **_sharding(out_sharding))
+    _refuse_sharding("categorical", out_sharding)
     by_name = is_name(axis)
     logits = logits if isinstance(logits, NamedArray) else jnp.asarray(logits)
     positional = tuple(logits.shape)
@@ -477,7 +491,7 @@ def _gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
     return jnp.moveaxis(data, i, -1), (*dims[:i], *dims[i + 1 :], None)
 
 
-def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, **options: Any) -> Any:
+def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """Permutes `x` at random along an axis.
 
     Args:
@@ -486,7 +500,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, **op
       axis: a position or a name. For an integer `x`, a name is that of the result's axis.
       independent: whether every slice along `axis` is permuted by itself, as in `jax.random.permutation`; then the array that
         is permuted has the names in front, sorted.
-      **options: as in `jax.random.permutation`, for arrays without names.
+      out_sharding: as in `jax.random.permutation`, for arrays without names.
 
     Returns:
       An array of the same type. Unless `independent`, all instances are permuted alike, by `jax.random.permutation(key, size)`.
@@ -503,7 +517,8 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, **op
     op = "permutation"
     by_name = is_name(axis)
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
-        return jax.random.permutation(key, x, axis, independent, **options)
+        return jax.random.permutation(key, x, axis, independent, **_sharding(out_sharding))
+    _refuse_sharding(op, out_sharding)
     if np.ndim(x._data if isinstance(x, NamedArray) else x) == 0:
         call = lambda key, shape: jax.random.permutation(key, x)  # noqa: E731
         return draw(op, call, key, {}, (), last=axis if by_name else None)

@@ -23,7 +23,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import namedax as nx
-from namedax.array import NamedArray, is_name
+from namedax import NamedArray
+from namedax.array import is_name
 from namedax.errors import AxisNameError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from tests.harness import array, make_mesh
 

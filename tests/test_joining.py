@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax import append, array_split, concatenate, expand_dims, flip, repeat, split, squeeze, stack, tile
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.hlo import summary
-from namedax.ops.joining import append, array_split, concatenate, expand_dims, flip, repeat, split, squeeze, stack, tile
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]

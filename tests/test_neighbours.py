@@ -11,10 +11,9 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
+from namedax import conv, convolve, diff, halo, pad, roll, shift
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.hlo import summary
-from namedax.ops.convolution import conv, convolve
-from namedax.ops.neighbours import diff, halo, pad, roll, shift
 from namedax.resources.rows import move_rows
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 

@@ -11,8 +11,7 @@ from harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
-from namedax.ops.pdot import pdot
-from namedax.ops.permutations import all_to_all, pbroadcast, pgather, ppermute, pshuffle, psum_scatter
+from namedax.lax import all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter
 from namedax.resources.routes import plan_route
 
 MIXED = [3, 0, 6, 1, 7, 2, 5, 4]

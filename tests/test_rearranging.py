@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax import merge_axes, rearrange, reduce, repeat, split_axis
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, RearrangeError
 from namedax.hlo import summary
-from namedax.ops.rearranging import merge_axes, rearrange, reduce, repeat, split_axis
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]

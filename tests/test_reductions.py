@@ -9,7 +9,6 @@ import pytest
 
 import namedax as nx
 from namedax.hlo import summary
-from namedax.ops.reductions import REDUCTIONS
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 INF, NAN = jnp.inf, jnp.nan
@@ -161,7 +160,10 @@ def test_eager(label):
     np.testing.assert_allclose(nx.positional(have, out_axes), want, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(REDUCTIONS) if hasattr(jnp, name)])
+REDUCTIONS = "all amax amin any argmax argmin count_nonzero max mean min prod std sum var".split()
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
     x = array(4, 3)
     for axis in (None, 0, -1):

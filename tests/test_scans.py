@@ -11,7 +11,6 @@ from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives
-from namedax.ops import scans as ns
 
 IN, OUT = ["a", None, "b"], {0: "a", 2: "b"}
 
@@ -46,7 +45,7 @@ def _functions(np_, lx, a, p):
     return f
 
 
-_named = _functions(ns.FUNCTIONS, ns.LAX_FUNCTIONS, "a", 0)
+_named = _functions(vars(nx), vars(nx.lax), "a", 0)
 _plain = jax.jit(_functions(vars(jnp), vars(lax), 0, 1))
 
 
@@ -60,13 +59,13 @@ def test_every_scan_in_every_placement(placement):
 def test_a_plain_array_and_flattened_positional_axes():
     x = array(3, 4)
     named = nx.named(array(3, 4, 5), [None, "k", None])
-    np.testing.assert_array_equal(ns.cumsum(x), jnp.cumsum(x))
-    np.testing.assert_array_equal(ns.cummax(x, 1), lax.cummax(x, 1))
+    np.testing.assert_array_equal(nx.cumsum(x), jnp.cumsum(x))
+    np.testing.assert_array_equal(nx.cummax(x, 1), lax.cummax(x, 1))
     want = jnp.stack([jnp.cumprod(array(3, 4, 5)[:, i]) for i in range(4)])
-    np.testing.assert_allclose(nx.positional(ns.cumprod(named), ["k", None]), want, rtol=1e-6)
-    np.testing.assert_allclose(ns.cumsum(x, 0, reverse=True), jnp.cumsum(x[::-1], 0)[::-1])
+    np.testing.assert_allclose(nx.positional(nx.cumprod(named), ["k", None]), want, rtol=1e-6)
+    np.testing.assert_allclose(nx.cumsum(x, 0, reverse=True), jnp.cumsum(x[::-1], 0)[::-1])
     np.testing.assert_allclose(
-        nx.positional(ns.cumulative_sum(named, axis=1, include_initial=True), [None, "k", None]),
+        nx.positional(nx.cumulative_sum(named, axis=1, include_initial=True), [None, "k", None]),
         jnp.cumulative_sum(array(3, 4, 5), axis=2, include_initial=True),
     )
 
@@ -79,7 +78,7 @@ def test_nans_and_infinities_stay_where_jnp_has_them(axis):
         return lambda x: (lax_of(a)(x, "cumsum"), lax_of(a)(x, "cummax"), lax_of(a)(x, "cumlogsumexp"))
 
     def lax_of(a):
-        return lambda x, name: ns.LAX_FUNCTIONS[name](x, a)
+        return lambda x, name: getattr(nx.lax, name)(x, a)
 
     f = nx.xmap(functions("a"), ["a", None], ["a", None], mesh=make_mesh((2, 4)), axis_resources={"a": axis})
     for have, name in zip(f(x), ("cumsum", "cummax", "cumlogsumexp"), strict=True):
@@ -95,14 +94,14 @@ def test_communication_is_one_gather_of_the_totals_and_its_transpose():
     x = array(64, 5)
     for name in ("cumsum", "cummax", "cumlogsumexp"):
         f = nx.xmap(
-            lambda x, name=name: ns.LAX_FUNCTIONS[name](x, "a"), ["a", None], ["a", None], mesh=mesh, axis_resources={"a": "x"}
+            lambda x, name=name: getattr(nx.lax, name)(x, "a"), ["a", None], ["a", None], mesh=mesh, axis_resources={"a": "x"}
         )
         (gather,) = collectives(jax.jit(f).lower(x).compile())
         assert (gather.kind, gather.bytes) == ("all-gather", 8 * 5 * 4)
         both = collectives(jax.jit(jax.grad(lambda x, f=f: jnp.sum(f(x) ** 2))).lower(x).compile())
         assert sorted(c.kind for c in both) == ["all-gather", "reduce-scatter"]
         assert {c.bytes for c in both} == {8 * 5 * 4}
-    along_whole = nx.xmap(lambda x: ns.cumsum(x, "c"), ["a", "c"], ["a", "c"], mesh=mesh, axis_resources={"a": "x"})
+    along_whole = nx.xmap(lambda x: nx.cumsum(x, "c"), ["a", "c"], ["a", "c"], mesh=mesh, axis_resources={"a": "x"})
     assert collectives(jax.jit(along_whole).lower(x).compile()) == ()
 
 
@@ -111,12 +110,12 @@ def test_mistakes():
     with pytest.raises(
         nx.errors.AxisNotFoundError, match=r"cumsum: no axis 'poss' in f\d\d\[3\]\{pos:8\}.*Did you mean 'pos'\?"
     ):
-        ns.cumsum(x, "poss")
+        nx.cumsum(x, "poss")
     with pytest.raises(nx.errors.PositionalAxisError, match=r"lax.cummax: axis=\('pos', 0\) must be one axis"):
-        ns.cummax(x, ("pos", 0))
+        nx.cummax(x, ("pos", 0))
     with pytest.raises(nx.errors.PositionalAxisError, match="include_initial=True makes axis 'pos' longer by one"):
-        ns.cumulative_sum(x, axis="pos", include_initial=True)
+        nx.cumulative_sum(x, axis="pos", include_initial=True)
     with pytest.raises(nx.errors.PositionalAxisError, match="axis= is needed unless there is exactly one positional axis"):
-        ns.cumulative_sum(nx.sum(x, 0))
+        nx.cumulative_sum(nx.sum(x, 0))
     with pytest.raises(nx.errors.PositionalAxisError, match="positional axis 1 is out of range"):
-        ns.cumsum(x, 1)
+        nx.cumsum(x, 1)

@@ -8,7 +8,6 @@ import pytest
 import namedax as nx
 from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.hlo import collectives
-from namedax.ops import segments
 from tests.harness import array, make_mesh
 
 COUNT = 8
@@ -44,13 +43,13 @@ def test_segments(mesh_kind, label, shape, resources):
 
     def fun(data, ties, ids, per_b):
         return tuple(
-            getattr(segments, f"segment_{kind}")(value, numbers, axis="a", out_axis="s")
+            getattr(nx, f"segment_{kind}")(value, numbers, axis="a", out_axis="s")
             for kind, value in (("sum", data), ("max", ties), ("min", data))
             for numbers in (ids, per_b)
         )
 
     def products(data, ids):
-        return segments.segment_prod(data, ids, axis="a", out_axis="s")
+        return nx.segment_prod(data, ids, axis="a", out_axis="s")
 
     options = {"mesh": mesh, "axis_resources": resources, "axis_sizes": {"s": COUNT}}
     axes = ["a", "b", "c", None]
@@ -94,7 +93,7 @@ COSTS = [
 @pytest.mark.parametrize(("kind", "resources", "want"), COSTS)
 def test_costs(kind, resources, want):
     fun = nx.xmap(
-        lambda x, ids: getattr(segments, f"segment_{kind}")(x, ids, COUNT, axis="a", out_axis="s"),
+        lambda x, ids: getattr(nx, f"segment_{kind}")(x, ids, COUNT, axis="a", out_axis="s"),
         (["a", "k"], ["a"]),
         ["s", "k"],
         mesh=make_mesh((4, 2)),
@@ -106,7 +105,7 @@ def test_costs(kind, resources, want):
 
 def test_the_gradient_of_a_sum_sends_nothing_more():
     fun = nx.xmap(
-        lambda x, ids: segments.segment_sum(x, ids, COUNT, axis="a"),
+        lambda x, ids: nx.segment_sum(x, ids, COUNT, axis="a"),
         (["a", "k"], ["a"]),
         [None, "k"],
         mesh=make_mesh((4, 2)),
@@ -120,42 +119,42 @@ def test_positional_axes():
     x = nx.named(array(2, 6, 3, 5), ["b", None, None, "k"])
     ids = jnp.array([2, 0, 1, 1, 9, 0])
     want = jax.vmap(lambda d: jax.ops.segment_sum(d, ids, 3))(x.data)
-    have = nx.positional(segments.segment_sum(x, ids, 3), {0: "b", 3: "k"})
+    have = nx.positional(nx.segment_sum(x, ids, 3), {0: "b", 3: "k"})
     np.testing.assert_allclose(have, want, rtol=1e-6)
-    by_k = segments.segment_max(x, nx.named(jnp.array([1, 0, 1]), [None]), 2, axis=1, out_axis="s")
+    by_k = nx.segment_max(x, nx.named(jnp.array([1, 0, 1]), [None]), 2, axis=1, out_axis="s")
     want = jnp.stack([x.data[:, :, 1], jnp.maximum(x.data[:, :, 0], x.data[:, :, 2])])
     np.testing.assert_array_equal(nx.positional(by_k, ["s", "b", None, "k"]), want)
-    behind = segments.segment_sum(x, jnp.array([1, 0, 1]), 2, axis=-1)
+    behind = nx.segment_sum(x, jnp.array([1, 0, 1]), 2, axis=-1)
     want = jnp.stack([x.data[:, :, 1], x.data[:, :, 0] + x.data[:, :, 2]], 2)
     np.testing.assert_allclose(nx.positional(behind, {0: "b", 3: "k"}), want, rtol=1e-6)
-    front = segments.segment_sum(x, nx.named(jnp.arange(5) // 2, ["k"]), 3, axis="k")
+    front = nx.segment_sum(x, nx.named(jnp.arange(5) // 2, ["k"]), 3, axis="k")
     assert (front.shape, front.named_shape) == ((3, 6, 3), {"b": 2})
-    plain = segments.segment_sum(jnp.arange(6.0), ids, 3, mode="clip")
+    plain = nx.segment_sum(jnp.arange(6.0), ids, 3, mode="clip")
     np.testing.assert_array_equal(plain, [6.0, 5.0, 4.0])
 
 
 def test_the_axis_keeps_its_name():
     x = nx.named(jnp.arange(1.0, 7.0), ["a"])
-    have = segments.segment_sum(x, nx.named(jnp.array([1, 1, 0, 1, 0, 3]), ["a"]), 4, axis="a", out_axis="a")
+    have = nx.segment_sum(x, nx.named(jnp.array([1, 1, 0, 1, 0, 3]), ["a"]), 4, axis="a", out_axis="a")
     np.testing.assert_array_equal(nx.positional(have, ["a"]), [8.0, 7.0, 0.0, 6.0])
 
 
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda x, i: segments.segment_sum(x, i, 3, axis="q"), AxisNotFoundError, "segment_sum: no axis 'q' in"),
-        (lambda x, i: segments.segment_sum(x, i, axis="a"), AxisNotFoundError, "the number of segments is not known"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="q"), AxisNotFoundError, "segment_sum: no axis 'q' in"),
+        (lambda x, i: nx.segment_sum(x, i, axis="a"), AxisNotFoundError, "the number of segments is not known"),
         (
-            lambda x, i: segments.segment_max(x, jnp.zeros(6, int), 3, axis="a"),
+            lambda x, i: nx.segment_max(x, jnp.zeros(6, int), 3, axis="a"),
             AxisNotFoundError,
             "no axis 'a' in the segment_ids",
         ),
-        (lambda x, i: segments.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are no integers"),
-        (lambda x, i: segments.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "have the axis 'k' already"),
-        (lambda x, i: segments.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is no name"),
-        (lambda x, i: segments.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none besides the name 'a'"),
+        (lambda x, i: nx.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are no integers"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "have the axis 'k' already"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is no name"),
+        (lambda x, i: nx.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none besides the name 'a'"),
         (
-            lambda x, i: segments.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"),
+            lambda x, i: nx.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"),
             AxisSizeError,
             "axis 'a' has two sizes",
         ),
@@ -171,9 +170,7 @@ def test_mistakes_in_mapped_functions():
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"s": "x", "k": "x"}}
 
     def run(count):
-        fun = nx.xmap(
-            lambda x, i: segments.segment_sum(x, i, count, axis="a", out_axis="s"), (["a", "k"], ["a"]), None, **options
-        )
+        fun = nx.xmap(lambda x, i: nx.segment_sum(x, i, count, axis="a", out_axis="s"), (["a", "k"], ["a"]), None, **options)
         return fun(jnp.ones((6, 4)), jnp.zeros(6, int))
 
     with pytest.raises(PlacementConflictError, match="'k' and 's' meet in one value"):

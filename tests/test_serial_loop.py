@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax import SerialLoop, serial_loop
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, SerialLoopError
 from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.numpy.linalg import norm
-from namedax.resources.serial import SerialLoop, serial_loop
 from tests.harness import Placement, array, check, make_mesh, together
 
 LOOP = SerialLoop

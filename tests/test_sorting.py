@@ -14,7 +14,7 @@ from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives, summary
-from namedax.ops import sorting as ns
+from namedax.ops.sorting import merge_exchange
 
 IN = ["a", None, "b"]
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
@@ -25,7 +25,7 @@ def test_the_network_sorts(n):
     # By the zero-one principle it is enough to sort all sequences of zeros and ones.
     for bits in itertools.product((0, 1), repeat=n):
         values = list(bits)
-        for pairs in ns.merge_exchange(n):
+        for pairs in merge_exchange(n):
             assert len({i for pair in pairs for i in pair}) == 2 * len(pairs)
             for i, j in pairs:
                 assert i < j
@@ -48,7 +48,7 @@ def _orders(sort, argsort, lexsort, partition, a):
     return f
 
 
-_named_orders = _orders(ns.sort, ns.argsort, ns.lexsort, ns.partition, "a")
+_named_orders = _orders(nx.sort, nx.argsort, nx.lexsort, nx.partition, "a")
 _plain_orders = jax.jit(_orders(jnp.sort, jnp.argsort, jnp.lexsort, jnp.partition, 0))
 
 
@@ -68,7 +68,7 @@ def test_orders_in_every_placement(placement):
 def test_sort_in_every_placement(placement):
     args = _order_arguments()[:2]
     check(
-        lambda x, t: (ns.sort(x, "a"), ns.argsort(t, "a")),
+        lambda x, t: (nx.sort(x, "a"), nx.argsort(t, "a")),
         lambda x, t: (jnp.sort(x, 0), jnp.argsort(t, 0)),
         args,
         (IN,) * 2,
@@ -82,7 +82,7 @@ def test_a_number_of_devices_that_is_no_power_of_two(shape):
     mesh = jax.make_mesh(shape, ("x",), devices=jax.devices()[: shape[0]], axis_types=(jax.sharding.AxisType.Auto,))
     x = array(3 * shape[0], kind="int")
     f = nx.xmap(
-        lambda x: (ns.sort(x, "a"), ns.argsort(x, "a", descending=True)), ["a"], ["a"], mesh=mesh, axis_resources={"a": "x"}
+        lambda x: (nx.sort(x, "a"), nx.argsort(x, "a", descending=True)), ["a"], ["a"], mesh=mesh, axis_resources={"a": "x"}
     )
     have, index = f(x)
     np.testing.assert_array_equal(have, jnp.sort(x))
@@ -112,7 +112,7 @@ def _plain_top_k(x, k, *, axis):
     return values, index
 
 
-_named_picks = _picks("a", ns.top_k, ns.quantile, ns.nanquantile, ns.median, ns.percentile, ("a", 0))
+_named_picks = _picks("a", nx.top_k, nx.quantile, nx.nanquantile, nx.median, nx.percentile, ("a", 0))
 _plain_picks = jax.jit(_picks(0, _plain_top_k, jnp.quantile, jnp.nanquantile, jnp.median, jnp.percentile, (0, 1)))
 
 
@@ -133,7 +133,7 @@ def test_picks_in_every_placement(placement):
 def test_top_k_with_a_named_result(resources):
     logits = array(8, 3, kind="ties").at[4, 1].set(jnp.nan)
     f = nx.xmap(
-        lambda z: ns.top_k(z, 4, axis="a", out_axis="best"),
+        lambda z: nx.top_k(z, 4, axis="a", out_axis="best"),
         ["a", "c"],
         ["c", "best"],
         mesh=make_mesh((4, 2)),
@@ -151,7 +151,7 @@ def test_searchsorted(side):
     want = jnp.stack([jnp.searchsorted(edges[:, i], values, side) for i in range(3)])
     for mesh in (None, make_mesh((8,)), make_mesh((4, 2))):
         f = nx.xmap(
-            lambda e, v: ns.searchsorted(e, v, side, axis="a"),
+            lambda e, v: nx.searchsorted(e, v, side, axis="a"),
             (["a", "c"], ["v"]),
             ["c", "v"],
             mesh=mesh,
@@ -160,7 +160,7 @@ def test_searchsorted(side):
         np.testing.assert_array_equal(f(edges, values), want)
     assert summary(jax.jit(f).lower(edges, values).compile()) == {"all-reduce": (1, 3 * 6 * 4)}
     order = jnp.array([2, 0, 1])
-    have = ns.searchsorted(
+    have = nx.searchsorted(
         nx.named(jnp.array([2.0, 3.0, 1.0]), ["k"]), 2.5, sorter=nx.named(jnp.argsort(order), ["k"]), axis="k"
     )
     assert int(have) == int(jnp.searchsorted(jnp.array([2.0, 3.0, 1.0]), 2.5, sorter=jnp.argsort(order)))
@@ -169,23 +169,23 @@ def test_searchsorted(side):
 def test_plain_arrays_and_flattened_positional_axes():
     x = array(3, 4)
     named = nx.named(array(3, 4, 5), [None, "k", None])
-    np.testing.assert_array_equal(ns.sort(x), jnp.sort(x))
-    np.testing.assert_array_equal(ns.argsort(x, None), jnp.argsort(x, None))
+    np.testing.assert_array_equal(nx.sort(x), jnp.sort(x))
+    np.testing.assert_array_equal(nx.argsort(x, None), jnp.argsort(x, None))
     np.testing.assert_array_equal(
-        nx.positional(ns.sort(named, None), ["k", None]), jnp.sort(array(3, 4, 5).swapaxes(0, 1).reshape(4, 15))
+        nx.positional(nx.sort(named, None), ["k", None]), jnp.sort(array(3, 4, 5).swapaxes(0, 1).reshape(4, 15))
     )
-    np.testing.assert_array_equal(ns.lexsort(jnp.stack([x, x.round()])), jnp.lexsort(jnp.stack([x, x.round()])))
-    values, index = ns.top_k(named, 2, axis=0)
+    np.testing.assert_array_equal(nx.lexsort(jnp.stack([x, x.round()])), jnp.lexsort(jnp.stack([x, x.round()])))
+    values, index = nx.top_k(named, 2, axis=0)
     assert values.dims == index.dims == (None, "k", None)
     np.testing.assert_array_equal(nx.positional(values, [None, "k", None]), jnp.sort(array(3, 4, 5), 0)[:0:-1])
-    assert ns.quantile(named, 0.5, (0, 1), keepdims=True).shape == (1, 1)
+    assert nx.quantile(named, 0.5, (0, 1), keepdims=True).shape == (1, 1)
     tenths = jnp.array([10, 90])
     want = jnp.nanpercentile(x, tenths, 0, keepdims=True)
-    np.testing.assert_allclose(ns.nanpercentile(x, tenths, 0, keepdims=True), want, rtol=1e-5)
+    np.testing.assert_allclose(nx.nanpercentile(x, tenths, 0, keepdims=True), want, rtol=1e-5)
     np.testing.assert_array_equal(
-        nx.positional(ns.argpartition(named, 1, "k"), [None, "k", None]), jnp.argpartition(array(3, 4, 5), 1, 1)
+        nx.positional(nx.argpartition(named, 1, "k"), [None, "k", None]), jnp.argpartition(array(3, 4, 5), 1, 1)
     )
-    assert ns.argsort(x, dtype=jnp.int16).dtype == jnp.int16
+    assert nx.argsort(x, dtype=jnp.int16).dtype == jnp.int16
 
 
 @pytest.mark.parametrize(("devices", "rounds"), [(2, 1), (4, 3), (8, 6)])
@@ -197,12 +197,12 @@ def test_communication_of_sort(devices, rounds):
     def program(f):
         return jax.jit(nx.xmap(f, ["a", "c"], ["a", "c"], mesh=mesh, axis_resources={"a": "x"}))
 
-    sort = program(lambda x: ns.sort(x, "a"))
+    sort = program(lambda x: nx.sort(x, "a"))
     assert summary(sort.lower(x).compile()) == {"collective-permute": (rounds, rounds * block)}
     both = collectives(jax.jit(jax.grad(lambda x: jnp.sum(sort(x) ** 2))).lower(x).compile())
     assert {c.kind for c in both} == {"collective-permute"}
     assert sum(c.bytes for c in both) == 3 * rounds * block  # values and indices, and the way back
-    index = program(lambda x: ns.argsort(x, "a"))
+    index = program(lambda x: nx.argsort(x, "a"))
     assert summary(index.lower(x).compile()) == {"collective-permute": (2 * rounds, 2 * rounds * block)}
 
 
@@ -212,13 +212,13 @@ def test_communication_of_picks():
     def program(f):
         return jax.jit(nx.xmap(f, ["a", "c"], {0: "c"}, mesh=make_mesh((4, 2)), axis_resources={"a": "x"}))
 
-    top = program(functools.partial(ns.top_k, k=3, axis="a"))
+    top = program(functools.partial(nx.top_k, k=3, axis="a"))
     candidates = 4 * 3 * 5 * 4
     assert summary(top.lower(x).compile()) == {"all-gather": (2, 2 * candidates)}
     assert summary(jax.jit(jax.grad(lambda x: jnp.sum(top(x).values ** 2))).lower(x).compile()) == {
         "all-gather": (1, candidates)
     }
-    found = summary(program(lambda x: ns.median(x, "a")).lower(x).compile())
+    found = summary(program(lambda x: nx.median(x, "a")).lower(x).compile())
     assert set(found) == {"collective-permute", "all-reduce"}
     assert found["collective-permute"] == (3, 3 * 16 * 5 * 4)
     assert found["all-reduce"][1] == (5 + 2 * 5) * 4
@@ -226,26 +226,26 @@ def test_communication_of_picks():
 
 def test_mistakes():
     x = nx.named(array(8, 3), ["pos", None])
-    for f in (ns.sort, ns.argsort, functools.partial(ns.top_k, k=2), functools.partial(ns.quantile, q=0.5)):
+    for f in (nx.sort, nx.argsort, functools.partial(nx.top_k, k=2), functools.partial(nx.quantile, q=0.5)):
         with pytest.raises(nx.errors.AxisNotFoundError, match=r"no axis 'poss' in .* Did you mean 'pos'\?"):
             f(x, axis="poss")
     with pytest.raises(nx.errors.PositionalAxisError, match=r"sort: axis=\('pos', 0\) must be one axis"):
-        ns.sort(x, ("pos", 0))
+        nx.sort(x, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="top_k: k=9 is not within 0 and 8, the size of axis 'pos'"):
-        ns.top_k(x, 9, axis="pos")
+        nx.top_k(x, 9, axis="pos")
     with pytest.raises(nx.errors.AxisSizeError, match="axis 'pos' would have size 2, but it has size 8"):
-        nx.xmap(lambda x: ns.top_k(x, 2, axis="pos", out_axis="pos").values, ["pos"], ["pos"])(array(8))
+        nx.xmap(lambda x: nx.top_k(x, 2, axis="pos", out_axis="pos").values, ["pos"], ["pos"])(array(8))
     with pytest.raises(nx.errors.AxisSizeError, match=r"the values .* have the axis 'pos' that is searched"):
-        ns.searchsorted(nx.sum(x, 0), nx.sum(x, 0), axis="pos")
+        nx.searchsorted(nx.sum(x, 0), nx.sum(x, 0), axis="pos")
     with pytest.raises(nx.errors.NamedAxesLeftError, match=r"quantile: q, .*, has named axes"):
-        ns.quantile(x, nx.sum(x, 0), "pos")
+        nx.quantile(x, nx.sum(x, 0), "pos")
     with pytest.raises(nx.errors.ArgumentError, match="method='middle' is none of"):
-        ns.quantile(x, 0.5, "pos", method="middle")
+        nx.quantile(x, 0.5, "pos", method="middle")
     with pytest.raises(nx.errors.ArgumentError, match="sort: kind= and order= are not supported"):
-        ns.sort(x, "pos", kind="stable")
+        nx.sort(x, "pos", kind="stable")
     with pytest.raises(nx.errors.ArgumentError, match="lexsort: needs at least one key"):
-        ns.lexsort(())
+        nx.lexsort(())
     with pytest.raises(nx.errors.ArgumentTypeError, match="quantile: complex numbers have no order"):
-        ns.quantile(x * 1j, 0.5, "pos")
+        nx.quantile(x * 1j, 0.5, "pos")
     with pytest.raises(nx.errors.ArgumentError, match="searchsorted: side='middle' is neither"):
-        ns.searchsorted(x["pos", 0], 1.0, side="middle")
+        nx.searchsorted(x["pos", 0], 1.0, side="middle")

@@ -8,8 +8,7 @@ from namedax.nn import initializers as initializers
 from namedax.ops.surface import lift_namespace as _lift_namespace
 from namedax.ops.vocabulary import NN as _OWN
 
-globals().update(_lift_namespace(_module, _OWN, untouched=("get_scaled_dot_general_config",)))
-globals().update({name: function for name, function in _OWN.items() if name not in globals()})
+globals().update(_lift_namespace(_module, _OWN, __name__, untouched=("get_scaled_dot_general_config",)))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import jax.numpy.linalg as _module
 from namedax.ops.surface import lift_namespace as _lift_namespace
 from namedax.ops.vocabulary import LINALG as _OWN
 
-globals().update(_lift_namespace(_module, _OWN))
+globals().update(_lift_namespace(_module, _OWN, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
 
 if TYPE_CHECKING:

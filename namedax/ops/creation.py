@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.array import NamedArray, check_dims, is_name
+from namedax.array import NamedArray, check_dims, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean
 from namedax.ops.align import wrap
 from namedax.ops.collectives import global_index
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.joining import stack
 from namedax.ops.lift import nmap
 
-__all__ = ["arange", "empty", "full", "one_hot", "ones", "zeros"]
+__all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
 def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
@@ -125,51 +126,150 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     return nmap(lambda labels: jax.nn.one_hot(labels, num_classes, dtype=dtype, axis=axis))(x)
 
 
-def _filled(name: str, fill: Any) -> Any:
-    function = getattr(jnp, name)
+def _filled(op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, *options: Any) -> Any:
+    if named_shape is None and isinstance(shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: the shape is {shape!r}, a mapping; sizes by name are given as {op}(named_shape={shape!r}), and the "
+            "shape is that of the positional axes."
+        )
+    if named_shape is None or named_shape == {}:
+        return function(shape, *options)
+    _check_named_shape(op, named_shape)
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    region = ambient()
+    sizes = [_size_of(op, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]
+    blocks = [
+        size if region is None else region.block_size(axis, size, op) for axis, size in zip(named_shape, sizes, strict=True)
+    ]
+    dims = check_dims((*named_shape, *(None for _ in shape)), op)
+    if region is not None:
+        region.check_placement(op, named_shape)
+    return wrap(function((*blocks, *shape), *options), dims)
 
-    def make(shape: Any = (), *args: Any, named_shape: Mapping[Hashable, int | None] | None = None, **kwargs: Any) -> Any:
-        if named_shape is None and isinstance(shape, Mapping):
-            raise ArgumentTypeError(
-                f"{name}: the shape is {shape!r}, a mapping; sizes by name are given as {name}(named_shape={shape!r}), and the "
-                "shape is that of the positional axes."
-            )
-        if named_shape is None or named_shape == {}:
-            return function(shape, *args, **kwargs)
-        _check_named_shape(name, named_shape)
-        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        region = ambient()
-        sizes = [_size_of(name, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]
-        blocks = [
-            size if region is None else region.block_size(axis, size, name)
-            for axis, size in zip(named_shape, sizes, strict=True)
-        ]
-        dims = check_dims((*named_shape, *(None for _ in shape)), name)
-        if region is not None:
-            region.check_placement(name, named_shape)
-        return wrap(function((*blocks, *shape), *args, **kwargs), dims)
 
-    make.__name__ = make.__qualname__ = name
-    make.__module__ = __name__
-    call = (
-        f"nx.{name}(3, {fill!r}, named_shape={{'batch': 2}})" if name == "full" else f"nx.{name}(3, named_shape={{'batch': 2}})"
-    )
-    make.__doc__ = f"""`jnp.{name}`, with named axes beside the positional ones.
+def zeros(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+    """Zeros, with named axes beside the positional ones.
 
     Args:
       shape: sizes of the positional axes.
-      *args: as in `jnp.{name}`.
+      dtype: element type; default: the default float.
       named_shape: sizes by name, global ones; `None` for a size means that of the mapped function.
-      **kwargs: as in `jnp.{name}`.
 
     Returns:
       An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
 
+    Raises:
+      AxisNotFoundError: a name has no size.
+      AxisSizeError: a name has another size in the mapped function.
+
     >>> import namedax as nx
-    >>> {call}.dims
+    >>> nx.zeros(3, named_shape={"batch": 2}).dims
     ('batch', None)
     """
-    return make
+    return _filled("zeros", jnp.zeros, shape, named_shape, dtype)
 
 
-zeros, ones, empty, full = _filled("zeros", None), _filled("ones", None), _filled("empty", None), _filled("full", 7.0)
+def ones(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+    """Ones, with named axes beside the positional ones; arguments as for `zeros`.
+
+    >>> import namedax as nx
+    >>> nx.ones(3, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    return _filled("ones", jnp.ones, shape, named_shape, dtype)
+
+
+def empty(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+    """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
+
+    >>> import namedax as nx
+    >>> nx.empty(3, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    return _filled("empty", jnp.empty, shape, named_shape, dtype)
+
+
+def full(
+    shape: Any = (),
+    fill_value: Any = None,
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None] | None = None,
+) -> Any:
+    """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
+
+    Args:
+      shape: sizes of the positional axes.
+      fill_value: the value; an array without names broadcasts with the positional axes. It must be given.
+      dtype: element type; default: that of the value.
+      named_shape: sizes by name.
+
+    Raises:
+      ArgumentTypeError: there is no value, or it has names.
+
+    >>> import namedax as nx
+    >>> nx.full(3, 7.0, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    if fill_value is None or isinstance(fill_value, NamedArray):
+        what = "missing" if fill_value is None else f"{type_text(fill_value)}, which has names"
+        raise ArgumentTypeError(
+            f"full: fill_value is {what}. Give a number, or an array without names: nx.full(shape, 0.0, named_shape=...)."
+        )
+    return _filled("full", jnp.full, shape, named_shape, fill_value, dtype)
+
+
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Any:
+    """`a` as an array: a named array stays one, and so does a sequence that holds some.
+
+    Args:
+      a: an array, a number, or a nested sequence of them. A sequence becomes the first positional axis.
+      dtype: element type; default: that of the values.
+      order: as in JAX, which takes `"C"` and `"K"`.
+      copy: whether a named array is copied.
+
+    Returns:
+      A named array if `a` has names, otherwise `jnp.asarray(a)`.
+
+    Raises:
+      ArgumentError: the order is another one.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.asarray(x) is x, nx.asarray([x, x + 1]).dims
+    (True, ('k', None))
+    """
+    return _as_array("asarray", a, dtype, order, copy, 0)
+
+
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> Any:
+    """A new array: as `asarray`, and with at least `ndmin` positional axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.array(nx.named(jnp.arange(3.0), ["k"]), ndmin=1).shape
+    (1,)
+    """
+    return _as_array("array", object, dtype, order, copy, ndmin)
+
+
+def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None, ndmin: int) -> Any:
+    leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    if not any(isinstance(leaf, NamedArray) for leaf in leaves):
+        return jnp.array(a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
+    if order not in (None, "C", "K"):
+        raise ArgumentError(
+            f"{op}: order={order!r} is not supported; a named array has no order in memory but that of its dims."
+        )
+    result = a if isinstance(a, NamedArray) else _stacked(a)
+    if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):
+        result = apply_elementwise(op, lambda data: jnp.array(data, dtype), result)
+    missing = ndmin - result.ndim
+    return (
+        wrap(result.data.reshape((1,) * missing + result.data.shape), (None,) * missing + result.dims)
+        if missing > 0
+        else result
+    )
+
+
+def _stacked(a: Any) -> Any:
+    return stack([_stacked(entry) for entry in a]) if isinstance(a, (list, tuple)) else a

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import operator
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +41,8 @@ def einsum(
         placements, this moves data (see the module's text). `...` stands for further positional
         axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as
         in NumPy.
-      *operands: arrays, named or not, any number.
+      *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, lists of numbers
+        stand for the letters.
       precision: as in `jax.lax.dot_general`.
       preferred_element_type: the type to accumulate in and to return; by default that of the
         operands, as in `jnp.einsum`.
@@ -67,7 +70,7 @@ def einsum(
     4
     """
     if not isinstance(spec, str):
-        raise EinsumError(f"einsum: the first argument is the specification, a string; got {type_text(spec)}.")
+        spec, operands = _from_lists(spec, operands)
     parsed = parse_einsum(spec)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
@@ -84,6 +87,34 @@ def einsum(
     _check_overlap("einsum", overlap)
     with explain_type_errors:
         return kernels.run(("einsum", spec, precision, preferred_element_type, overlap), impl, *operands)
+
+
+def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """The specification and the operands of NumPy's other form: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+
+    Raises:
+      EinsumError: it is neither that nor an operand behind which numbers stand.
+    """
+    arguments = (first, *rest)
+    operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
+    result = arguments[-1] if len(arguments) % 2 else None
+    if not rest or not all(
+        isinstance(numbers, (list, tuple)) for numbers in (*lists, *([result] if len(arguments) % 2 else []))
+    ):
+        raise EinsumError(
+            f"einsum: the first argument is the specification, a string; got {type_text(first)}. (Or each operand is followed by a list "
+            "of numbers, one for each positional axis, and the result's list stands last.)"
+        )
+
+    def term(numbers: Sequence[Any]) -> str:
+        return "".join(ELLIPSIS if number is Ellipsis else _LETTERS[operator.index(number)] for number in numbers)
+
+    spec = ",".join(map(term, lists))
+    return spec if result is None else f"{spec}->{term(result)}", operands
+
+
+# In the order of their codes, so that numbers and letters are sorted alike.
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def _check_overlap(op: str, overlap: Any) -> None:

@@ -73,14 +73,18 @@ def isscalar(x: Any) -> bool:
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
-def array_repr(x: Any, *args: Any, **kwargs: Any) -> str:
+def array_repr(
+    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
     """`repr(x)` of a named array, `jnp.array_repr` of others."""
-    return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, *args, **kwargs)
+    return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, max_line_width, precision, suppress_small)
 
 
-def array_str(x: Any, *args: Any, **kwargs: Any) -> str:
+def array_str(
+    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
     """`str(x)` of a named array, `jnp.array_str` of others."""
-    return str(x) if isinstance(x, NamedArray) else jnp.array_str(x, *args, **kwargs)
+    return str(x) if isinstance(x, NamedArray) else jnp.array_str(x, max_line_width, precision, suppress_small)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

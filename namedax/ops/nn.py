@@ -86,7 +86,7 @@ def _masked(data: Any, mask: Any, value: float) -> Any:
     return data if mask is None else jnp.where(mask, data, value)
 
 
-def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
 
     Args:
@@ -122,7 +122,7 @@ def _sharded_softmax(site: Site) -> Any:
     return softmax(values, where)
 
 
-def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
 
     >>> import jax.numpy as jnp, namedax as nx

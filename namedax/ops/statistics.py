@@ -29,7 +29,7 @@ from namedax.ops.sorting import finish_with_new_axis, new_axis_placement, search
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data
 
-__all__ = ["FUNCTIONS", "LINALG_FUNCTIONS"]
+__all__ = ["FUNCTIONS", "LINALG_FUNCTIONS", "without_nans"]
 
 _sum, _prod, _mean, _var = (REDUCTIONS[name] for name in ("sum", "prod", "mean", "var"))
 _max, _min, _all = (REDUCTIONS[name] for name in ("max", "min", "all"))
@@ -84,11 +84,14 @@ def nanprod(
     return _prod(_where(_isnan(x), 1, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-def _masked(x: Any, where: Any) -> tuple[Any, Any]:
+def without_nans(x: Any, where: Any) -> tuple[Any, Any]:
     """`x` with zeros for NaNs (so that no derivative meets one), and the mask of what counts."""
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
-    return _where(missing, 0, x), present if where is None else _ELEMENTWISE["logical_and"](present, where)
+    if where is not None:
+        where = _array(where)
+        present = _ELEMENTWISE["logical_and"](present, where if where.dtype == jnp.bool_ else where != 0)
+    return _where(missing, 0, x), present
 
 
 def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
@@ -101,7 +104,7 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
     """
     x = _array(x)
     if _has_nans(x):
-        x, where = _masked(x, where)
+        x, where = without_nans(x, where)
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
@@ -115,7 +118,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keep
     """
     x = _array(x)
     if _has_nans(x):
-        x, where = _masked(x, where)
+        x, where = without_nans(x, where)
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
 
 

@@ -18,22 +18,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.array import NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.ops.align import local_block, wrap
 from namedax.ops.lift import nmap
+from namedax.ops.mirror import AXIS_PARAMETERS, is_axis_name, mirror
 from namedax.resources.layout import relayout
 
-__all__ = ["AXIS_PARAMETERS", "along_axes", "lift_namespace"]
+__all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
 
-# Parameters that mean axes of the first array argument.
-AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
+# Functions that take functions, which may close over named arrays, and collectives, which speak of names whatever they are given.
+_TAKE_FUNCTIONS = frozenset(
+    "all_gather all_to_all associative_scan axis_index axis_size bicgstab cg cond fori_loop gmres map pbroadcast pmax pmean pmin ppermute "
+    "pshuffle psum psum_scatter pswapaxes scan switch while_loop".split()
+)
+# Parameters that may be a name and are not called an axis.
+_NAMES_ELSEWHERE = {"arange": ("start",)}
 
 
 def lift_namespace(
     module: types.ModuleType,
     own: Mapping[str, Any],
+    namespace: str,
     *,
     untouched: Iterable[str] = (),
     by_axis: Mapping[str, tuple[str, ...]] | None = None,
@@ -42,12 +49,14 @@ def lift_namespace(
 
     Args:
       module: `jax.numpy`, say.
-      own: named versions that this package has; they win.
+      own: named versions that this package has; they win, and get JAX's signature.
+      namespace: the module of this package that the functions stand in.
       untouched: functions that go through as they are.
       by_axis: for functions whose axis parameters bear other names than `AXIS_PARAMETERS`, those names.
 
     Returns:
-      The names and what they stand for: functions lifted, all else (types, constants) as it is in `module`.
+      JAX's names and those of `own`, which need not be JAX's (of `pdot` and `pgather` JAX has dropped the names), and what they stand
+      for: functions lifted, all else (types, constants) as it is in `module`.
     """
     keep = frozenset(untouched)
     space: dict[str, Any] = {}
@@ -56,15 +65,19 @@ def lift_namespace(
             continue
         value = getattr(module, name)
         if name in own:
-            space[name] = own[name]
+            space[name] = mirror(
+                value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ())
+            )
         elif name in keep or not callable(value) or isinstance(value, type):
             space[name] = value
         else:
-            space[name] = _lift(value, name, (by_axis or {}).get(name))
-    return space
+            space[name] = _lift(value, name, namespace, (by_axis or {}).get(name))
+    return {**own, **space}
 
 
-def _lift(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...] | None) -> Callable[..., Any]:
+def _lift(
+    function: Callable[..., Any], name: str, namespace: str, axis_parameters: tuple[str, ...] | None
+) -> Callable[..., Any]:
     try:
         parameters: Mapping[str, Any] = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -83,8 +96,39 @@ def _lift(function: Callable[..., Any], name: str, axis_parameters: tuple[str, .
         )
     )
     lifted.__name__ = lifted.__qualname__ = name
-    lifted.__module__ = __name__
+    lifted.__module__ = namespace  # where it is found by its name, so that it can be pickled
     return lifted
+
+
+def lift_methods(cls: type[Any]) -> type[Any]:
+    """Lifts what a class of JAX's can do, for its subclass `cls`: names are batch axes.
+
+    The class is a pytree of arrays. Where its methods return one of JAX's, they return one of `cls`.
+    """
+    (base,) = cls.__bases__
+
+    def of_ours(result: Any) -> Any:
+        if type(result) is not base:
+            return result
+        fields: Any = result
+        return cls(*fields)
+
+    for name, member in vars(base).items():
+        is_maker = isinstance(member, classmethod)
+        function = member.__func__ if isinstance(member, classmethod) else member
+        if not isinstance(function, types.FunctionType) or (
+            name.startswith("_") and name not in ("__call__", "__getitem__", "__mul__")
+        ):
+            continue
+        lifted = nmap(functools.partial(function, base) if is_maker else function)
+
+        def call(*args: Any, _lifted: Any = lifted, _is_maker: bool = is_maker, **kwargs: Any) -> Any:
+            return of_ours(_lifted(*args[_is_maker:], **kwargs))
+
+        functools.update_wrapper(call, function)
+        call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        setattr(cls, name, classmethod(call) if is_maker else call)
+    return cls
 
 
 def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...]) -> Callable[..., Any]:
@@ -102,7 +146,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
         wanted: list[Any] = []
         for parameter in axis_parameters:
             for entry in _entries(bound.arguments.get(parameter)):
-                if _is_axis_name(entry) and entry not in wanted:
+                if is_axis_name(entry) and entry not in wanted:
                     wanted.append(entry)
         if not wanted:
             return positional(*args, **kwargs)
@@ -122,7 +166,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
         rank = first.ndim + shift  # type: ignore[union-attr]
         bound.arguments = {
             key: jax.tree.map(
-                lambda leaf: _to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+                lambda leaf: to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
             )
             for key, value in bound.arguments.items()
         }
@@ -139,10 +183,6 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
 
 def _entries(axis: Any) -> tuple[Any, ...]:
     return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-
-
-def _is_axis_name(entry: Any) -> bool:
-    return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
 
 
 def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
@@ -163,7 +203,7 @@ def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
     return axis if axis is None else one(axis)
 
 
-def _to_front(leaf: Any, names: list[Any], op: str) -> Any:
+def to_front(leaf: Any, names: list[Any], op: str) -> Any:
     """A named array with the axes `names` as its first positional ones, whole on every device."""
     if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
         return leaf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,7 @@ from namedax.ops import (
 )
 from namedax.ops.einsum import dot, einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
-from namedax.ops.getitem import take_along_axis
+from namedax.ops.forms import FORMS, LOGSUMEXP
 from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reductions import REDUCTIONS, WITH_INDEX
@@ -54,14 +53,14 @@ def _without(functions: _Functions, *names: str) -> _Functions:
 def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's form, whose default is all (positional) axes, of a function whose default is the last one."""
 
-    @functools.wraps(function)
-    def over_all(x: Any, axis: Any = None) -> Any:
+    def over_all(x: Any, /, *, axis: Any = None) -> Any:
         return function(x, axis)
+
+    over_all.__name__ = over_all.__qualname__ = function.__name__
+    over_all.__doc__ = function.__doc__
 
     return over_all
 
-
-_LOGSUMEXP: _Functions = _only(REDUCTIONS, "logsumexp")
 
 NUMPY: _Functions = {
     **ELEMENTWISE,
@@ -73,10 +72,10 @@ NUMPY: _Functions = {
     **joining.FUNCTIONS,
     **_only(neighbours.FUNCTIONS, "diff", "pad", "roll"),
     **_only(convolution.FUNCTIONS, "convolve"),
-    **{name: getattr(creation, name) for name in ("arange", "empty", "full", "ones", "zeros")},
+    **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
     "take": take,
-    "take_along_axis": take_along_axis,
+    **FORMS,
 }
 LINALG: _Functions = dict(statistics.LINALG_FUNCTIONS)
 LAX: _Functions = {
@@ -97,17 +96,17 @@ NN: _Functions = {
     **losses.FUNCTIONS,
     **normalisation.FUNCTIONS,
     **routing.FUNCTIONS,
-    **_LOGSUMEXP,
+    **LOGSUMEXP,
     "log_softmax": log_softmax,
     "one_hot": creation.one_hot,
     "softmax": softmax,
 }
-SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax)}
+SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax), **LOGSUMEXP}
 
 # The named vocabulary at the top level, `nx.<function>`.
 TOP: _Functions = {
     **NUMPY,
-    **_LOGSUMEXP,
+    **LOGSUMEXP,
     **_only(scans.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
     **_only(sorting.FUNCTIONS, "top_k"),
     **_only(statistics.FUNCTIONS, "norm"),

@@ -6,7 +6,7 @@ import jax.scipy.ndimage as _module
 
 from namedax.ops.surface import lift_namespace as _lift_namespace
 
-globals().update(_lift_namespace(_module, {}))
+globals().update(_lift_namespace(_module, {}, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import jax.scipy.sparse.linalg as _module
 from namedax.ops.solvers import FUNCTIONS as _FUNCTIONS
 from namedax.ops.surface import lift_namespace as _lift_namespace
 
-globals().update(_lift_namespace(_module, _FUNCTIONS))
+globals().update(_lift_namespace(_module, _FUNCTIONS, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
 from typing import TYPE_CHECKING, Any
 
 import jax.lax as _module
 
+from namedax.lax import linalg as linalg
 from namedax.ops.surface import lift_namespace as _lift_namespace
 from namedax.ops.vocabulary import LAX as _OWN
 
@@ -16,7 +17,7 @@ _UNTOUCHED = (
     "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike pswapaxes pvary"
 ).split()
 
-globals().update(_lift_namespace(_module, _OWN, untouched=_UNTOUCHED))
+globals().update(_lift_namespace(_module, _OWN, __name__, untouched=_UNTOUCHED))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
 
 if TYPE_CHECKING:

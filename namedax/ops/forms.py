@@ -1,0 +1,304 @@
+"""What JAX's functions take beside the ordinary: `var(mean=, correction=)`, `quantile(weights=)`, `logsumexp(b=)`, `where(size=)` and their like.
+
+The ordinary form of each stands in a module of its own, and is called wherever nothing else is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.array import NamedArray, dims_of
+from namedax.errors import ArgumentError
+from namedax.ops import elementwise, getitem, sorting, statistics
+from namedax.ops.align import wrap
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.lift import nmap
+from namedax.ops.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.surface import to_front
+
+__all__ = ["FORMS", "LOGSUMEXP"]
+
+_sum, _max = REDUCTIONS["sum"], REDUCTIONS["max"]
+_where, _isfinite, _exp, _log, _abs, _sign, _real, _conj = (
+    _ELEMENTWISE[name] for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj")
+)
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, NamedArray) else jnp.asarray(x)
+
+
+def _ones_like(x: Any, dtype: Any) -> Any:
+    return nmap(lambda data: jnp.ones_like(data, dtype))(x)
+
+
+# --- spread -------------------------------------------------------------------------------------------------------------
+
+
+def _spread(name: str, base: Callable[..., Any], skips_nans: bool, root: bool) -> Callable[..., Any]:
+    """`var` or its like, with the arguments of the array API beside NumPy's."""
+
+    def spread(
+        x: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: Any = None,
+        mean: Any = None,
+        correction: float | None = None,
+    ) -> Any:
+        if correction is not None:
+            if not isinstance(ddof, int) or ddof != 0:
+                raise ArgumentError(f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them.")
+            ddof = correction
+        if mean is None:
+            return base(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+        result = _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
+        return _ELEMENTWISE["sqrt"](result) if root else result
+
+    spread.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+
+    Args beyond those of `sum`:
+      ddof: what is taken off the count.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
+        deviations from it are squared, whatever it is.
+      correction: another word for `ddof`, that of the array API.
+
+    Costs over a sharded name: two all-reduces, with a `mean` that is known one.
+
+    Raises:
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.{name}(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch", correction=1)) == 2.0 ** {0.5 if root else 1}
+    True
+    """
+    spread.__name__ = spread.__qualname__ = name
+    return spread
+
+
+def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool, where: Any, skips_nans: bool) -> Any:
+    """The mean square of `x - mean`."""
+    x, mean = _array(x), _array(mean)
+    of = inexact_type(x.dtype)
+    result = (jnp.zeros((), of).real.dtype) if dtype is None else jnp.zeros((), dtype).dtype
+    wide = of if dtype is None else result
+    wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
+    if skips_nans and jnp.issubdtype(x.dtype, jnp.inexact):
+        x, where = statistics.without_nans(x, where)
+    centred = x.astype(wide) - mean.astype(wide)
+    squares = _real(centred * _conj(centred))
+    total = _sum(squares, axis, keepdims=keepdims, where=where)
+    count = _sum(_ones_like(squares, squares.dtype), axis, keepdims=keepdims, where=where) - jnp.asarray(ddof, squares.dtype)
+    valid = count > 0
+    variance = total / _where(valid, count, jnp.ones((), squares.dtype))
+    return _where(valid, variance, jnp.asarray(jnp.nan, squares.dtype)).astype(result)
+
+
+# --- log-sum-exp with factors -------------------------------------------------------------------------------------------
+
+
+def logsumexp(
+    x: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+) -> Any:
+    """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      b: factors, named or not, that broadcast with `x`; 1 if they are left out.
+      keepdims: whether reduced positional axes stay, with size 1.
+      return_sign: whether the sum's sign is returned too, and the logarithm is that of its size. Without it the logarithm of a sum below
+        zero is NaN.
+      where: a boolean array, named or not; elements where it is false are left out.
+
+    Returns:
+      An array with the remaining axes, or a pair of them with `return_sign`.
+
+    Costs over a sharded name: two all-reduces.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, b = nx.named(jnp.array([0.0, 1000.0]), ["k"]), nx.named(jnp.array([5.0, -2.0]), ["k"])
+    >>> value, sign = nx.nn.logsumexp(x, "k", b=b, return_sign=True)
+    >>> round(float(value), 3), float(sign)
+    (1000.693, -1.0)
+    """
+    if b is None and not return_sign:
+        return REDUCTIONS["logsumexp"](x, axis, keepdims=keepdims, where=where)
+    x = _array(x)
+    dtype = inexact_type(x.dtype)
+    if b is not None:
+        b = _array(b)
+        dtype = inexact_type(jnp.promote_types(x.dtype, b.dtype))
+        b = b.astype(dtype)
+        x = _where(b != 0, x.astype(dtype), jnp.asarray(-jnp.inf, dtype))
+    x = x.astype(dtype)
+    low = jnp.asarray(-jnp.inf, jnp.zeros((), dtype).real.dtype)
+    positions = tuple(dims_of(x)[:i].count(None) for i in resolve_axis("logsumexp", x, axis) if dims_of(x)[i] is None)
+    top = nmap(lax.stop_gradient)(_max(_real(x), axis, keepdims=True, where=where, initial=low))
+    top = _where(_isfinite(top), top, jnp.zeros((), low.dtype))
+    terms = _exp(x - top.astype(dtype))
+    total = _sum(terms if b is None else terms * b, axis, keepdims=keepdims, where=where)
+    sign = _sign(total)
+    is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+    if return_sign or not is_complex:
+        total = _abs(total)
+    # Over axes of size 1 a sum only drops them.
+    result = _log(total) + (top if keepdims or not positions else _sum(top, positions)).astype(total.dtype)
+    if return_sign:
+        return result, sign
+    return result if is_complex else _where(sign < 0, jnp.asarray(jnp.nan, result.dtype), result)
+
+
+# --- quantiles with weights ---------------------------------------------------------------------------------------------
+
+
+def _weighted(name: str, percent: bool = False) -> Callable[..., Any]:
+    base, function = sorting.FUNCTIONS[name], getattr(jnp, name)
+
+    def quantiles(
+        x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    ) -> Any:
+        if weights is None and method != "inverted_cdf":
+            return base(x, q, axis, method=method, keepdims=keepdims)
+        x = _array(x)
+        resolve_axis(name, x, axis)
+        entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
+        places = tuple(
+            names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0) for entry in entries
+        )
+
+        def of_whole(x: Any, weights: Any) -> Any:
+            return function(x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights)
+
+        result = nmap(of_whole)(to_front(x, names, name), to_front(weights, names, name))
+        return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
+
+    unit = "0 and 100" if percent else "0 and 1"
+    quantiles.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+
+    Args:
+      x: an array, named or not.
+      q: a number within {unit}, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
+        `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands.
+
+    Over a sharded name the blocks are sorted as by `sort`, and the axis is never gathered. With `weights`, and with
+    `method="inverted_cdf"`, it is: one all-gather of the array, and one of the weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.{name}(x, {50 if percent else 0.5}, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    quantiles.__name__ = quantiles.__qualname__ = name
+    return quantiles
+
+
+def _drop_positions(x: Any, positions: Any) -> Any:
+    """`x` without these positional axes of size 1."""
+    dims = dims_of(x)
+    places = [i for i, dim in enumerate(dims) if dim is None]
+    drop = tuple(places[i] for i in positions)
+    data = x.data if isinstance(x, NamedArray) else x
+    return wrap(lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop))
+
+
+# --- selections ---------------------------------------------------------------------------------------------------------
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
+        batch axes.
+      size: how many indices the form with one argument returns; needed if the array has names.
+      fill_value: what stands behind the last index found.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      ArgumentError: `size` or `fill_value` with `x` and `y`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
+    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
+    Array([1., 0., 3.], dtype=float32)
+    """
+    if x is not None and y is not None:
+        if size is not None or fill_value is not None:
+            raise ArgumentError(
+                "where: size= and fill_value= are for the form with one argument; leave them out beside x and y."
+            )
+        return elementwise.where(condition, x, y)
+    if not isinstance(condition, NamedArray):
+        plain: Any = jnp.where  # whose types keep the two forms apart
+        return plain(condition, x, y, size=size, fill_value=fill_value)
+    if size is None:
+        return elementwise.where(condition, x, y)
+    return nmap(lambda data: jnp.where(data, size=size, fill_value=fill_value))(condition)
+
+
+@functools.wraps(getitem.take_along_axis)
+def take_along_axis(
+    x: Any,
+    indices: Any,
+    axis: Any = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    if wrap_negative_indices is False and mode != "promise_in_bounds":
+        x, indices = _array(x), _array(indices)
+        (dim,) = resolve_axis("take_along_axis", x, (axis,))
+        name = dims_of(x)[dim]
+        size = x.shape[dims_of(x)[:dim].count(None)] if name is None else x.named_shape[name]
+        # Out of range as they stand: behind the end to be filled, or before the beginning to be clipped.
+        outside = 0 if mode == "clip" else size
+        indices = indices.astype(jnp.promote_types(indices.dtype, jnp.int32))
+        indices = _where(indices < 0, jnp.asarray(outside, indices.dtype), indices)
+    return getitem.take_along_axis(x, indices, axis, mode, fill_value)
+
+
+del take_along_axis.__wrapped__  # whose signature it does not have
+
+
+#: Functions of `jax.numpy` whose ordinary form is another module's.
+FORMS: dict[str, Callable[..., Any]] = {
+    "var": _spread("var", REDUCTIONS["var"], False, False),
+    "std": _spread("std", REDUCTIONS["std"], False, True),
+    "nanvar": _spread("nanvar", statistics.FUNCTIONS["nanvar"], True, False),
+    "nanstd": _spread("nanstd", statistics.FUNCTIONS["nanstd"], True, True),
+    "quantile": _weighted("quantile"),
+    "nanquantile": _weighted("nanquantile"),
+    "percentile": _weighted("percentile", percent=True),
+    "nanpercentile": _weighted("nanpercentile", percent=True),
+    "take_along_axis": take_along_axis,
+    "where": where,
+}
+#: The one of `jax.nn` and `jax.scipy.special`.
+LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}

@@ -1,0 +1,53 @@
+"""The namespace `nx.scipy.interpolate`: `jax.scipy.interpolate` for named arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as _jnp
+import jax.scipy.interpolate as _module
+
+from namedax.ops.lift import nmap as _nmap
+from namedax.ops.mirror import holds_names as _holds_names
+
+__all__ = ["RegularGridInterpolator"]
+
+_make: Any = _module.RegularGridInterpolator  # whose types do not know all of its arguments
+
+
+class RegularGridInterpolator:
+    """`jax.scipy.interpolate.RegularGridInterpolator` whose points, values, and places to interpolate at may have names.
+
+    Args:
+      points: for each axis of the grid the coordinates along it.
+      values: the values on the grid, which is their first positional axes.
+      method: `"linear"` or `"nearest"`.
+      bounds_error: as in JAX, which takes `False`.
+      fill_value: what is outside of the grid; `None`: extrapolate.
+
+    Names are batch axes: the result has those of the values, of the points and of the places. Everything is done on each device for
+    itself, and moves no data.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> values = nx.named(jnp.array([[0.0, 1.0, 4.0], [0.0, 2.0, 8.0]]), ["run", None])
+    >>> f = nx.scipy.interpolate.RegularGridInterpolator((jnp.arange(3.0),), values)
+    >>> nx.positional(f(jnp.array([[0.5], [1.5]])), ["run", None])
+    Array([[0.5, 2.5],
+           [1. , 5. ]], dtype=float32)
+    """
+
+    def __init__(
+        self, points: Any, values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = _jnp.nan
+    ) -> None:
+        self._arrays = tuple(points), values
+        self._options = method, bounds_error, fill_value
+        if not _holds_names(self._arrays):
+            _make(*self._arrays, *self._options)  # complains about what does not fit
+
+    def __call__(self, xi: Any, method: str | None = None) -> Any:
+        """The values at `xi`, whose last positional axis has one coordinate for each axis of the grid."""
+
+        def interpolate(arrays: Any, xi: Any) -> Any:
+            return _make(*arrays, *self._options)(xi, method)
+
+        return _nmap(interpolate)(self._arrays, xi)

@@ -1,0 +1,37 @@
+"""The namespace `nx.scipy.spatial.transform`: rotations whose quaternions may have names, which are batch axes."""
+
+from __future__ import annotations
+
+import jax.scipy.spatial.transform as _module
+
+from namedax.ops.surface import lift_methods as _lift_methods
+
+__all__ = ["Rotation", "Slerp"]
+
+
+@_lift_methods
+class Rotation(_module.Rotation):
+    """`jax.scipy.spatial.transform.Rotation`, made from and applied to named arrays too.
+
+    Names are batch axes. Everything is done on each device for itself, and moves no data.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> turns = nx.scipy.spatial.transform.Rotation.from_rotvec(nx.named(jnp.eye(3) * jnp.pi / 2, ["turn", None]))
+    >>> nx.positional(turns.apply(jnp.array([0.0, 1.0, 0.0])).round(3) + 0.0, ["turn", None])
+    Array([[0., 0., 1.],
+           [0., 1., 0.],
+           [-1., 0., 0.]], dtype=float32)
+    """
+
+
+@_lift_methods
+class Slerp(_module.Slerp):
+    """`jax.scipy.spatial.transform.Slerp`: interpolation between rotations, at named times too; see `Rotation`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> transform = nx.scipy.spatial.transform
+    >>> ends = transform.Rotation.from_rotvec(jnp.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+    >>> path = transform.Slerp.init(jnp.array([0.0, 1.0]), ends)
+    >>> path(nx.named(jnp.array([0.25, 0.5]), ["time"])).magnitude().named_shape["time"]
+    2
+    """
