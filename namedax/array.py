@@ -28,7 +28,7 @@ from jax import export
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import NamedSharding
 
-from namedax.environment import Region, ambient
+from namedax.environment import Placements, Region, ambient, note_left, placements_to_note
 from namedax.errors import AxisNameError, NamedAxesLeftError, PositionalAxisError
 
 __all__ = [
@@ -470,8 +470,30 @@ def set_block_of(local_block: Callable[..., NamedArray]) -> None:
     _block_of[:] = [local_block]
 
 
-def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
+class _Tail(tuple[Hashable | None, ...]):
+    """The dims of an array that was taken apart in a mapped body, which notes where the body's names live.
+
+    To JAX it is a tuple like others: what an array remembers makes no difference between structures.
+    """
+
+    placements: Placements
+
+
+@functools.lru_cache(maxsize=4096)
+def _noting(tail: Dims, placements: Placements) -> _Tail:
+    noted = _Tail(tail)
+    noted.placements = placements
+    return noted
+
+
+def _remembered_dims(array: NamedArray) -> Dims:
     tail = _tail(array._dims)
+    placements = placements_to_note() if tail else None
+    return tail if placements is None else _noting(tail, placements)
+
+
+def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
+    tail = _remembered_dims(array)
     return ((_key(tail), _leaf(array)),), tail
 
 
@@ -484,7 +506,7 @@ def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    return (_leaf(array),), _tail(array._dims)
+    return (_leaf(array),), _remembered_dims(array)
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
@@ -492,7 +514,10 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
     # An array whose data does not fit its dims is refused where it is used (`positions`).
     leading = getattr(data, "ndim", 0) - len(tail)
-    return make_in_region(data, (None,) * leading + tail)
+    array = make_in_region(data, (None,) * leading + tuple(tail))
+    if type(tail) is _Tail and isinstance(data, jax.core.Tracer):
+        note_left(array, tail.placements)
+    return array
 
 
 jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)

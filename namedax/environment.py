@@ -10,15 +10,27 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
+import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
+from jax.sharding import AxisType
 
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
 
-__all__ = ["MANUAL", "Region", "ambient", "check_region_lives", "enter", "leave_for_kernel"]
+__all__ = [
+    "MANUAL",
+    "Placements",
+    "Region",
+    "ambient",
+    "check_region_lives",
+    "enter",
+    "leave_for_kernel",
+    "note_left",
+    "placements_to_note",
+]
 
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
@@ -27,10 +39,6 @@ MANUAL: Mode = "manual"
 # One record for all equal regions. A `jit`-ed helper that was traced in one of them is not traced again in another, so what it
 # saw would otherwise be unknown there. JAX's caches keep a region, and thereby its record, as long as they keep the helper.
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
-
-
-# The mesh axes that every name was ever mapped to. Only for an error: see `check_region_lives`.
-_once_mapped: dict[Hashable, set[str]] = {}
 
 
 class Region:
@@ -65,9 +73,6 @@ class Region:
         self.overlap = overlap
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap)
         self._hash = hash(self._key)
-        if mode == MANUAL:
-            for name, axes in self.resources.items():
-                _once_mapped.setdefault(name, set()).update(axes)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())
         # Sizes of names that the body made: of those that have had one size so far.
@@ -83,6 +88,11 @@ class Region:
     def manual(self) -> bool:
         """Whether values are local blocks (`jax.shard_map`), at least of some names."""
         return self.mode == MANUAL and bool(self.resources)
+
+    @property
+    def placements(self) -> Placements:
+        """Where all mapped names live."""
+        return frozenset(self.resources.items())
 
     def placement(self, name: Hashable) -> tuple[str, ...]:
         """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole."""
@@ -155,11 +165,54 @@ def ambient() -> Region | None:
     return region
 
 
+# --- where a body has ended -----------------------------------------------------------------------------------------
+
+
+Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
+
+
+class _Left(threading.local):
+    """The arrays that JAX has put together after the body that they were taken apart in, for as long as they live.
+
+    JAX keeps the arguments of a rule alive while it traces the rule, so that while an entry is here a rule is traced, or an
+    exception is kept that came out of one.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, tuple[weakref.ref[Any], Placements]] = {}
+
+
+_left = _Left()
+
+
+def placements_to_note() -> Placements | None:
+    """Where the names of blocks live, for arrays that are taken apart now: in a mapped body, or in a rule that is traced after it."""
+    region = ambient()
+    if region is not None:
+        return region.placements if region.manual else None
+    if not _left.arrays:
+        return None
+    if (
+        AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
+    ):  # there are no blocks: the rule's end was an exception
+        _left.arrays.clear()
+        return None
+    return next(reversed(_left.arrays.values()))[1]
+
+
+def note_left(array: Any, placements: Placements) -> None:
+    """Notes that `array`, a block, was put together where no region is ambient, of what was taken apart in one."""
+    if ambient() is not None or _within_kernel.get():
+        return
+    arrays, key = _left.arrays, id(array)
+    arrays[key] = (weakref.ref(array, lambda _: arrays.pop(key, None)), placements)
+
+
 def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None:
     """Raises if `name`, over which `op` reduces outside of every mapped body, belongs to a body that JAX has left.
 
     JAX traces a rule of `jax.custom_vjp` or `jax.custom_jvp` when the body has ended. There the block of a device would be taken for
-    the whole axis.
+    the whole axis. The rule's arguments were taken apart in the body, and note where its names live (`note_left`).
 
     Args:
       op: the operation.
@@ -167,14 +220,16 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
       varying: the mesh axes over which the value varies from device to device; not empty.
 
     Raises:
-      AxisResourceError: the name was mapped to one of these mesh axes.
+      AxisResourceError: the name is mapped to one of these mesh axes there.
     """
-    axes = _once_mapped.get(name, set()) & varying
-    if axes and not _within_kernel.get():
+    if not _left.arrays or _within_kernel.get():
+        return
+    axes = {axis for _, placements in _left.arrays.values() for of, axes in placements if of == name for axis in axes} & varying
+    if axes:
+        _left.arrays.clear()  # the exception may outlive the rule, and keep its arguments
         raise AxisResourceError(
             f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
-            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function. (In a "
-            f"jax.shard_map of your own, use another name than {name!r} for the axis of a block.)"
+            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function."
         )
 
 

@@ -283,3 +283,100 @@ def keyword_only(x, *, scale):
 
 
 keyword_only.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+
+
+# --- rules of JAX's own, which are traced when the body has ended ----------------------------------------------------
+
+
+def raw_vjp(bwd, fwd=None):
+    f = jax.custom_vjp(lambda x: nx.sin(x))
+    f.defvjp(fwd or (lambda x: (nx.sin(x), x)), bwd)
+    return f
+
+
+def raw_jvp(rule):
+    f = jax.custom_jvp(lambda x: nx.sin(x))
+    f.defjvp(rule)
+    return f
+
+
+RAW_RULES = {
+    "forward": raw_vjp(lambda r, ct: (ct * r,), lambda x: (nx.sin(x), x / nx.sum(x, "a"))),
+    "residual": raw_vjp(lambda x, ct: (ct * nx.sum(x, "a"),)),
+    "computed residual": raw_vjp(lambda r, ct: (ct * nx.sum(r, "a"),), lambda x: (nx.sin(x), nx.cos(x) * 2)),
+    "cotangent": raw_vjp(lambda _, ct: (ct - nx.mean(ct, "a"),), lambda x: (nx.sin(x), None)),
+    "both names": raw_vjp(lambda x, ct: (ct * nx.max(x, ("b", "a")),)),
+    "einsum": raw_vjp(lambda x, ct: (ct * nx.einsum("{a,b},{a,b}->{b}", x, x),)),
+    "dot": raw_vjp(lambda x, ct: (ct * nx.dot(x, x, "a"),)),
+    "helper": raw_vjp(lambda x, ct: (ct * jax.jit(lambda y: nx.sum(y * 2, "a"))(x + 1),)),
+    "helper twice": raw_vjp(lambda x, ct: (ct * jax.jit(lambda y: jax.jit(lambda z: nx.sum(z, "a"))(y * 2))(x + 1),)),
+    "loop": raw_vjp(lambda x, ct: (ct * jax.lax.scan(lambda c, _: (c * 1.0, nx.sum(c * x, "a")), x, None, length=2)[1][1],)),
+    "branch": raw_vjp(lambda x, ct: (ct * jax.lax.cond(True, lambda: nx.sum(x * 1, "a"), lambda: nx.sum(x * 2, "a")),)),
+    "jvp": raw_jvp(lambda x, dx: (nx.sin(x[0]), dx[0] * nx.sum(x[0], "a"))),
+    "jvp of a tangent": raw_jvp(lambda x, dx: (nx.sin(x[0]), dx[0] - nx.mean(dx[0], "a"))),
+}
+
+
+@pytest.mark.parametrize("rule", RAW_RULES.values(), ids=RAW_RULES)
+def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
+    x = array(8, 4)
+    f = nx.xmap(rule, ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    f(x)
+    with pytest.raises(
+        nx.errors.AxisResourceError, match="axis 'a' is mapped to mesh axis 'x' by a mapped function that has ended"
+    ):
+        jax.grad(lambda x: jnp.sum(f(x)))(x)
+    # Where the body takes the gradient, the rule is a part of it; and where nothing is mapped, nothing is cut.
+    inside = nx.xmap(jax.grad(lambda x: nx.sum(rule(x), ("a", "b"))), ["a", "b"], ["a", "b"], axis_resources={"a": "x"},
+                     mesh=make_mesh((4, 2)))  # fmt: skip
+    unmapped = jax.grad(lambda x: jnp.sum(nx.xmap(rule, ["a", "b"], ["a", "b"])(x)))
+    np.testing.assert_allclose(inside(x), unmapped(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("resources", [{"a": ("x", nx.SerialLoop(2))}, {"a": nx.SerialLoop(2)}, {"a": ("y", "x")}], ids=str)
+def test_raw_rules_are_refused_under_every_assignment(resources, kind):
+    f = nx.xmap(RAW_RULES["residual"], ["a", "b"], ["a", "b"], axis_resources=resources, mesh=make_mesh((4, 2), kind))
+    for transform in (jax.jit, jax.checkpoint, lambda g: lambda x: jax.vmap(g)(x[None])):
+        with pytest.raises(nx.errors.AxisResourceError, match=r"axis 'a' is mapped .* has ended"):
+            transform(jax.grad(lambda x: jnp.sum(f(x))))(array(8, 4))
+
+
+def test_raw_rules_that_act_on_every_entry():
+    f = nx.xmap(raw_vjp(lambda x, ct: (ct * x * 3,)), ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    x = array(8, 4)
+    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x)))(x), 3 * x, rtol=1e-5)
+
+
+def test_a_shard_map_of_one_s_own_may_use_the_same_names():
+    # Whatever was mapped before, and whatever went wrong there, a block's axis is what its owner says.
+    mesh, x = make_mesh((4, 2)), array(8, 4)
+    kept = [
+        nx.xmap(body, ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=mesh)
+        for body in (centred_once, *RAW_RULES.values())
+    ]
+    failures = []
+    for f in kept[:3]:
+        f(x)
+        try:
+            jax.grad(lambda x, f=f: jnp.sum(f(x)))(x)
+        except nx.errors.AxisResourceError as error:
+            failures.append(error)  # with all frames of the rule
+    assert len(failures) == 2
+
+    def block_sums(block):
+        return nx.positional(
+            nx.sum(nx.named(block, ["a", "b"]), "a") + nx.einsum("{a,b}->{b}", nx.named(block, ["a", "b"])), ["b"]
+        )[None]
+
+    want = 2 * np.asarray(x).reshape(4, 2, 4).sum(1)
+    own = jax.shard_map(block_sums, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))
+    np.testing.assert_allclose(own(x), want, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(own)(x), want, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(own(x)))(x), np.full((8, 4), 2.0))
+    named = jax.shard_map(lambda x: nx.sum(x, "a").data[None], mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))
+    np.testing.assert_allclose(named(nx.named(x, ["a", "b"])), want / 2, rtol=1e-5)
+
+
+def centred_once(x):
+    return x - nx.mean(x, "a")
