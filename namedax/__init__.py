@@ -28,6 +28,7 @@ from namedax.ops.conversion import named as named
 from namedax.ops.conversion import order_like as order_like
 from namedax.ops.conversion import positional as positional
 from namedax.ops.conversion import shard as shard
+from namedax.ops.conversion import untag as untag
 from namedax.ops.lift import nmap as nmap
 from namedax.ops.methods import install as _install
 from namedax.ops.reshaping import rename as rename

@@ -13,15 +13,25 @@ from jax.sharding import NamedSharding
 from namedax.array import Dims, NamedArray, check_dims, dims_of, make_in_region, type_text
 from namedax.axes import AxisMapping, is_mapping, parse_mapping
 from namedax.environment import Region, ambient
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, show_names
+from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
 from namedax.ops.align import local_block, wrap
-from namedax.ops.reshaping import transpose_to
+from namedax.ops.reshaping import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = ["attach_names", "detach_names", "is_named", "map_with_mappings", "named", "order_like", "positional", "shard"]
+__all__ = [
+    "attach_names",
+    "detach_names",
+    "is_named",
+    "map_with_mappings",
+    "named",
+    "order_like",
+    "positional",
+    "shard",
+    "untag",
+]
 
 
 def is_named(leaf: Any) -> bool:
@@ -215,6 +225,49 @@ def positional(x: Any, axes: Any) -> Any:
         return data
 
     return map_with_mappings(one, x, axes, "positional")
+
+
+def untag(x: Any, axes: Any) -> Any:
+    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings; positions count among the
+        positional axes of the result.
+
+    Returns:
+      Arrays with the names that the mapping does not place, in front. In a mapped body a positional axis is whole on every device, so a
+      sharded axis that becomes one is gathered (one all-gather); its gradient is a reduce-scatter where the result was combined with
+      values that vary over the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name that the mapping places.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5, 3)), ["batch", None, "k"])
+    >>> nx.untag(x, ["k", ...]).dims, nx.untag(x, ["k", ...]).shape
+    (('batch', None, None), (3, 5))
+    """
+
+    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        if mapping is None:
+            raise AxisMappingError("untag: None is not an axis mapping here; write a dict or a list of names.")
+        dims = dims_of(leaf)
+        placed = {name for _, name in mapping.names}
+        for name in placed:
+            if name not in dims:
+                raise_not_found("untag", name, type_text(leaf), [dim for dim in dims if dim is not None])
+        data, dims = detach_names(leaf, mapping, "untag", "the array", frozenset(dims) - placed - {None})
+        final = tuple(None if dim in placed else dim for dim in dims)
+        region = ambient()
+        if region is None or not region.manual:
+            return wrap(data, final)
+        old = [() if dim is None else region.placement(dim) for dim in dims]
+        new = [() if dim is None else region.placement(dim) for dim in final]
+        return move(make_in_region(data, dims), old, new, final)
+
+    return map_with_mappings(one, x, axes, "untag")
 
 
 def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:

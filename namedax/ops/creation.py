@@ -18,10 +18,10 @@ from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.joining import stack
 from namedax.ops.lift import nmap
 
-__all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
+__all__ = ["arange", "array", "asarray", "empty", "full", "named_sizes", "one_hot", "ones", "size_of", "zeros"]
 
 
-def _size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
+def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
     region = ambient()
     known = None if region is None else region.size_of(name)
@@ -49,6 +49,12 @@ def _check_named_shape(op: str, named_shape: Any) -> None:
                 f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer from 0, or None for that of the mapped "
                 "function."
             )
+
+
+def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:
+    """The sizes of new axes, which must agree with the mapped function's, or are those where `named_shape` says `None`."""
+    _check_named_shape(op, named_shape)
+    return {axis: size_of(op, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()}
 
 
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:
@@ -79,9 +85,9 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     if start is None and stop is not None:
         start = 0
     if start is None:
-        return global_index("arange", axis, _size_of("arange", axis, None, "a stop"), dtype or jnp.arange(1).dtype)
+        return global_index("arange", axis, size_of("arange", axis, None, "a stop"), dtype or jnp.arange(1).dtype)
     like = jax.eval_shape(lambda: jnp.arange(start, stop, step, dtype=dtype))
-    size = _size_of("arange", axis, like.shape[0], "the number of values")
+    size = size_of("arange", axis, like.shape[0], "the number of values")
     first, stride = (0, 1) if stop is None else (start, 1 if step is None else step)
     index = global_index("arange", axis, size, like.dtype)
     if first == 0 and stride == 1:
@@ -118,7 +124,7 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
             raise AxisSizeError(
                 f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name."
             )
-        size = _size_of("one_hot", axis, num_classes, "num_classes")
+        size = size_of("one_hot", axis, num_classes, "num_classes")
         index = global_index("one_hot", axis, size)
         return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
     if num_classes is None:
@@ -134,13 +140,10 @@ def _filled(op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, i
         )
     if named_shape is None or named_shape == {}:
         return function(shape, *options)
-    _check_named_shape(op, named_shape)
+    sizes = named_sizes(op, named_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     region = ambient()
-    sizes = [_size_of(op, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()]
-    blocks = [
-        size if region is None else region.block_size(axis, size, op) for axis, size in zip(named_shape, sizes, strict=True)
-    ]
+    blocks = [size if region is None else region.block_size(axis, size, op) for axis, size in sizes.items()]
     dims = check_dims((*named_shape, *(None for _ in shape)), op)
     if region is not None:
         region.check_placement(op, named_shape)

@@ -42,6 +42,7 @@ __all__ = [
     "getitem",
     "is_mask",
     "joint_indices",
+    "range_of",
     "read",
     "resolve",
     "visible_order",
@@ -143,7 +144,7 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
                 raise AxisSizeError(f"{op}: index {entry} is out of range for axis {axis!r} of size {size} in {type_text(x)}.")
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
-            parts.append(Part(dim, _range(op, entry, axis, size)))
+            parts.append(Part(dim, range_of(op, entry, axis, size)))
             if resize and dims[dim] is not None:
                 _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
@@ -164,7 +165,8 @@ def _global_size(region: Region | None, dim: Hashable | None, block: int) -> int
     return block if region is None or not region.manual or dim is None else region.global_size(dim, block)
 
 
-def _range(op: str, entry: slice, axis: Any, size: int) -> range:
+def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
+    """The entries that a slice means, of an axis of this size."""
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
@@ -180,8 +182,8 @@ def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region
     if name in region.sizes:
         raise AxisSizeError(
             f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size "
-            f"{size} in this mapped function; a name has one size. Give the axis a name of its own first: nx.rename(x, "
-            f"{{{name!r}: 'part'}})['part', ...]."
+            f"{size} in this mapped function; a name has one size. Give the part a name of its own: nx.slice(x, {{{name!r}: slice(...)}}, "
+            f"out_axes={{{name!r}: 'part'}})."
         )
     region.block_size(name, length, op)
 

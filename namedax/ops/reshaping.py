@@ -9,7 +9,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, check_dims, dims_of, is_name, type_text
 from namedax.environment import Region, ambient
-from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found
 from namedax.ops.align import local_block, wrap
 from namedax.resources.layout import Axes, Layout, relayout
 from namedax.resources.serial import LoopAxis
@@ -18,12 +18,13 @@ from namedax.resources.variance import cast, cast_data, remembered, share_memory
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 
 
-def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
+def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Any:
     """Gives axes other names, all at once; where the placements differ, this is resharding.
 
     Args:
       x: a named array.
       names: new names by old ones.
+      **more: the same by keyword, for names that are identifiers: `nx.rename(x, batch="sample")`.
 
     Returns:
       The same values under the new names. What moves: where an axis gets the placement that it had,
@@ -52,6 +53,7 @@ def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
     """
     region = ambient()
     dims = dims_of(x)
+    names = _new_names(names, more)
     for old, new in names.items():
         if old not in dims or old is None:
             raise_not_found("rename", old, type_text(x), [d for d in dims if d is not None])
@@ -74,6 +76,19 @@ def rename(x: Any, names: Mapping[Hashable, Hashable]) -> Any:
     if old_layout == new_layout:
         return share_memory(wrap(x._data, renamed), x)
     return move(x, old_layout, new_layout, renamed)
+
+
+def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashable]:
+    if names is None:
+        return more
+    if not isinstance(names, Mapping):
+        raise ArgumentTypeError(
+            f"rename: names={names!r} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+        )
+    twice = [old for old in names if old in more]
+    if twice:
+        raise AxisNameError(f"rename: axis {twice[0]!r} is given twice, in the mapping and by keyword; give it one new name.")
+    return {**names, **more}
 
 
 def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region) -> None:

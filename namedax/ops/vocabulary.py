@@ -8,16 +8,21 @@ from typing import Any
 from namedax.ops import (
     associative,
     attention,
+    binary,
     branches,
+    broadcasting,
     collectives,
+    comparison,
     control_flow,
     convolution,
     creation,
     custom_rules,
     experts,
+    grids,
     inspection,
     joining,
     losses,
+    masks,
     neighbours,
     normalisation,
     pdot,
@@ -26,8 +31,10 @@ from namedax.ops import (
     routing,
     scans,
     segments,
+    slicing,
     sorting,
     statistics,
+    triangles,
     vectorising,
 )
 from namedax.ops.einsum import dot, einsum
@@ -37,7 +44,7 @@ from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reductions import REDUCTIONS, WITH_INDEX
 
-__all__ = ["LAX", "LINALG", "NN", "NUMPY", "SPECIAL", "TOP"]
+__all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "SPECIAL", "TOP"]
 
 _Functions = dict[str, Callable[..., Any]]
 
@@ -72,11 +79,15 @@ NUMPY: _Functions = {
     **joining.FUNCTIONS,
     **_only(neighbours.FUNCTIONS, "diff", "pad", "roll"),
     **_only(convolution.FUNCTIONS, "convolve"),
+    **broadcasting.FUNCTIONS,
+    **grids.FUNCTIONS,
+    **triangles.FUNCTIONS,
     **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
     "take": take,
     **FORMS,
 }
+FFT: _Functions = dict(grids.FFT_FUNCTIONS)
 LINALG: _Functions = dict(statistics.LINALG_FUNCTIONS)
 LAX: _Functions = {
     **{name: getattr(collectives, name) for name in collectives.__all__ if name != "global_index"},
@@ -92,8 +103,10 @@ LAX: _Functions = {
 NN: _Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
+    **binary.FUNCTIONS,
     **experts.FUNCTIONS,
     **losses.FUNCTIONS,
+    **masks.FUNCTIONS,
     **normalisation.FUNCTIONS,
     **routing.FUNCTIONS,
     **LOGSUMEXP,
@@ -106,6 +119,8 @@ SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_a
 # The named vocabulary at the top level, `nx.<function>`.
 TOP: _Functions = {
     **NUMPY,
+    **comparison.FUNCTIONS,
+    **slicing.FUNCTIONS,
     **LOGSUMEXP,
     **_only(scans.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
     **_only(sorting.FUNCTIONS, "top_k"),
