@@ -62,11 +62,18 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
 
 
-def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
-    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
+def _on_devices(
+    call: Call, mesh: Any, from_context: bool, resources: Assignment, in_steps: bool = False
+) -> tuple[list[Any], Callable[..., Any]]:
+    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses.
+
+    Explicit axes that the assignment does not use keep what they hold, but for what is executed in steps: the sums over these have
+    types that do not speak of such axes.
+    """
     used = _axes_of(resources)
+    released = frozenset(mesh.axis_names) if in_steps else used
     datas = [
-        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, used)
+        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, released)
         for argument, spec in zip(call.arguments, call.specs(resources), strict=True)
     ]
     names = used if used != frozenset(mesh.axis_names) else frozenset()
@@ -122,7 +129,7 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     specs, manual = call.specs(resources), _axes_of(devices)
     datas, shard_map = [jnp.asarray(argument.data) for argument in call.arguments], None
     if devices:
-        datas, shard_map = _on_devices(call, mesh, from_context, devices)
+        datas, shard_map = _on_devices(call, mesh, from_context, devices, in_steps=True)
     run = functools.partial(
         stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
     )

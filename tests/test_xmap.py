@@ -952,3 +952,49 @@ def test_the_partitioner_agrees(kind, resources):
 def _in_fours(x):
     """The matrix with four columns, so that `k` divides over four devices."""
     return jnp.concatenate([x, x[:, :1] ** 2], 1)
+
+
+HELD = [
+    ((6, 10), P("z"), {"a": "x"}),
+    ((6, 10), P(None, "z"), {"b": "x"}),
+    ((6, 10), P("y", "z"), {"a": "x"}),  # another dimension keeps what it holds
+    ((12, 10), P(("z", "y")), {"a": "x"}),  # z still divides, y no longer
+    ((4, 6), P(("z", "y")), {"a": ("x", "y")}),
+    ((6, 10), P("x", "y"), {"a": "z", "b": "x"}),
+    ((12, 10), P("z", "y"), {"a": ("x", nx.SerialLoop(3))}),
+]
+
+
+@pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
+def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)
+    plain = array(*shape)
+    x = jax.device_put(plain, NamedSharding(mesh, spec))
+    f = nx.xmap(lambda x: nx.sin(x) * nx.sum(x, "a"), ["a", "b"], ["a", "b"], axis_resources=resources, mesh=mesh)
+
+    def want(x):
+        return jnp.sin(x) * x.sum(0)
+
+    close(f(x), want(plain))
+    close(jax.jit(lambda x: f(x + 0))(x), want(plain))
+    with jax.set_mesh(mesh):
+        close(f(x), want(plain))
+        result, pull = jax.vjp(f, x)
+        weights = array(*shape, seed=3)
+        close(
+            pull(jax.device_put(weights, NamedSharding(mesh, jax.typeof(result).sharding.spec)))[0],
+            jax.vjp(want, plain)[1](weights)[0],
+            tol=1e-4,
+        )
+
+
+def test_an_inner_function_on_explicit_axes_that_no_longer_divide():
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)
+    x = jax.device_put(array(6, 10), NamedSharding(mesh, P(None, "z")))
+
+    def body(x):
+        return nx.xmap(lambda x: x / nx.sum(x**2, "b"), ["b"], ["b"], axis_resources={"b": "y"})(x)
+
+    with jax.set_mesh(mesh):
+        f = nx.xmap(body, ["a", None], ["a", None], axis_resources={"a": "x"})
+        close(f(x), array(6, 10) / (array(6, 10) ** 2).sum(1, keepdims=True))

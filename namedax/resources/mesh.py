@@ -7,7 +7,8 @@ value's type, and has to be changed before it enters `jax.shard_map`; mesh axes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -163,9 +164,10 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -
 
     `mesh` is `None` for that of `jax.set_mesh`.
 
-    Mesh axes outside of `manual` that shard a dimension now go on sharding it, as the minor ones.
+    Mesh axes outside of `manual` that shard a dimension now go on sharding it, as the minor ones, as far as its size divides.
     """
-    explicit = _explicit_axes(current_mesh() if mesh is None else mesh)
+    target = current_mesh() if mesh is None else mesh
+    explicit = _explicit_axes(target)
     if not explicit:
         return data
     sharding = jax.typeof(data).sharding
@@ -174,9 +176,18 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -
     for dim in range(data.ndim):
         wanted = tuple(axis for axis in entry_of(spec, dim) if axis in explicit)
         others = tuple(axis for axis in entry_of(held, dim) if axis not in manual and axis in explicit)
-        entries.append(wanted + others or None)
+        entries.append(_dividing(wanted, others, data.shape[dim], target.shape) or None)
     wanted_spec = PartitionSpec(*entries)
     return jax.reshard(data, wanted_spec if mesh is None else NamedSharding(mesh, wanted_spec))
+
+
+def _dividing(wanted: tuple[str, ...], others: Sequence[str], size: int, devices: Mapping[str, int]) -> tuple[str, ...]:
+    """`wanted`, and those of the other mesh axes, one after the other, over which a dimension of this size divides as well."""
+    axes = wanted
+    for axis in others:
+        if size % math.prod(devices[a] for a in (*axes, axis)) == 0:
+            axes = (*axes, axis)
+    return axes
 
 
 def replicated(data: Any) -> Any:
