@@ -22,16 +22,21 @@ from namedax.array import NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.ops.align import local_block, wrap
+from namedax.ops.lax_only import or_of_jax
 from namedax.ops.lift import nmap
 from namedax.ops.mirror import AXIS_PARAMETERS, is_axis_name, mirror
 from namedax.resources.layout import relayout
 
 __all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
 
-# Functions that take functions, which may close over named arrays, and collectives, which speak of names whatever they are given.
-_TAKE_FUNCTIONS = frozenset(
-    "all_gather all_to_all associative_scan axis_index axis_size bicgstab cg cond fori_loop gmres map pbroadcast pmax pmean pmin ppermute "
-    "pshuffle psum psum_scatter pswapaxes scan switch while_loop".split()
+# Functions that speak of names whatever they are given.
+_COLLECTIVES = frozenset(
+    "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes".split()
+)
+# These, and functions that take functions, which may close over named arrays.
+_TAKE_FUNCTIONS = _COLLECTIVES | frozenset(
+    "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend ragged_all_to_all rng_bit_generator rng_uniform "
+    "scan switch while_loop with_sharding_constraint".split()
 )
 # Parameters that may be a name and are not called an axis.
 _NAMES_ELSEWHERE = {"arange": ("start",)}
@@ -65,9 +70,8 @@ def lift_namespace(
             continue
         value = getattr(module, name)
         if name in own:
-            space[name] = mirror(
-                value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ())
-            )
+            face = mirror(value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ()))
+            space[name] = or_of_jax(value, face) if name in _COLLECTIVES else face
         elif name in keep or not callable(value) or isinstance(value, type):
             space[name] = value
         else:

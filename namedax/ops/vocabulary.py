@@ -21,6 +21,7 @@ from namedax.ops import (
     grids,
     inspection,
     joining,
+    lax_only,
     losses,
     masks,
     neighbours,
@@ -99,6 +100,7 @@ LAX: _Functions = {
     **branches.FUNCTIONS,
     **_only(vectorising.FUNCTIONS, "map"),
     **associative.FUNCTIONS,
+    **lax_only.FUNCTIONS,
 }
 NN: _Functions = {
     **ACTIVATIONS,
