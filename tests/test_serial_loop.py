@@ -7,6 +7,7 @@ import functools
 import pickle
 
 import jax
+import jax.experimental.pallas
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -287,9 +288,7 @@ def test_rounding_in_a_scan_waits_for_all_steps():
     def body(x):
         return jax.lax.scan(lambda c, _: (c + nx.sum(x, "a").astype(int), None), 0, None, length=2)[0]
 
-    f = nx.xmap(body, ["a"], [], axis_resources={"a": LOOP(4)})
-    with pytest.raises(SerialLoopError, match="an operand of convert_element_type needs it there"):
-        f(jnp.full(8, 0.4))
+    assert nx.xmap(body, ["a"], [], axis_resources={"a": LOOP(4)})(jnp.full(8, 0.4)) == 6
 
 
 def test_a_weight_that_a_scan_uses_every_time():
@@ -423,6 +422,42 @@ def test_weak_types_and_integers():
     np.testing.assert_array_equal(more, jnp.arange(1, 9))
 
 
+@pytest.mark.parametrize("resources", [{"n": LOOP(2)}, {"n": ("x", LOOP(2))}], ids=str)
+def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
+    a, b, axes = array(8, 3, 3) + 3 * jnp.eye(3), array(8, 3), (["n", None, None], ["n", None])
+    options = {"axis_resources": resources, "mesh": make_mesh((2, 4))}
+    solve = nx.nmap(jnp.linalg.solve)
+
+    def plain(a, b):
+        return jnp.linalg.solve(a, b[..., None])[..., 0]
+
+    np.testing.assert_allclose(nx.xmap(solve, axes, ["n", None], **options)(a, b), plain(a, b), rtol=1e-4, atol=1e-5)
+    f = nx.xmap(lambda a, b: nx.sum(solve(a, b) ** 2, ("n", 0)), axes, [], **options)
+    np.testing.assert_allclose(jax.grad(f)(a, b), jax.grad(lambda a, b: jnp.sum(plain(a, b) ** 2))(a, b), rtol=1e-3, atol=1e-5)
+
+
+def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
+    def double(v):
+        return jax.lax.while_loop(lambda v: v < 100, lambda v: 2 * v, v)
+
+    def solve(a, b):
+        return jax.scipy.sparse.linalg.cg(lambda v: a @ v, b, tol=1e-6)[0]
+
+    half = array(8, 3, 3)
+    a, b = half @ half.mT + jnp.eye(3), array(8, 3)
+    for resources in ({"n": LOOP(2)}, {"n": ("x", LOOP(2))}):
+        f = nx.xmap(
+            lambda a, b: (nx.nmap(double)(nx.exp(nx.sum(b, 0))), nx.nmap(solve)(a, b)),
+            (["n", None, None], ["n", None]),
+            (["n"], ["n", None]),
+            axis_resources=resources,
+            mesh=make_mesh((2, 4)),
+        )
+        doubled, solved = f(a, b)
+        np.testing.assert_allclose(doubled, jax.vmap(double)(jnp.exp(b.sum(1))), rtol=1e-4)
+        np.testing.assert_allclose(solved, jnp.linalg.solve(a, b[..., None])[..., 0], rtol=1e-2, atol=1e-3)
+
+
 def test_effects_happen_once_a_step(capsys):
     def body(x):
         jax.debug.print("sum {}", jnp.sum(x.data))
@@ -501,6 +536,75 @@ def test_two_names_on_one_loop_do_not_meet():
             nx.xmap(lambda x, y: x * y, (["a"], ["b"]), ["a", "b"], axis_resources={"a": "l", "b": "l"})(array(4), array(6))
 
 
+# --- control flow that all steps take together ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": "y", "b": ("x", LOOP(2))}], ids=str)
+def test_reductions_in_every_iteration(resources):
+    def body(x, w):
+        def norm(c):
+            return (c - nx.mean(c, "a")) * w
+
+        def step(c, factor):
+            return nx.tanh(norm(c)) * factor, nx.sum(c, "b")
+
+        scanned, sums = nx.scan(step, x, jnp.arange(1.0, 4.0))
+        grown = jax.lax.while_loop(lambda c: nx.sum(nx.abs(c), ("a", "b")) < 99.0, lambda c: 2 * c + nx.max(c, "a"), x)
+        chosen = jax.lax.cond(nx.sum(w, "b") > 0, norm, lambda c: c * nx.sum(c, "a"), x)
+        other = jax.lax.cond(nx.sum(w, "b") < 0, norm, lambda c: c * nx.sum(c, "b"), x)
+        powers = nx.fori_loop(0, 3, lambda i, v: v / nx.sqrt(nx.sum(v**2, "a")) + x * i, x)
+        return scanned, sums, grown, chosen, other, powers
+
+    def oracle(x, w):
+        def norm(c):
+            return (c - c.mean(0)) * w
+
+        scanned, sums = x, []
+        for factor in (1.0, 2.0, 3.0):
+            sums.append(scanned.sum(1))
+            scanned = jnp.tanh(norm(scanned)) * factor
+        grown, powers = x, x
+        while jnp.abs(grown).sum() < 99:
+            grown = 2 * grown + grown.max(0)
+        for i in range(3):
+            powers = powers / jnp.sqrt((powers**2).sum(0)) + x * i
+        return scanned, jnp.stack(sums), grown, norm(x), x * x.sum(1, keepdims=True), powers
+
+    x, w = array(8, 4), 1 + 0.1 * array(4)  # of which the sum is positive
+    axes = (["a", "b"], [None, "a"], ["a", "b"], ["a", "b"], ["a", "b"], ["a", "b"])
+    f = nx.xmap(body, (["a", "b"], ["b"]), axes, axis_resources=resources, mesh=make_mesh((2, 4)))
+    for have, want in zip(f(x, w), oracle(x, w), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize(
+    "resources", [{"m": ("x", LOOP(3))}, {"m": LOOP(2), "b": ("x", LOOP(4))}, {"e": ("x", LOOP(2))}], ids=str
+)
+def test_layers_whose_hidden_units_are_computed_in_steps(resources, remat):
+    def loss(x, w, v):
+        def layer(h, p):
+            hidden = nx.tanh(nx.dot(h, p[0], "e"))
+            return h + nx.dot(hidden, p[1], "m"), nx.sum(hidden**2, "m")
+
+        h, penalty = nx.scan(jax.checkpoint(layer) if remat else layer, x, (w, v))
+        return nx.mean(nx.sum(h**2 * nx.arange(4, axis="e"), "e") + nx.sum(penalty, 0), "b")
+
+    def oracle(x, w, v):
+        penalty = 0.0
+        for i in range(3):
+            hidden = jnp.tanh(x @ w[i])
+            x, penalty = x + hidden @ v[i], penalty + (hidden**2).sum(1)
+        return jnp.mean((x**2 * jnp.arange(4)).sum(1) + penalty)
+
+    args, axes = (array(8, 4), 0.5 * array(3, 4, 6), 0.5 * array(3, 6, 4)), (["b", "e"], [None, "e", "m"], [None, "m", "e"])
+    options, want = {"axis_resources": resources, "mesh": make_mesh((2, 4))}, jax.grad(oracle, argnums=(0, 1, 2))(*args)
+    outside = jax.grad(nx.xmap(loss, axes, [], **options), argnums=(0, 1, 2))(*args)
+    inside = nx.xmap(lambda *xs: jax.grad(loss, argnums=(0, 1, 2))(*xs), axes, axes, **options)(*args)
+    for have, grad in zip((*outside, *inside), (*want, *want), strict=True):
+        np.testing.assert_allclose(have, grad, rtol=1e-4, atol=1e-5)
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
@@ -521,20 +625,24 @@ ERRORS = {
         SerialLoopError,
         r"ppermute over SerialLoop\(4\) of 'a' moves values of f.* from step to step",
     ),
-    "scan": (
-        lambda: mapped(lambda x: jax.lax.scan(lambda c, _: (c - nx.mean(c, "a"), None), x, None, length=2)[0]),
+    "predicate": (
+        lambda: mapped(lambda x: jax.lax.cond(x.data[0, 0] > 0, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),
         SerialLoopError,
-        r"taken inside of lax\.scan, and .* needs it there",
+        r"the predicate of a branch differs from step to step of SerialLoop\(4\) of 'a'.*reduce the condition over the axis first",
     ),
-    "while": (
-        lambda: mapped(lambda x: jax.lax.while_loop(lambda c: nx.sum(c, ("a", 0)) < 9, lambda c: c + 1, x)),
+    "condition": (
+        lambda: mapped(lambda x: jax.lax.while_loop(lambda c: c.data[0, 0] < 9, lambda c: c + nx.sum(x, "a") ** 2 + 1, x)),
         SerialLoopError,
-        "taken inside of a while loop.*Take it outside",
+        r"the condition of a while loop differs from step to step of SerialLoop\(4\) of 'a'",
     ),
-    "branch": (
-        lambda: mapped(lambda x: jax.lax.cond(True, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),
+    "kernel": (
+        lambda: mapped(
+            nx.nmap(
+                lambda x: jax.experimental.pallas.pallas_call(lambda i, o: None, out_shape=jax.typeof(x), interpret=True)(x)
+            )
+        ),
         SerialLoopError,
-        "taken inside of a branch.*Take it outside",
+        r"pallas_call has a program of its own, which can not be executed in steps of SerialLoop\(4\) of 'a'\. Call it outside",
     ),
     "unused": (
         lambda: mapped(lambda x: x, {"a": LOOP(4), "z": LOOP(2)}),

@@ -15,17 +15,23 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.errors import SerialLoopError
-from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of
+from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of, programs_of
 from namedax.resources.variance import varying_of
 
-__all__ = ["GATHERS", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
+__all__ = ["GATHERS", "PASSING", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
 
 Axes = tuple[str, ...]
 
 # What a node takes and gives: an index of a value, or a literal.
 Value = int | Literal
 
-_INLINED = {**CALLS, "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+_INLINED = {
+    **CALLS,
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "custom_partitioning": "call",
+}
 SUMS = ("psum", "psum2", "psum_invariant")
 GATHERS = ("all_gather", "all_gather_invariant")
 _STRUCTURED = ("barrier", "identity", "scan", "while", "cond")
@@ -41,6 +47,9 @@ class Node:
     inputs: list[Value]
     outputs: list[int]
     bodies: list[Body] = dataclasses.field(default_factory=list)
+    # Whether all steps take it together (`together`), and how its bodies are executed then.
+    whole: bool = False
+    parts: list[Any] = dataclasses.field(default_factory=list)
     # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
     waiting: dict[int, Axes] = dataclasses.field(default_factory=dict)
     # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
@@ -66,11 +75,21 @@ class Body:
     nodes: list[Node]
 
 
-class Flattener:
-    """Turns a jaxpr into nodes: calls are inlined, control flow keeps its bodies."""
+def _is_on_scalars(program: Any) -> bool:
+    """Whether a program is how a scatter or a reduction combines two scalars."""
+    return all(getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars)
 
-    def __init__(self, axis: str):
-        self.axis = axis
+
+class Flattener:
+    """Turns a jaxpr into nodes: calls are inlined, control flow keeps its bodies.
+
+    Args:
+      axis: of the loop.
+      whole: whether control flow with reductions over the axis that can not wait may be taken by all steps together.
+    """
+
+    def __init__(self, axis: str, whole: bool):
+        self.axis, self.whole = axis, whole
         self.fresh = itertools.count()
         self.zeros: set[int] = set()  # values that are zeros by the look of them
 
@@ -98,6 +117,11 @@ class Flattener:
             results: list[Value]
             if name in _INLINED and _INLINED[name] in eqn.params:
                 results = self._inline(eqn.params[_INLINED[name]], operands, nodes)
+            elif name == "custom_linear_solve":
+                lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+                first = lengths.matvec + lengths.vecmat
+                consts, right = operands[first : first + lengths.solve], operands[sum(lengths) :]
+                results = self._inline(programs.solve, [*consts, *right], nodes)
             elif name in REMAT:
                 if eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True):
                     fresh = [next(self.fresh) for _ in operands]
@@ -114,20 +138,26 @@ class Flattener:
         nodes.append(node)
         if node.kind in ("broadcast_in_dim", *CASTS) and self._is_zero(operands[0]):
             self.zeros.update(node.outputs)
-        bodies = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}
-        if node.kind == "cond":
-            node.bodies = [self.body(branch) for branch in eqn.params["branches"]]
-        elif node.kind in bodies:
-            node.bodies = [self.body(eqn.params[body]) for body in bodies[node.kind]]
+        node.bodies = self._bodies(eqn)
+        if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
+            raise SerialLoopError(
+                f"SerialLoop: {node.kind} has a program of its own, which can not be executed in steps of {self.axis}. Call it "
+                "outside of the mapped function, or remove the SerialLoop from axis_resources."
+            )
         if not any(self._speaks_of_loop(body) for body in node.bodies):
             return list(node.outputs)
-        if node.kind != "scan":
-            raise SerialLoopError(
-                f"SerialLoop: a reduction or collective over {self.axis} is taken inside of "
-                f"{'a branch' if node.kind == 'cond' else 'a while loop'}, where all steps would have to wait for it. Take it "
-                "outside, or remove the SerialLoop from axis_resources."
-            )
-        return self._sum_after_scan(node, nodes)
+        try:
+            return self._sum_after_scan(node, nodes)
+        except SerialLoopError:
+            if not self.whole:
+                raise
+        node.whole, node.bodies = True, self._bodies(eqn)  # as they were
+        return list(node.outputs)
+
+    def _bodies(self, eqn: JaxprEqn) -> list[Body]:
+        params = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}.get(eqn.primitive.name, ())
+        jaxprs = eqn.params["branches"] if eqn.primitive.name == "cond" else [eqn.params[name] for name in params]
+        return [self.body(jaxpr) for jaxpr in jaxprs]
 
     def _is_zero(self, value: Value) -> bool:
         return value in self.zeros if isinstance(value, int) else number_of(value) == 0
@@ -145,6 +175,8 @@ class Flattener:
         reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
         that of the first step, on the first device.
         """
+        if node.kind != "scan":
+            raise self._too_early("whatever follows")
         (body,) = node.bodies
         consts, carries = consts_and_carries(node.eqn)
         carried = body.inputs[consts : consts + carries]
@@ -169,11 +201,13 @@ class Flattener:
         found = dict(waiting)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
+            if node.whole:
+                raise self._too_early("an iteration within it")
             if node.kind in (*SUMS, "late psum", "identity"):
                 found.update(self._sum_waits(node, axes))
             elif self.axis in node.axes and node.kind not in (*CASTS, "axis_index"):
                 raise self._too_early(f"the result of {node.kind}")
-            elif node.kind in _PASSING:
+            elif node.kind in PASSING:
                 found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
             elif any(axes):
                 if not self._is_linear(node, axes):
@@ -228,15 +262,14 @@ class Flattener:
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(
-            f"SerialLoop: a reduction or collective over {self.axis} is taken inside of lax.scan, and {what} needs it there, so "
-            "in every iteration all steps would have to wait for it. Take it outside of the scan, or remove the SerialLoop from "
-            "axis_resources."
+            f"SerialLoop: a reduction or collective over {self.axis} is taken inside of a scan, a loop or a branch, and {what} needs "
+            "it there."
         )
 
 
 # What gives each operand back, what adds its operands up or puts them side by side, what is linear in its one operand, in each of
 # several, and in the first of them; and communication between devices that is linear.
-_PASSING = ("barrier", "optimization_barrier")
+PASSING = ("barrier", "optimization_barrier")
 _ADDITIVE = ("add", "add_any", "sub", "concatenate", "pad", "dynamic_update_slice", "select_n")
 _LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum cumsum copy slice rev".split())
 _BILINEAR = ("mul", "dot_general")

@@ -30,6 +30,7 @@ __all__ = [
     "inner_jaxpr",
     "is_inexact",
     "number_of",
+    "programs_of",
 ]
 
 MeshAxes = frozenset[str]
@@ -107,8 +108,16 @@ def commutes(eqn: Any) -> bool:
     """Whether an operation of values that were cast is the operation, cast."""
     if eqn.effects or eqn.primitive.name in CASTS or axes_of(eqn):
         return False
-    parts = [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
-    return not any(hasattr(part, "eqns") or hasattr(part, "jaxpr") or callable(part) for part in parts)
+    return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
+
+
+def programs_of(eqn: Any) -> list[Any]:
+    """The programs that an equation has among its parameters, open or closed."""
+    return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
+
+
+def _parts_of(eqn: Any) -> list[Any]:
+    return [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:

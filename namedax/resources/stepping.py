@@ -253,21 +253,22 @@ class _Program:
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
-        first: SerialLoopError | None = None
-        for order in itertools.permutations(self.loops):
+        last: SerialLoopError | None = None
+        # At best no iteration of the program's own loops has to wait for all steps.
+        for whole, order in itertools.product((False, True), itertools.permutations(self.loops)):
             try:
-                return self._nest_in(order)
+                return self._nest_in(order, whole)
             except SerialLoopError as error:
-                first = first or error
-        assert first is not None
-        raise first
+                last = error
+        assert last is not None
+        raise last
 
-    def _nest_in(self, order: Sequence[str]) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+    def _nest_in(self, order: Sequence[str], whole: bool) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         in_specs, out_specs, jaxpr = self.in_specs, self.out_specs, self.jaxpr
         remaining = dict(self.loops)
         while True:  # the innermost loop first
             axis, *order = order
-            body = Stepper(jaxpr, axis, remaining.pop(axis), in_specs, out_specs).run
+            body = Stepper.of(jaxpr, axis, remaining.pop(axis), in_specs, out_specs, whole).run
             in_specs = tuple(_without(spec, axis) for spec in in_specs)
             out_specs = tuple(_without(spec, axis) for spec in out_specs)
             if not order:

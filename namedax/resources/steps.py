@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import jax
@@ -19,9 +19,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.errors import SerialLoopError
 from namedax.resources import communication as comm
+from namedax.resources import together
 from namedax.resources.mesh import entry_of
-from namedax.resources.nodes import GATHERS, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
+from namedax.resources.nodes import GATHERS, PASSING, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
 from namedax.resources.programs import CASTS, barrier
+from namedax.resources.together import STACKED
 from namedax.resources.variance import cast_alike, cast_data, varying, varying_of
 
 __all__ = ["Stepper"]
@@ -33,16 +35,30 @@ _EXTREMA = {"pmax": jnp.maximum, "pmin": jnp.minimum}
 class Stepper:
     """A body over one loop's axis, executed in steps."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec]):
-        self.axis, self.steps = axis, steps
-        self.in_dims = [_dim_of(spec, axis) for spec in in_specs]
-        self.out_dims = [_dim_of(spec, axis) for spec in out_specs]
-        self.body = Flattener(axis).body(jaxpr)
+    def __init__(self, body: Body, axis: str, steps: int, in_dims: list[int | None], out_dims: list[int | None]):
+        self.body, self.axis, self.steps, self.in_dims, self.out_dims = body, axis, steps, in_dims, out_dims
+        # In which dimension a value has the parts of all steps, where it is not cut from an operand: stacked in front.
+        self.dims = dict(zip(body.inputs, in_dims, strict=True))
         self.varies = {value for value, dim in zip(self.body.inputs, self.in_dims, strict=True) if dim is not None}
         self.level: dict[int, int] = dict.fromkeys(self.body.inputs, 0)
         self.needed = self._needed()
-        for node in self.body.nodes:
-            self._classify(node)
+        self.nodes: list[Node] = []
+        for node in body.nodes:
+            for part in self._split(node):
+                self._classify(part)
+                self.nodes.append(part)
+
+    @classmethod
+    def of(
+        cls, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec], whole: bool
+    ) -> Stepper:
+        """The body of `jaxpr`; `whole` as for `Flattener`."""
+        in_dims, out_dims = ([_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs))
+        return cls(Flattener(axis, whole).body(jaxpr), axis, steps, in_dims, out_dims)
+
+    def differing(self) -> list[bool]:
+        """Which results differ from step to step."""
+        return [isinstance(v, int) and v in self.varies for v in self.body.outputs]
 
     def _needed(self) -> set[int]:
         """Values that the results, or side effects, depend on."""
@@ -52,11 +68,22 @@ class Stepper:
                 needed.update(v for v in node.inputs if isinstance(v, int))
         return needed
 
+    def _split(self, node: Node) -> list[Node]:
+        """A node that gives its operands back, in two: for those that differ from step to step, and for the others."""
+        differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
+        if node.kind not in (*PASSING, *CASTS) or all(differ) or not any(differ):
+            return [node]
+        places = [[i for i, one in enumerate(differ) if one == wanted] for wanted in (False, True)]
+        return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
+
     def _classify(self, node: Node) -> None:
         """Notes which results of a node differ from step to step, and in which pass they can be computed."""
         inputs = [v for v in node.inputs if isinstance(v, int)]
         level = max((self.level[v] for v in inputs), default=0)
         varies = any(v in self.varies for v in inputs)
+        if node.whole:
+            self._classify_whole(node, level + varies)
+            return
         if node.kind in CASTS:
             pass
         elif self.axis in node.axes and node.kind != "axis_index":
@@ -64,6 +91,8 @@ class Stepper:
             self._check_collective(node)
             level += varies
             varies = node.kind in SCATTERS
+            if varies:
+                self.dims[node.outputs[0]] = node.eqn.params["scatter_dimension"]
         else:
             varies = varies or self._asks_for_step(node)
         if varies and node.bodies:
@@ -79,6 +108,14 @@ class Stepper:
             self.level[output] = level
             if varies:
                 self.varies.add(output)
+
+    def _classify_whole(self, node: Node, level: int) -> None:
+        dims = [self.dims.get(v, STACKED) if isinstance(v, int) and v in self.varies else None for v in node.inputs]
+        make = functools.partial(Stepper, axis=self.axis, steps=self.steps)
+        differ = together.prepare(node, self.axis, dims, lambda body, into, out: make(body, in_dims=into, out_dims=out))
+        node.collective = True
+        self.level.update(dict.fromkeys(node.outputs, level))
+        self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
 
     def _asks_for_step(self, node: Node) -> bool:
         if node.kind == "axis_index" and self.axis in node.axes:
@@ -116,15 +153,25 @@ class Stepper:
             if i in results:
                 continue
             whole = jnp.asarray(_read(known, output))
-            results[i] = whole if dim is None else lax.concatenate([whole] * self.steps, dim)
+            results[i] = (
+                whole
+                if dim is None
+                else together.stacked(whole, None, self.steps)
+                if dim == STACKED
+                else lax.concatenate([whole] * self.steps, dim)
+            )
         return [results[i] for i in range(len(self.out_dims))]
 
     def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
         """Computes what is the same in all steps and depends on collectives of earlier passes only."""
-        for node in self.body.nodes:
+        for node in self.nodes:
             if not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
                 continue
             inputs = [v for v in node.inputs if isinstance(v, int)]
+            if node.whole:
+                if all(v in known or v in sliced for v in inputs):
+                    self._run_whole(node, known, sliced)
+                continue
             if any(v not in known for v in inputs) or self._asks_for_step(node):
                 continue
             values = [_read(known, v) for v in node.inputs]
@@ -133,6 +180,14 @@ class Stepper:
             else:
                 known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
 
+    def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
+        for output, value in zip(node.outputs, together.run(node, self.axis, self.steps, operands), strict=True):
+            if output in self.varies:
+                sliced[output] = (value, STACKED)
+            else:
+                known[output] = value
+
     def _is_needed(self, node: Node) -> bool:
         return bool(node.eqn.effects) or not self.needed.isdisjoint(node.outputs)
 
@@ -140,7 +195,7 @@ class Stepper:
         self, level: int, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], wanted: Sequence[tuple[int, int]]
     ) -> dict[int, Any]:
         """Runs the loop once: for the collectives, the results and the side effects of this level."""
-        needed = [node for node in self.body.nodes if self._is_needed(node)]
+        needed = [node for node in self.nodes if self._is_needed(node)]
         collectives = [
             node
             for node in needed
@@ -148,17 +203,26 @@ class Stepper:
             and not any(v in known or v in sliced for v in node.outputs)
             and all(self.level[v] <= level for v in node.inputs if isinstance(v, int))
         ]
+        # What control flow that all steps take together needs of each step.
+        stacks = list(dict.fromkeys(v for node in collectives if node.whole for v in node.inputs if isinstance(v, int)))
+        stacks = [v for v in stacks if v in self.varies and v not in sliced]
+        collectives = [node for node in collectives if not node.whole]
         constants = {v: node for node in needed for v, at in node.constant.items() if at == level and v in self.needed}
-        effects = [node for node in needed if node.eqn.effects and self._level(node) == level and self._varies(node)]
-        if not (collectives or constants or effects or wanted):
+        effects = [
+            node for node in needed if node.eqn.effects and not node.whole and self._level(node) == level and self._varies(node)
+        ]
+        if not (collectives or stacks or constants or effects or wanted):
             return {}
         targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {v for _, v in wanted}
-        plan = self._plan(targets | set(constants), effects, known)
+        plan = self._plan(targets | set(constants) | set(stacks), effects, known.keys() | sliced.keys())
         summands = [v for node in collectives for v in node.inputs]
 
         def step(index: Any) -> list[Any]:
             values = dict(known)
             for value, (block, dim) in sliced.items():
+                if dim == STACKED:
+                    values[value] = lax.dynamic_index_in_dim(block, index, 0, keepdims=False)
+                    continue
                 chunk = block.shape[dim] // self.steps
                 values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
             for node in plan:
@@ -166,13 +230,14 @@ class Stepper:
                 values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
             return [
                 *(jnp.asarray(_read(values, v)) for v in summands),
-                *(values[v] for v in constants),
+                *(values[v] for v in (*stacks, *constants)),
                 *(values[v] for _, v in wanted),
             ]
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
-        joins = [_Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
-        folds += [_Fold("last", None, self.steps)] * len(constants) + joins
+        stack = _Fold("join", 0, self.steps, expand=True)
+        joins = [stack if dim == STACKED else _Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
+        folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
         index_type = jnp.zeros((), jnp.int32)
         traced = jax.make_jaxpr(step)(index_type)
         shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
@@ -192,6 +257,7 @@ class Stepper:
         supply = iter(totals)
         for node in collectives:
             self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
+        sliced.update((v, (next(supply), STACKED)) for v in stacks)
         known.update((v, next(supply)) for v in constants)
         return {i: next(supply) for i, _ in wanted}
 
@@ -201,12 +267,12 @@ class Stepper:
     def _varies(self, node: Node) -> bool:
         return self._asks_for_step(node) or any(v in self.varies for v in node.inputs if isinstance(v, int))
 
-    def _plan(self, targets: set[int], effects: Sequence[Node], known: Mapping[int, Any]) -> list[Node]:
-        """The nodes of one step that lead to the targets, in order."""
-        kept = known.keys() - self._cheap()
+    def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
+        """The nodes of one step that lead to the targets, in order; of known values those that are kept need none."""
+        kept = known - self._cheap()
         wanted = {v for v in targets if v not in kept}
         plan = []
-        for node in reversed(self.body.nodes):
+        for node in reversed(self.nodes):
             if node.collective:  # its result is known, or cut from what is known
                 continue
             chosen = any(node is effect for effect in effects)
@@ -218,7 +284,7 @@ class Stepper:
     def _cheap(self) -> set[int]:
         """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read."""
         cheap: set[int] = set()
-        for node in self.body.nodes:
+        for node in self.nodes:
             if node.kind in ("broadcast_in_dim", "iota") or (
                 node.kind in CASTS and any(isinstance(v, int) and v in cheap for v in node.inputs)
             ):
@@ -284,12 +350,12 @@ class Stepper:
             first, second = params["cond_nconsts"], params["body_nconsts"]
             for_cond, for_body, start = values[:first], values[first : first + second], values[first + second :]
             condition, body = node.bodies
-            last: list[Any] = lax.while_loop(
+            return together.while_loop(
                 lambda carry: self._call(condition, [*for_cond, *carry], index)[0],
                 lambda carry: self._call(body, [*for_body, *carry], index),
-                list(start),
+                start,
+                params["cond_jaxpr"].out_avals[0].ndim,
             )
-            return last
         if kind == "cond":
             branches = [lambda *operands, body=body: self._call(body, operands, index) for body in node.bodies]
             chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
