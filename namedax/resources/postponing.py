@@ -13,6 +13,7 @@ that are added to such a sum on the way (a residual) are added when it has been 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -483,7 +484,10 @@ def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, l
     if late.scatter is not None:
         dim, axes = late.scatter
         part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
-        return _Sum(comm.psum_scatter(part, dim, axes), late.axes, rest)
+        # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
+        for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
+            part = (comm.cut if is_loop else comm.psum_scatter)(part, dim, tuple(group))
+        return _Sum(part, late.axes, rest)
     if cast_axes(eqn):
         part = cast_data(one.part, cast_axes(eqn))
         return _Sum(part, late.axes, rest)
