@@ -11,6 +11,9 @@ the layout of an array is the placements of all of its dimensions. Four steps ch
 `relayout` looks for the sequence of steps that sends the fewest bytes, and among those for the
 shortest. So `(x, y)` to `(x,)` is a gather, `(x,)` to `(y,)` a cut, a permute and a gather of a
 part, and where one dimension leaves a mesh axis that another goes onto, that is one exchange.
+
+The steps of a loop run one after the other, so nothing is exchanged or permuted along its axis: a
+dimension comes from it by a gather and goes onto it by a cut.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import functools
 import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +30,7 @@ import jax
 from jax import lax
 
 from namedax.resources import communication as comm
+from namedax.resources.serial import LoopAxis
 
 __all__ = ["Axes", "Layout", "plan", "relayout", "sum_scatter"]
 
@@ -85,7 +90,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     order = jax.sharding.get_abstract_mesh().axis_names
     sizes = tuple((axis, lax.axis_size(axis)) for axis in order if axis in used)
     placed = frozenset(axis for axes in new for axis in axes)
-    for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes):
+    loops = frozenset(str(axis) for axis in used if isinstance(axis, LoopAxis))
+    for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes, loops):
         match step:
             case Cut(dim, axes):
                 data = comm.cut(data, dim, axes)
@@ -130,7 +136,9 @@ def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any
 
 
 @functools.lru_cache(maxsize=4096)
-def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[str, int], ...]) -> tuple[Step, ...]:
+def plan(
+    shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[str, int], ...], loops: frozenset[str] = frozenset()
+) -> tuple[Step, ...]:
     """The steps from one layout to another that send the fewest bytes, by a shortest-path search.
 
     Args:
@@ -138,6 +146,7 @@ def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[st
       old: the layout that it has.
       new: the layout that it shall have.
       sizes: the number of devices along every mesh axis of both, in the order of the mesh.
+      loops: those of the axes that are executed in steps.
 
     >>> plan((4, 6), (("x",), ()), ((), ("x",)), (("x", 2),))
     (Exchange(source=0, target=1, axes=('x',)),)
@@ -145,7 +154,7 @@ def plan(shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[st
     (Gather(dim=0, axes=('y',)),)
     """
     devices = dict(sizes)
-    search = _Search(shape, old, new, devices)
+    search = _Search(shape, old, new, devices, loops)
     # Elements sent by one device, the number of steps, and a number that makes the order total.
     queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, 0, search.start, ())]
     numbers = itertools.count(1)
@@ -184,8 +193,8 @@ class _Search:
     and the major mesh axes that a dimension keeps.
     """
 
-    def __init__(self, shape: tuple[int, ...], old: Layout, new: Layout, devices: Mapping[str, int]):
-        self.devices = devices
+    def __init__(self, shape: tuple[int, ...], old: Layout, new: Layout, devices: Mapping[str, int], loops: frozenset[str]):
+        self.devices, self.loops = devices, loops
         shared = [_shared_prefix(a, b) for a, b in zip(old, new, strict=True)]
         self.start = tuple(a[n:] for a, n in zip(old, shared, strict=True))
         self.goal = tuple(b[n:] for b, n in zip(new, shared, strict=True))
@@ -208,7 +217,11 @@ class _Search:
             for kept in range(len(layout[dim])):
                 major, minor = layout[dim][:kept], layout[dim][kept:]
                 n = self.blocks(minor)
+                if not self.loops.isdisjoint(minor[:-1]):  # a loop's axis is gathered by itself, or as the minor one
+                    continue
                 yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
+                if not self.loops.isdisjoint(minor):
+                    continue
                 for target in self.moving:
                     if target != dim and block[target] % n == 0:
                         reached = _put(layout, {dim: major, target: layout[target] + minor})
@@ -216,12 +229,17 @@ class _Search:
         yield from self._permutations(layout, elements)
 
     def _permutations(self, layout: Layout, elements: int) -> Iterator[tuple[Step, Layout, float]]:
+        steps = tuple(tuple(axis for axis in placement if axis in self.loops) for placement in layout)
+        if any(placement[len(placement) - len(loops) :] != loops for placement, loops in zip(layout, steps, strict=True)):
+            return
+        layout = tuple(placement[: len(placement) - len(loops)] for placement, loops in zip(layout, steps, strict=True))
         used = {axis for placement in layout for axis in placement}
         axes = tuple(axis for axis in self.devices if axis in used)
         for order in itertools.permutations(axes):
             for reached in self._deal(order, layout):
                 if reached != layout:
-                    yield Permute(axes, self._pairs(axes, layout, reached)), reached, elements
+                    there = tuple(map(operator.add, reached, steps))  # loops stay where they are
+                    yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
     def _deal(self, order: Axes, layout: Layout) -> Iterator[Layout]:
         """All layouts with the mesh axes in this order, and with the block counts of `layout`."""
