@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import namedax as nx
-from tests.harness import Placement, array, check, make_mesh, together
+from tests.harness import Placement, array, check, together
 
 LOOP = nx.SerialLoop
 PLACEMENTS = [
