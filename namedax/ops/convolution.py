@@ -17,10 +17,11 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import Region, ambient, enter
-from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import PositionalAxisError, raise_not_found
 from namedax.ops.align import local_block, wrap
 from namedax.ops.along import Along, along
 from namedax.ops.lift import nmap
+from namedax.ops.windows import Window, padding_of, per_axis, plan_window, spread
 from namedax.resources import communication as comm
 from namedax.resources.variance import with_varying_form
 
@@ -121,17 +122,6 @@ def _check_together(op: str, dims: Dims) -> None:
         region.check_placement(op, [dim for dim in dims if dim is not None])
 
 
-def _per_axis(op: str, what: str, value: Any, count: int) -> tuple[Any, ...]:
-    if isinstance(value, (int, np.integer)):
-        return (int(value),) * count
-    values = tuple(value)
-    if len(values) != count:
-        raise PositionalAxisError(
-            f"{op}: {what}={value!r} has {len(values)} entries for {count} axes; give one number, or one for each axis."
-        )
-    return values
-
-
 def conv(
     x: Any,
     kernel: Any,
@@ -202,8 +192,8 @@ def conv(
                 f"conv: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} "
                 "have no positional axis beside."
             )
-    stride = _per_axis(op, "strides", strides, count)
-    dilation = _per_axis(op, "kernel_dilation", kernel_dilation, count)
+    stride = per_axis(op, "strides", strides, axes)
+    dilation = per_axis(op, "kernel_dilation", kernel_dilation, axes)
     renamed = dict(out_axes or {})
     for name in renamed:
         if name not in axes:
@@ -237,32 +227,18 @@ def conv(
     if features_in is not None:
         site = along(op, x, features_in)
         mesh_axes = site.old
-    out_names = []
     plans = []
     for i, name in enumerate(axes):
-        site = along(op, x, name)
         reach = (taps[i] - 1) * dilation[i] + 1
-        low, high = _padding(padding, i, count, site.size, stride[i], reach)
-        size = max(0, (site.size + low + high - reach) // stride[i] + 1)
-        if size == 0:
-            raise AxisSizeError(
-                f"conv: the kernel reaches over {reach} entries of axis {name!r}, which has {site.size + low + high} with its "
-                "padding."
-            )
-        dims, new = site.result(renamed.get(name), size)
-        block = size // site.blocks(new)
-        out_names.append(dims[site.dim])
-        plans.append((name, new, -low, block * stride[i], (block - 1) * stride[i] + reach))
-        gathered |= frozenset(site.old) - frozenset(new)
+        pair = padding_of(op, padding, axes, i, along(op, x, name).size, stride[i], reach)
+        plans.append(plan_window(op, x, name, renamed.get(name), "kernel", reach, stride[i], pair))
+        gathered |= plans[-1].gathered
+    out_names = [plan.out_axis for plan in plans]
 
     def compute(keep: frozenset[str]) -> Any:
-        value = x
-        for name, new, first, step, length in plans:
-            site = along(op, value, name)
-            moved = site.windows(new, first, step, length, "fill", 0, keep | frozenset(new))
-            value = make_in_region(moved, tuple(_Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
+        value = spread(op, x, plans, keep)
         dims = value._dims
-        own = [*([dims.index(features_in)] if features_in is not None else []), *(dims.index(_Window(name)) for name in axes)]
+        own = [*([dims.index(features_in)] if features_in is not None else []), *(dims.index(Window(name)) for name in axes)]
         labelled = [i for i, dim in enumerate(dims) if dim is not None and i not in own]
         rest = [i for i, dim in enumerate(dims) if dim is None]
         data = lax.transpose(value._data, [*labelled, *rest, *own])
@@ -286,37 +262,6 @@ def conv(
     if not gathered:
         return wrap(data, dims)
     return with_varying_form(data, dims, gathered, lambda: finished(compute(gathered))[0])
-
-
-class _Window:
-    """The name of an axis while it holds windows of another."""
-
-    def __init__(self, axis: Hashable):
-        self.axis = axis
-
-    def __hash__(self) -> int:
-        return hash((_Window, self.axis))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Window) and self.axis == other.axis
-
-
-def _padding(padding: Any, i: int, count: int, size: int, stride: int, reach: int) -> tuple[int, int]:
-    if isinstance(padding, str):
-        if padding.upper() == "VALID":
-            return 0, 0
-        if padding.upper() == "SAME":
-            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
-            return total // 2, total - total // 2
-        raise PositionalAxisError(
-            f"conv: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
-        )
-    pairs = tuple(padding)
-    if len(pairs) != count:
-        raise PositionalAxisError(
-            f"conv: padding={padding!r} has {len(pairs)} entries for {count} axes; give a pair (before, after) for each."
-        )
-    return tuple(pairs[i])
 
 
 def _conv(count: int, stride: Any, dilation: Any, precision: Any, element_type: Any, x: Any, kernel: Any) -> Any:

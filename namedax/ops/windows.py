@@ -1,0 +1,156 @@
+"""Windows along several named axes: what convolutions and pooling have in common.
+
+An output entry reads a window of an axis. A plan says which rows the windows of a device reach, and where the output lives; `spread`
+gives every device these rows, by collective-permutes of what it lacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from namedax.array import NamedArray, make_in_region
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.ops.along import along
+
+__all__ = ["Plan", "Window", "padding_of", "per_axis", "plan_window", "spread"]
+
+Axes = tuple[str, ...]
+
+
+class Window:
+    """The name of an axis while it holds windows of another."""
+
+    def __init__(self, axis: Hashable):
+        self.axis = axis
+
+    def __hash__(self) -> int:
+        return hash((Window, self.axis))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and self.axis == other.axis
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Which rows of one axis the windows of each device reach.
+
+    Attributes:
+      axis: the axis.
+      out_axis: its name in the result.
+      size: the size of the result.
+      old: the mesh axes that it is on.
+      new: the mesh axes that the result is on.
+      first: the first row that device 0 reads, negative for padding.
+      step: how many rows further the next device begins.
+      length: how many rows a device reads.
+    """
+
+    axis: Hashable
+    out_axis: Hashable
+    size: int
+    old: Axes
+    new: Axes
+    first: int
+    step: int
+    length: int
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The mesh axes that the axis is on and the result is not."""
+        return frozenset(self.old) - frozenset(self.new)
+
+
+def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[Any, ...]:
+    """One entry for every axis: of one number for all, a sequence, or a dict by name.
+
+    Raises:
+      PositionalAxisError: there are too few or too many.
+    """
+    if isinstance(value, (int, np.integer)):
+        return (int(value),) * len(axes)
+    if isinstance(value, Mapping):
+        wrong = [name for name in (*value, *axes) if name not in axes or name not in value]
+        if wrong:
+            raise PositionalAxisError(
+                f"{op}: {what}={value!r} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
+            )
+        return tuple(value[name] for name in axes)
+    values = tuple(value)
+    if len(values) != len(axes):
+        raise PositionalAxisError(
+            f"{op}: {what}={value!r} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
+        )
+    return values
+
+
+def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
+    """How many rows are added before and after the axis `axes[i]`, over which windows of `reach` rows go in steps of `stride`.
+
+    Raises:
+      PositionalAxisError: `padding` is neither a known word nor a pair for every axis.
+    """
+    if isinstance(padding, str):
+        if padding.upper() == "VALID":
+            return 0, 0
+        if padding.upper() == "SAME":
+            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+            return total // 2, total - total // 2
+        raise PositionalAxisError(
+            f"{op}: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+        )
+    if isinstance(padding, Mapping):
+        padding = per_axis(op, "padding", padding, axes)
+    pairs = tuple(padding) if isinstance(padding, Iterable) else ()
+    if len(pairs) != len(axes):
+        raise PositionalAxisError(
+            f"{op}: padding={padding!r} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
+        )
+    try:
+        low, high = (int(n) for n in pairs[i])
+    except (TypeError, ValueError):
+        raise PositionalAxisError(
+            f"{op}: the padding {pairs[i]!r} of axis {axes[i]!r} is not a pair (before, after)."
+        ) from None
+    return low, high
+
+
+def plan_window(
+    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, what: str, reach: int, stride: int, padding: tuple[int, int]
+) -> Plan:
+    """The plan of windows of `reach` rows, in steps of `stride`, along one axis.
+
+    Raises:
+      AxisSizeError: no window fits; or in a mapped function the result has a size that its name does not have, or that does not divide.
+    """
+    site = along(op, x, axis)
+    low, high = padding
+    size = max(0, (site.size + low + high - reach) // stride + 1)
+    if size == 0:
+        raise AxisSizeError(
+            f"{op}: the {what} reaches over {reach} entries of axis {axis!r}, which has {site.size + low + high} with its padding."
+        )
+    dims, new = site.result(out_axis, size)
+    block = size // site.blocks(new)
+    return Plan(axis, dims[site.dim], size, site.old, new, -low, block * stride, (block - 1) * stride + reach)
+
+
+def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0) -> NamedArray:
+    """The rows that the windows of this device reach; their axes are called `Window(axis)`. Padding is `fill`.
+
+    Args:
+      op: the operation.
+      x: the local block.
+      plans: one for each axis.
+      keep: mesh axes over which the result has to vary, if axes are gathered.
+      fill: what stands in the padding.
+    """
+    value = x
+    for plan in plans:
+        site = along(op, value, plan.axis)
+        moved = site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
+        value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
+    return value
