@@ -24,6 +24,7 @@ from namedax.environment import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
+from namedax.resources.cpu import sums_abort
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import entering
 from namedax.resources.variance import cast, varying
@@ -206,7 +207,7 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
         make(cast(block, union), block._dims)
         if type(block) is NamedArray
         else cast(block, union)
-        if hasattr(block, "dtype") and np.ndim(block)
+        if hasattr(block, "dtype") and (np.ndim(block) or sums_abort(block))
         else block
         for block in blocks
     ]

@@ -29,6 +29,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.ops.align import local_block, wrap
+from namedax.resources.cpu import on_cpus, with_plain_layouts
 from namedax.resources.programs import collective_axes
 from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, cast_data, varying
@@ -221,7 +222,12 @@ class Lifted:
                 hidden = frozenset[str]()
                 if region is not None and not theirs:
                     hidden = frozenset(axis for name in names for axis in region.placement(name))
-                result = _on_its_device(op, names, mapped, hidden, datas) if hidden else mapped(*datas)
+                if hidden:
+                    result = _on_its_device(op, names, mapped, hidden, datas)
+                elif region is not None and region.resources and not (theirs and _is_no_transform(function)) and on_cpus():
+                    result = with_plain_layouts(mapped, datas)
+                else:
+                    result = mapped(*datas)
             except (TypeError, ValueError) as error:
                 mesh_axes = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
                 if not mesh_axes or isinstance(error, NamedaxError):
@@ -243,6 +249,13 @@ def _is_our_own(function: Any) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("namedax.")
 
 
+def _is_no_transform(function: Any) -> bool:
+    """Whether a function of JAX belongs to a module none of whose functions is a Fourier transform."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return not (getattr(function, "__module__", None) or "").endswith((".fft", ".signal"))
+
+
 def _on_its_device(
     op: str, names: Iterable[Any], function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any]
 ) -> Any:
@@ -258,7 +271,9 @@ def _on_its_device(
             "mix their entries. A lifted function sees no names: take what names an axis on these mesh axes out of it, or rename that "
             "axis to one that is not mapped."
         )
-    return jax.tree.unflatten(jax.tree.structure(shape), jaxpr_as_fun(closed)(*datas))
+    run = jaxpr_as_fun(closed)
+    flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
+    return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
 def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception) -> Any:

@@ -16,6 +16,7 @@ from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import Site, as_inexact, axis_key, reduction_site, sharded_maximum
 from namedax.resources import communication as comm
+from namedax.resources.variance import cast_data
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
@@ -79,7 +80,8 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
 
 
 def _sum_over(site: Site, data: Any, mask: Any) -> Any:
-    return comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
+    total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
+    return cast_data(total, site.mesh_axes)  # it meets values that vary there
 
 
 def _masked(data: Any, mask: Any, value: float) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType
 
+from namedax.resources.cpu import widened
 from namedax.resources.variance import cast_data, varying
 
 __all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter", "sum_type"]
@@ -40,7 +41,7 @@ def psum(data: Any, axes: Axes) -> Any:
     """Sum over `axes`: one all-reduce; the result is the same on all their devices."""
     moving, copies = _split(data, axes)
     if moving:
-        data = lax.psum(data, moving)
+        data = lax.psum(widened(data), moving).astype(data.dtype)
     return data if copies == 1 else data * jnp.asarray(copies, data.dtype)
 
 
@@ -62,7 +63,7 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
         count = math.prod(map(lax.axis_size, axes))
         parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
         return jnp.sum(lax.all_to_all(parts, axes, dim, dim), dim)
-    return lax.psum_scatter(data, axes, scatter_dimension=dim, tiled=True)
+    return lax.psum_scatter(widened(data), axes, scatter_dimension=dim, tiled=True).astype(data.dtype)
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
@@ -76,12 +77,14 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
         if to == "varying" and _explicit_axes_left():
             parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), axes, 0, 0)
             return jnp.moveaxis(parts, 0, dim).reshape((*data.shape[:dim], -1, *data.shape[dim + 1 :]))
-        return lax.all_gather(data, axes, axis=dim, tiled=True, to=to)
+        if to == "invarying":
+            return lax.all_gather(data, axes, axis=dim, tiled=True, to=to)
+        return lax.all_gather(widened(data), axes, axis=dim, tiled=True, to=to).astype(data.dtype)
     # Minor axes first; neighbours of the same kind together.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))
         if moving:
-            data = lax.all_gather(data, part, axis=dim, tiled=True, to=to)
+            data = all_gather(data, dim, part, to)
         else:
             data = lax.concatenate([data] * math.prod(lax.axis_size(axis) for axis in part), dim)
     return cast_data(data, axes) if to == "varying" else data

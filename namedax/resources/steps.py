@@ -310,7 +310,7 @@ class Stepper:
             if others:
                 total = cast_data(total, others)
             if node.kind in (*SUMS, "late psum"):
-                known[output] = lax.psum(total, others) if others else total
+                known[output] = comm.psum(total, others) if others else total
             elif node.kind in _EXTREMA:
                 reduce: Any = lax.pmax if node.kind == "pmax" else lax.pmin
                 known[output] = reduce(total, others) if others else total

@@ -24,6 +24,7 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
 from namedax.array import Dims, NamedArray, make_in_region
+from namedax.resources.cpu import widened
 
 __all__ = [
     "cast",
@@ -56,7 +57,11 @@ def varying_of(aval: Any) -> frozenset[str]:
 def cast_data(data: Any, axes: Iterable[str]) -> Any:
     """`data` as a value that varies over (at least) `axes`; moves nothing."""
     missing = frozenset(axes) - varying(data)
-    return lax.pcast(data, tuple(sorted(missing)), to="varying") if missing else data
+    if not missing:
+        return data
+    wide = widened(data)  # the transpose is a sum
+    value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
+    return value if wide is data else value.astype(data.dtype)
 
 
 def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
