@@ -6,7 +6,7 @@ The ordinary form of each stands in a module of its own, and is called wherever 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from namedax.ops.align import wrap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.lift import nmap
 from namedax.ops.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.selection import nonzero
 from namedax.ops.surface import to_front
 
 __all__ = ["FORMS", "LOGSUMEXP"]
@@ -228,7 +229,17 @@ def _drop_positions(x: Any, positions: Any) -> Any:
 # --- selections ---------------------------------------------------------------------------------------------------------
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def where(
+    condition: Any,
+    x: Any = None,
+    y: Any = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: Any = None,
+    out_axis: Hashable | None = None,
+) -> Any:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:
@@ -238,6 +249,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
         batch axes.
       size: how many indices the form with one argument returns; needed if the array has names.
       fill_value: what stands behind the last index found.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      out_axis: the name of the axis of the indices then.
 
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
@@ -249,11 +262,13 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     Array([1., 0., 3.], dtype=float32)
     """
     if x is not None and y is not None:
-        if size is not None or fill_value is not None:
+        if not (size is None and fill_value is None and axis is None and out_axis is None):
             raise ArgumentError(
-                "where: size= and fill_value= are for the form with one argument; leave them out beside x and y."
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument; leave them out beside x and y."
             )
         return elementwise.where(condition, x, y)
+    if axis is not None:
+        return nonzero(condition, size=size, fill_value=fill_value, axis=axis, out_axis=out_axis)
     if not isinstance(condition, NamedArray):
         plain: Any = jnp.where  # whose types keep the two forms apart
         return plain(condition, x, y, size=size, fill_value=fill_value)
