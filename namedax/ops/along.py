@@ -181,9 +181,11 @@ def along(op: str, x: Any, axis: Any) -> Along:
     return Along(op, x._data, dims, dim, n * (region.blocks(axis) if old else 1), old, region)  # type: ignore[union-attr]
 
 
-def run(key: Hashable, impl: Callable[..., Any], *operands: Any) -> Any:
-    """Through a compiled kernel if no region says what sizes and places names have."""
-    return kernels.run(key, impl, *operands) if ambient() is None else impl(*operands)
+def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
+    """As `kernels.run`, but without a kernel where a region says what sizes and places names have."""
+    if ambient() is None:
+        return kernels.run(op, function, axes, static, *operands)
+    return function(op, axes, *static, *operands)
 
 
 def position_of(op: str, x: Any, axis: Any) -> int:

@@ -160,12 +160,14 @@ def dot_product_attention(
     optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
     given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
     operands = (query, key, value, *(array for array in optional.values() if array is not None))
-
-    def impl(*operands: Any) -> Any:
-        return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
-
     with explain_type_errors:
-        return kernels.run((_OP, names, given, scale, is_causal, window), impl, *operands)
+        return kernels.run(_OP, _attend_by_name, names, (given, scale, is_causal, window), *operands)
+
+
+def _attend_by_name(
+    op: str, names: _Names, given: tuple[str, ...], scale: Any, is_causal: bool, window: Any, *operands: Any
+) -> Any:
+    return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
 
 
 def _without_names(given: Mapping[str, Any]) -> Any:
@@ -254,6 +256,11 @@ class _Names:
                 "choose another key_axis=."
             )
         return cls(axis, own, key_axis, features, heads, key_heads)
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> _Names:
+        """The same with `number(name)` for every name."""
+        names = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _Names(**{key: None if name is None else number(name) for key, name in names.items()})
 
     def role(self, which: str, name: Hashable) -> Label:
         """The label of the axis `name` of an operand."""

@@ -77,16 +77,16 @@ def einsum(
             f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but "
             f"{_count(len(operands), 'array')} came with it. Separate operands by commas."
         )
-
-    def impl(*arrays: Any) -> Any:
-        blocks = [block_of(array, "einsum") for array in arrays]
-        labels, letters, keep, writes = _label(parsed, blocks)
-        op = f"einsum {spec!r}"
-        return Contraction(op, labels, keep, letters, writes, precision, preferred_element_type, overlap).run(blocks)
-
     _check_overlap("einsum", overlap)
     with explain_type_errors:
-        return kernels.run(("einsum", spec, precision, preferred_element_type, overlap), impl, *operands)
+        return kernels.run("einsum", _einsum, parsed, (precision, preferred_element_type, overlap), *operands)
+
+
+def _einsum(op: str, spec: EinsumSpec, precision: Any, preferred_element_type: Any, overlap: Any, *arrays: Any) -> Any:
+    blocks = [block_of(array, op) for array in arrays]
+    labels, letters, keep, writes = _label(spec, blocks)
+    op = f"{op} {spec.text!r}"
+    return Contraction(op, labels, keep, letters, writes, precision, preferred_element_type, overlap).run(blocks)
 
 
 def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
@@ -262,32 +262,32 @@ def dot(
     ('batch', 'hidden')
     """
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-
-    def impl(x: Any, y: Any) -> Any:
-        blocks = [block_of(operand, "dot") for operand in (x, y)]
-        labels: list[Labels] = []
-        for block in blocks:
-            dims = dims_of(block)
-            for name in names:
-                if name not in dims or name is None:
-                    own = [dim for dim in dims if dim is not None]
-                    hint = "dot contracts names that both arrays have."
-                    raise_not_found("dot", name, type_text(block), own, hint)
-            numbers = iter(range(-dims.count(None), 0))
-            labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
-        shapes = [tuple(block.shape) for block in blocks]
-        if all(shapes) and shapes[0] != shapes[1]:
-            raise PositionalAxisError(
-                f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} "
-                f"({type_text(blocks[0])} and {type_text(blocks[1])}); they have to be equal, or "
-                "those of one operand empty. For an outer product write einsum with a letter for "
-                "each axis."
-            )
-        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
-        letters = tuple(range(-max(map(len, shapes)), 0))
-        kept = keep - frozenset(names)
-        return Contraction("dot", labels, kept, letters, {}, precision, preferred_element_type, overlap).run(blocks)
-
     _check_overlap("dot", overlap)
     with explain_type_errors:
-        return kernels.run(("dot", names, precision, preferred_element_type, overlap), impl, x, y)
+        return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
+
+
+def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type: Any, overlap: Any, x: Any, y: Any) -> Any:
+    blocks = [block_of(operand, op) for operand in (x, y)]
+    labels: list[Labels] = []
+    for block in blocks:
+        dims = dims_of(block)
+        for name in names:
+            if name not in dims or name is None:
+                own = [dim for dim in dims if dim is not None]
+                hint = "dot contracts names that both arrays have."
+                raise_not_found(op, name, type_text(block), own, hint)
+        numbers = iter(range(-dims.count(None), 0))
+        labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
+    shapes = [tuple(block.shape) for block in blocks]
+    if all(shapes) and shapes[0] != shapes[1]:
+        raise PositionalAxisError(
+            f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} "
+            f"({type_text(blocks[0])} and {type_text(blocks[1])}); they have to be equal, or "
+            "those of one operand empty. For an outer product write einsum with a letter for "
+            "each axis."
+        )
+    keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
+    letters = tuple(range(-max(map(len, shapes)), 0))
+    kept = keep - frozenset(names)
+    return Contraction(op, labels, kept, letters, {}, precision, preferred_element_type, overlap).run(blocks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Hashable
 from typing import NoReturn
 
 from namedax.errors import EinsumError
@@ -48,6 +49,19 @@ class EinsumSpec:
     operands: tuple[Term, ...]
     result: Term | None
     text: str
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
+        """The specification with `number(name)` for every name, and without a text to point into."""
+
+        def of(term: Term) -> Term:
+            names = tuple((number(label), number(axis)) for label, axis in term.names)
+            return Term(term.letters, names, "", 0, (0,) * len(term.letters), (0,) * len(names))  # type: ignore[arg-type]
+
+        result = None if self.result is None else of(self.result)
+        return EinsumSpec(tuple(map(of, self.operands)), result, "")
 
     def point(self, at: int) -> str:
         """The specification with a caret under position `at`, to end a message with."""

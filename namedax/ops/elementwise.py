@@ -20,7 +20,7 @@ from namedax.ops import kernels
 from namedax.ops.align import align, wrap
 from namedax.ops.lift import explain_type_errors
 
-__all__ = ["FUNCTIONS", "apply_elementwise", "elementwise"]
+__all__ = ["FUNCTIONS", "apply_elementwise", "elementwise", "elementwise_call"]
 
 UNARY = (
     "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh atan atanh bitwise_count "
@@ -43,6 +43,15 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
         return wrap(function(*datas), dims)
 
 
+def elementwise_call(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`apply_elementwise` of one function, as kernels call it; made once for each function."""
+
+    def call(op: str, *operands: Any) -> Any:
+        return apply_elementwise(op, function, *operands)
+
+    return call
+
+
 # Parameters that choose what is computed, and have to be known when it is compiled.
 _STATIC = {
     "angle": ("deg",),
@@ -60,8 +69,13 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     parameters = tuple(signature.parameters)
     first_static = parameters.index(static[0]) if static else sys.maxsize
 
-    def impl(*operands: Any) -> Any:
-        return apply_elementwise(name, function, *operands)
+    call = elementwise_call(function)
+
+    def call_by_keyword(op: str, count: int, names: tuple[str, ...], fixed: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
+        def of_data(*datas: Any) -> Any:
+            return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
+
+        return apply_elementwise(op, of_data, *operands)
 
     @functools.wraps(function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     def lifted(*args: Any, **kwargs: Any) -> Any:
@@ -69,7 +83,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             return by_keyword(args, kwargs)
         if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
             return operator.pow(*args)  # a Python integer is static, as in jnp
-        return kernels.run_elementwise(name, impl, *args)
+        return kernels.run_elementwise(name, call, (), *args)
 
     def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
@@ -77,15 +91,8 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         args = args[:first_static]
         fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
         names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
-        count = len(args)
-
-        def call(*datas: Any) -> Any:
-            return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
-
-        def impl(*operands: Any) -> Any:
-            return apply_elementwise(name, call, *operands)
-
-        return kernels.run_elementwise((name, count, names, fixed), impl, *args, *(kwargs[key] for key in names))
+        operands = (*args, *(kwargs[key] for key in names))
+        return kernels.run_elementwise(name, call_by_keyword, (len(args), names, fixed), *operands)
 
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
@@ -117,7 +124,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
                 "where: a named condition needs both x and y; the shape of the form with one argument depends on data."
             )
         return jnp.where(condition, x, y)
-    return kernels.run_elementwise("where", lambda *xs: apply_elementwise("where", jnp.where, *xs), condition, x, y)
+    return kernels.run_elementwise("where", _where, (), condition, x, y)
+
+
+_where = elementwise_call(jnp.where)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -265,14 +265,14 @@ def read(
     x = local_block(x, op, ambient())
     entries = by_name(op, index)
     parts, arrays = resolve(op, x, entries or {})
-    hints = dict(hints or {})
-
-    def impl(x: Any, *arrays: Any) -> Any:
-        return wrap(*_read(op, x, parts, arrays, mode, fill_value, hints))
-
+    static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
-        return impl(x, *arrays)
-    return kernels.run((op, parts, mode, repr(fill_value), tuple(hints.items())), impl, x, *arrays)
+        return _read_parts(op, None, *static, x, *arrays)
+    return kernels.run(op, _read_parts, None, static, x, *arrays)
+
+
+def _read_parts(op: str, _: None, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:
+    return wrap(*_read(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 
 def _read(

@@ -22,7 +22,7 @@ from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, ra
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.along import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.lift import nmap
-from namedax.ops.reductions import resolve_axis
+from namedax.ops.reductions import axis_key, resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.rows import move_rows
 from namedax.resources.variance import cast, varying
@@ -71,12 +71,10 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
     """
     arrays = _list_of("concatenate", arrays)
     if not is_name(axis):
+        if axis is not None:
+            position_of("concatenate", arrays[0], axis)  # which says what it is, if it is none
         return nmap(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype))(*arrays)
-
-    def impl(*arrays: Any) -> Any:
-        return _concatenate(arrays, axis, dtype, out_axis)
-
-    return run(("concatenate", axis, type(axis), dtype, out_axis, type(out_axis)), impl, *arrays)
+    return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
@@ -88,8 +86,8 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
     return several
 
 
-def _concatenate(arrays: Sequence[Any], axis: Hashable, dtype: Any, out_axis: Hashable | None) -> Any:
-    op = "concatenate"
+def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> Any:
+    axis, out_axis = axes
     sites = [along(op, array, axis) for array in arrays]
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
@@ -171,8 +169,8 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
     >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
     4
     """
-    if not is_name(axis):
-        return nmap(lambda x, y: jnp.append(x, y, axis))(arr, values)
+    if axis is None:
+        return nmap(jnp.append)(arr, values)
     return concatenate([arr, values], axis, out_axis=out_axis)
 
 
@@ -200,16 +198,17 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
     arrays = _list_of("stack", arrays)
     if out is not None:
         raise PositionalAxisError("stack: out= is not supported; JAX arrays are immutable.")
+    return run("stack", _stack, (axis,), (dtype,), *arrays)
 
-    def impl(*arrays: Any) -> Any:
-        datas, dims = align("stack", *arrays)
-        datas = jnp.broadcast_arrays(*datas)
-        if not is_name(axis):
-            at = _new_place("stack", axis, dims)
-            return wrap(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))
-        return _named_from_front("stack", jnp.stack(datas, 0, dtype=dtype), axis, dims)
 
-    return run(("stack", axis, type(axis), dtype), impl, *arrays)
+def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
+    (axis,) = axes
+    datas, dims = align(op, *arrays)
+    datas = jnp.broadcast_arrays(*datas)
+    if not is_name(axis):
+        at = _new_place(op, axis, dims)
+        return wrap(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))
+    return _named_from_front(op, jnp.stack(datas, 0, dtype=dtype), axis, dims)
 
 
 def _new_place(op: str, axis: Any, dims: Dims) -> int:
@@ -360,24 +359,20 @@ def flip(m: Any, axis: Any = None) -> Any:
     >>> nx.positional(flip(nx.named(jnp.arange(3), ["k"]), "k"), ["k"])
     Array([2, 1, 0], dtype=int32)
     """
-    axis = tuple(axis) if isinstance(axis, list) else axis
+    return run("flip", _flip, axis_key("flip", axis), (), m)
 
-    def impl(m: Any) -> Any:
-        data, dims = data_and_dims("flip", m)
-        places = resolve_axis("flip", m, axis)
-        region = ambient()
-        data = lax.rev(data, places)
-        for place in places:
-            mesh_axes = (
-                region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
-            )
-            if mesh_axes:
-                last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
-                data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
-        return wrap(data, dims)
 
-    kinds = tuple(map(type, axis)) if isinstance(axis, tuple) else type(axis)
-    return run(("flip", axis, kinds), impl, m)
+def _flip(op: str, axis: Any, m: Any) -> Any:
+    data, dims = data_and_dims(op, m)
+    places = resolve_axis(op, m, axis)
+    region = ambient()
+    data = lax.rev(data, places)
+    for place in places:
+        mesh_axes = region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
+        if mesh_axes:
+            last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
+            data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
+    return wrap(data, dims)
 
 
 def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Any:
@@ -448,6 +443,8 @@ def repeat(
     Array([0, 0, 1, 1], dtype=int32)
     """
     if not is_name(axis):
+        if axis is not None:
+            position_of("repeat", a, axis)
         if not isinstance(repeats, NamedArray):
             return nmap(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length))(a)
         return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)

@@ -82,12 +82,9 @@ def softmax_cross_entropy(
         (axis,) = axis
     z = _number("z_loss", z_loss, lambda z: z >= 0, "at least 0")
     smoothing = _number("label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1")
-
-    def impl(logits: Any, labels: Any, *mask: Any) -> Any:
-        return _by_name(logits, labels, axis, z, smoothing, *mask)
-
+    operands = (logits, labels) if where is None else (logits, labels, where)
     with explain_type_errors:
-        return kernels.run((_OP, axis, z, smoothing), impl, logits, labels, *(() if where is None else (where,)))
+        return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
 
 
 def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
@@ -98,8 +95,9 @@ def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) 
     return float(value)
 
 
-def _by_name(logits: Any, labels: Any, axis: Any, z: float, smoothing: float, mask: Any = None) -> Any:
+def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any, labels: Any, mask: Any = None) -> Any:
     region = ambient()
+    (axis,) = axes
     logits, labels = (_array(local_block(array, _OP, region)) for array in (logits, labels))
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(

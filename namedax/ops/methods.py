@@ -19,7 +19,7 @@ from namedax.errors import PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.einsum import dot
-from namedax.ops.elementwise import FUNCTIONS, apply_elementwise
+from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_call
 from namedax.ops.getitem import getitem
 from namedax.ops.indexing import take
 from namedax.ops.lift import Lifted, nmap
@@ -60,18 +60,17 @@ _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, com
 
 
 def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
-    def operate(*operands: Any) -> Any:
-        return apply_elementwise(name, function, *operands)
+    operate = elementwise_call(function)
 
     def forward(self: NamedArray, other: Any) -> Any:
         if not isinstance(other, _operand_types):
             return NotImplemented
-        return kernels.run_elementwise(name, operate, self, other)
+        return kernels.run_elementwise(name, operate, (), self, other)
 
     def backward(self: NamedArray, other: Any) -> Any:
         if not isinstance(other, _operand_types):
             return NotImplemented
-        return kernels.run_elementwise(name, operate, other, self)
+        return kernels.run_elementwise(name, operate, (), other, self)
 
     return backward if reflected else forward
 
@@ -80,11 +79,10 @@ _power = _binary("power", jnp.power)
 
 
 def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def operate(x: Any) -> Any:
-        return apply_elementwise(name, function, x)
+    operate = elementwise_call(function)
 
     def method(self: NamedArray) -> Any:
-        return kernels.run_elementwise(name, operate, self)
+        return kernels.run_elementwise(name, operate, (), self)
 
     return method
 
@@ -93,9 +91,11 @@ def _pow(self: NamedArray, exponent: Any) -> Any:
     if type(exponent) is not int:
         return _power(self, exponent)
     # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
-    return kernels.run_elementwise(
-        ("power", exponent), lambda x: apply_elementwise("power", lambda v: jnp.power(v, exponent), x), self
-    )
+    return kernels.run_elementwise("power", _integer_power, (exponent,), self)
+
+
+def _integer_power(op: str, exponent: int, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: jnp.power(v, exponent), x)
 
 
 def _divmod(self: NamedArray, other: Any) -> Any:
@@ -110,14 +110,19 @@ def _round(self: NamedArray, ndigits: int | None = None) -> Any:
     if ndigits is not None:
         return round_(self, ndigits)
     # As in Python and in JAX, the result is of integers.
-    return kernels.run_elementwise(("__round__",), lambda x: apply_elementwise("round", round, x), self)
+    return kernels.run_elementwise("round", _to_integers, (), self)
+
+
+_to_integers = elementwise_call(round)
 
 
 def round_(self: NamedArray, decimals: int = 0) -> Any:
     """The values rounded to `decimals` decimals."""
-    return kernels.run_elementwise(
-        ("round", decimals), lambda x: apply_elementwise("round", lambda v: jnp.round(v, decimals), x), self
-    )
+    return kernels.run_elementwise("round", _round_to, (decimals,), self)
+
+
+def _round_to(op: str, decimals: int, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -135,7 +140,11 @@ def _rmatmul(self: NamedArray, other: Any) -> Any:
 
 def astype(self: NamedArray, dtype: Any) -> Any:
     """The values as another element type."""
-    return kernels.run_elementwise(("astype", dtype), lambda x: apply_elementwise("astype", lambda v: v.astype(dtype), x), self)
+    return kernels.run_elementwise("astype", _as_type, (dtype,), self)
+
+
+def _as_type(op: str, dtype: Any, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: v.astype(dtype), x)
 
 
 def _iter(self: NamedArray) -> Iterator[Any]:

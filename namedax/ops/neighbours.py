@@ -68,15 +68,15 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             raise PositionalAxisError(f"roll: {len(shifts)} shifts for {len(axes)} axes, {axes}; give one shift for each axis.")
         count = max(len(shifts), len(axes))
         shifts, axes = shifts * (count // len(shifts)), axes * (count // len(axes))
-    static = all(isinstance(s, (int, np.integer)) for s in shifts)
+    if all(isinstance(s, (int, np.integer)) for s in shifts):
+        return run("roll", _roll_all, axes, (shifts,), a)
+    return _roll_all("roll", axes, shifts, a)
 
-    def impl(a: Any) -> Any:
-        for one, by in zip(axes, shifts, strict=True):
-            a = _roll_one(a, by, one)
-        return a
 
-    key = ("roll", axes, tuple(map(type, axes)), shifts if static else None)
-    return run(key, impl, a) if static else impl(a)
+def _roll_all(op: str, axes: tuple[Any, ...], shifts: tuple[Any, ...], a: Any) -> Any:
+    for one, by in zip(axes, shifts, strict=True):
+        a = _roll_one(a, by, one)
+    return a
 
 
 def _roll_one(a: Any, by: Any, axis: Any) -> Any:
@@ -131,6 +131,13 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
     Array([2, 3, 4, 9, 9], dtype=int32)
     """
     by = as_int("shift", "offset", offset)
+    if isinstance(fill_value, (int, float, complex, np.generic)):
+        return run("shift", _shift, (axis,), (by, fill_value), x)
+    return _shift("shift", (axis,), by, fill_value, x)
+
+
+def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
+    (axis,) = axes
 
     def whole(data: Any, dim: int) -> Any:
         n = data.shape[dim]
@@ -138,20 +145,15 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
         config = [(step, -step, 0) if i == dim else (0, 0, 0) for i in range(data.ndim)]
         return lax.pad(data, jnp.asarray(fill_value, data.dtype), config)
 
-    def impl(x: Any) -> Any:
-        if not is_name(axis):
-            data, dims = data_and_dims("shift", x)
-            return wrap(whole(data, position_of("shift", x, axis)), dims)
-        site = along("shift", x, axis)
-        if not site.old:
-            return wrap(whole(site.data, site.dim), site.dims)
-        source = np.arange(site.size) - by
-        rows = np.where((source < 0) | (source >= site.size), FILL, source)
-        return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
-
-    if not isinstance(fill_value, (int, float, complex, np.generic)):
-        return impl(x)
-    return run(("shift", by, axis, type(axis), fill_value, type(fill_value)), impl, x)
+    if not is_name(axis):
+        data, dims = data_and_dims(op, x)
+        return wrap(whole(data, position_of(op, x, axis)), dims)
+    site = along(op, x, axis)
+    if not site.old:
+        return wrap(whole(site.data, site.dim), site.dims)
+    source = np.arange(site.size) - by
+    rows = np.where((source < 0) | (source >= site.size), FILL, source)
+    return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
 
 
 # --- windows --------------------------------------------------------------------------------------------------------
@@ -200,23 +202,24 @@ def halo(
     if mode not in _MODES:
         raise PositionalAxisError(f"halo: mode={mode!r} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
+    if isinstance(value, (int, float, complex, np.generic)):
+        return run("halo", _halo, (axis, out_axis), (before, after, mode, value), x)
+    return _halo("halo", (axis, out_axis), before, after, mode, value, x)
 
-    def impl(x: Any) -> Any:
-        site = along("halo", x, axis)
-        if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
-            raise AxisNameError(f"halo: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
-        block = site.data.shape[site.dim]
-        data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
-        width = before + 1 + after
-        window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
-        if out_axis is None:
-            return wrap(window, (*site.dims, None))
-        # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
-        return named(wrap(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
-    if not isinstance(value, (int, float, complex, np.generic)):
-        return impl(x)
-    return run(("halo", axis, type(axis), before, after, mode, value, type(value), out_axis, type(out_axis)), impl, x)
+def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any) -> Any:
+    axis, out_axis = axes
+    site = along(op, x, axis)
+    if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
+        raise AxisNameError(f"{op}: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
+    block = site.data.shape[site.dim]
+    data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
+    width = before + 1 + after
+    window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
+    if out_axis is None:
+        return wrap(window, (*site.dims, None))
+    # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
+    return named(wrap(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
 
 def pad(
@@ -337,6 +340,7 @@ def diff(
     """
     n = as_int("diff", "n", n, 0)
     if not is_name(axis):
+        position_of("diff", a, axis)  # which says what it is, if it is none
         return nmap(lambda data, p, q: jnp.diff(data, n, axis, p, q))(a, prepend, append)
     if n == 0:
         return a

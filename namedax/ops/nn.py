@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from namedax.ops import kernels
-from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import Site, as_inexact, axis_key, reduction_site, sharded_maximum
 from namedax.resources import communication as comm
@@ -25,26 +25,24 @@ def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
     signature = inspect.signature(function)
 
-    def of_one(x: Any) -> Any:
-        return apply_elementwise(name, function, x)
+    of_one = elementwise_call(function)
 
-    @functools.wraps(function, updated=())
-    def lifted(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs:
-            return kernels.run_elementwise(("nn", name), of_one, *args)
-        # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
-        bound = signature.bind(*args, **kwargs).arguments
-        static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
-        arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
-
+    def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
             filled = inspect.BoundArguments(signature, dict(zip(arrays, datas, strict=True)) | dict(static))
             return function(*filled.args, **filled.kwargs)
 
-        def impl(*operands: Any) -> Any:
-            return apply_elementwise(name, call, *operands)
+        return apply_elementwise(op, call, *operands)
 
-        return kernels.run_elementwise(("nn", name, arrays, static), impl, *(bound[k] for k in arrays))
+    @functools.wraps(function, updated=())
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs:
+            return kernels.run_elementwise(name, of_one, (), *args)
+        # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
+        bound = signature.bind(*args, **kwargs).arguments
+        static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
+        arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
+        return kernels.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
 
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled
@@ -66,17 +64,17 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 
 
 def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[Site], Any]) -> Any:
-    axis = axis_key(op, axis)
-
-    def impl(x: Any, *mask: Any) -> Any:
-        # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
-        site = reduction_site(op, x, axis, False, *mask)
-        site = dataclasses.replace(site, data=as_inexact(site.data))
-        data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
-        return site.finish_whole(data)
-
     with explain_type_errors:
-        return kernels.run((op, axis), impl, *((x,) if where is None else (x, where)))
+        operands = (x,) if where is None else (x, where)
+        return kernels.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
+
+
+def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
+    # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
+    site = reduction_site(op, x, axis, False, *mask)
+    site = dataclasses.replace(site, data=as_inexact(site.data))
+    data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
+    return site.finish_whole(data)
 
 
 def _sum_over(site: Site, data: Any, mask: Any) -> Any:

@@ -177,20 +177,20 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
     return wrap(data.astype(dtype), dims)
 
 
-def _run(
-    op: str, compute: Callable[[Site], Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable
-) -> Any:
-    """One norm, of which `compute` knows what it does with a site."""
+def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
+    """One norm, of which `compute(site, *static)` knows what it does with a site."""
     given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
-    axis = axis_key(op, axis)
-
-    def impl(x: Any, *more: Any) -> Any:
-        known = dict(zip(given, more, strict=True))
-        site, dtype = _site(op, x, axis, known.get("where"))
-        return _affine(op, site.finish_whole(compute(site)), known.get("scale"), known.get("bias"), dtype)
-
+    operands = (x, *(v for v in (scale, bias, where) if v is not None))
     with explain_type_errors:
-        return kernels.run((op, axis, given, *static), impl, x, *(v for v in (scale, bias, where) if v is not None))
+        return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
+
+
+def _norm(
+    op: str, axis: Any, compute: Callable[..., Any], given: tuple[str, ...], static: tuple[Any, ...], x: Any, *more: Any
+) -> Any:
+    known = dict(zip(given, more, strict=True))
+    site, dtype = _site(op, x, axis, known.get("where"))
+    return _affine(op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype)
 
 
 def _epsilon(op: str, epsilon: Any) -> float:
@@ -228,11 +228,11 @@ def layer_norm(x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilo
            [0., 2.]], dtype=float32)
     """
     epsilon = _epsilon("layer_norm", epsilon)
+    return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
 
-    def compute(site: Site) -> Any:
-        return _normalise(site, _two_passes(site), epsilon)[0]
 
-    return _run("layer_norm", compute, x, axis, scale, bias, where, epsilon)
+def _normalised(site: Site, passes: Callable[[Site], Statistics], epsilon: float) -> Any:
+    return _normalise(site, passes(site), epsilon)[0]
 
 
 def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> Any:
@@ -246,11 +246,7 @@ def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, whe
     Array([ 2., -2.,  2.], dtype=float32)
     """
     epsilon = _epsilon("rms_norm", epsilon)
-
-    def compute(site: Site) -> Any:
-        return _normalise_square(site, epsilon)
-
-    return _run("rms_norm", compute, x, axis, scale, None, where, epsilon)
+    return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
 
 
 def standardize(
@@ -290,11 +286,7 @@ def standardize(
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
-
-    def compute(site: Site) -> Any:
-        return _normalise(site, passes(site), float(epsilon))[0]
-
-    return _run("standardize", compute, x, axis, None, None, where, float(epsilon), algorithm)
+    return _run("standardize", _normalised, x, axis, None, None, where, passes, float(epsilon))
 
 
 def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NoReturn
 
 from einops import EinopsError
@@ -51,6 +51,28 @@ class Pattern:
     right: tuple[Term, ...]
     numbers: tuple[tuple[Hashable, int], ...] = ()
     text: str = ""
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def with_sizes(self, sizes: Mapping[Hashable, int]) -> Pattern:
+        """The pattern with further sizes of elementary axes."""
+        return dataclasses.replace(self, numbers=(*self.numbers, *sizes.items())) if sizes else self
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> Pattern:
+        """The pattern with `number(label)` for every name and every label, and without its text."""
+
+        def of_label(label: Hashable) -> Hashable:
+            return label if label == ELLIPSIS else number(label)
+
+        def of(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+            return tuple(
+                Term(None if term.name is None else number(term.name), tuple(map(of_label, term.axes)), term.is_ellipsis)
+                for term in terms
+            )
+
+        left, right = of(self.left), of(self.right)
+        return Pattern(left, right, tuple((of_label(label), n) for label, n in self.numbers))
 
     @functools.cached_property
     def left_labels(self) -> frozenset[Hashable]:

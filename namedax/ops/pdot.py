@@ -61,24 +61,24 @@ def pdot(
     names = _names("pdot", axis_name)
     pos_contract = tuple(tuple(int(i) for i in side) for side in pos_contract)  # type: ignore[assignment]
     pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
-
-    def impl(x: Any, y: Any) -> Any:
-        blocks = [block_of(operand, "pdot") for operand in (x, y)]
-        positional, letters = _letters(blocks, pos_contract, pos_batch)
-        labels = []
-        for block, own in zip(blocks, positional, strict=True):
-            numbers = iter(own)
-            labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
-        keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
-        return Contraction("pdot", labels, keep, letters, {}, precision, None).run(blocks)
-
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
     copies = math.prod(_size("pdot", name) for name in absent)
     with explain_type_errors:
-        result = kernels.run(("pdot", names, pos_contract, pos_batch, precision), impl, x, y)
+        result = kernels.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)
+
+
+def _contract(op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any) -> Any:
+    blocks = [block_of(operand, op) for operand in (x, y)]
+    positional, letters = _letters(blocks, pos_contract, pos_batch)
+    labels = []
+    for block, own in zip(blocks, positional, strict=True):
+        numbers = iter(own)
+        labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
+    keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
+    return Contraction(op, labels, keep, letters, {}, precision, None).run(blocks)
 
 
 def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:

@@ -31,8 +31,8 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
+from namedax.ops.along import run
 from namedax.ops.patterns import ELLIPSIS, Pattern, Term, parse_pattern
 from namedax.ops.reductions import REDUCTIONS
 from namedax.resources import communication as comm
@@ -288,11 +288,6 @@ def _reduce(
 # --- the functions --------------------------------------------------------------------------------------------------
 
 
-def _run(key: Hashable, impl: Callable[[Any], Any], x: Any) -> Any:
-    """Through a compiled kernel if no region says what sizes and places names have."""
-    return kernels.run(key, impl, x) if ambient() is None else impl(x)
-
-
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
@@ -342,16 +337,19 @@ def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction
             raise RearrangeError(
                 f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}"
             )
+    sized = pattern.with_sizes(given)
+    if callable(reduction):  # the user's, which may depend on anything
+        return _by_pattern(op, sized, reduction, x)
+    return run(op, _by_pattern, sized, (reduction,), x)
 
-    def impl(x: Any) -> Any:
-        dims = dims_of(x)
-        left, right = _expand_ellipsis(op, pattern, dims.count(None), x)
-        for term in left:
-            if term.name is not None and term.name not in dims:
-                raise_not_found(op, term.name, type_text(x), [dim for dim in dims if dim is not None])
-        return _execute(op, x, left, right, dict(pattern.numbers) | given, reduction, f" in {text!r}")
 
-    return _run((op, text, tuple(sorted(given.items())), reduction), impl, x)
+def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
+    dims = dims_of(x)
+    left, right = _expand_ellipsis(op, pattern, dims.count(None), x)
+    for term in left:
+        if term.name is not None and term.name not in dims:
+            raise_not_found(op, term.name, type_text(x), [dim for dim in dims if dim is not None])
+    return _execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
 def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
@@ -510,16 +508,17 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
             raise AxisNameError(f"split_axis: {name!r} is no axis name. Use rearrange to split an axis into positional ones.")
     given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
     known = _as_sizes("split_axis", given)
+    return run("split_axis", _split, (axis, *new), (tuple(known.get(name) for name in new),), x)
 
-    def impl(x: Any) -> Any:
-        terms = _terms_of(dims_of(x))
-        at = dims_of(x).index(axis)
-        left = [*terms[:at], Term(axis, new), *terms[at + 1 :]]
-        right = [*terms[:at], *(Term(name, (name,)) for name in new), *terms[at + 1 :]]
-        return _execute("split_axis", x, left, right, known)
 
-    key = ("split_axis", axis, new, tuple(map(type, new)), tuple(known.items()))
-    return _run(key, impl, x)
+def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x: Any) -> Any:
+    axis, *new = axes
+    known = {name: size for name, size in zip(new, sizes, strict=True) if size is not None}
+    terms = _terms_of(dims_of(x))
+    at = dims_of(x).index(axis)
+    left = [*terms[:at], Term(axis, tuple(new)), *terms[at + 1 :]]
+    right = [*terms[:at], *(Term(name, (name,)) for name in new), *terms[at + 1 :]]
+    return _execute(op, x, left, right, known)
 
 
 def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> Any:
@@ -554,16 +553,17 @@ def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> Any:
         raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
     if not is_name(name):
         raise AxisNameError(f"merge_axes: {name!r} is no axis name. Use rearrange to merge axes into a positional one.")
+    return run("merge_axes", _merge, (name, *axes), (), x)
 
-    def impl(x: Any) -> Any:
-        left = _terms_of(dims_of(x))
-        label = {term.name: term.axes[0] for term in left}
-        merged = Term(name, tuple(label[axis] for axis in axes))
-        first = next(i for i, term in enumerate(left) if term.name in axes)
-        rest = [term for term in left[first:] if term.name is None or term.name not in axes]
-        return _execute("merge_axes", x, left, [*left[:first], merged, *rest], {})
 
-    return _run(("merge_axes", axes, tuple(map(type, axes)), name, type(name)), impl, x)
+def _merge(op: str, names: tuple[Hashable, ...], x: Any) -> Any:
+    name, *axes = names
+    left = _terms_of(dims_of(x))
+    label = {term.name: term.axes[0] for term in left}
+    merged = Term(name, tuple(label[axis] for axis in axes))
+    first = next(i for i, term in enumerate(left) if term.name in axes)
+    rest = [term for term in left[first:] if term.name is None or term.name not in axes]
+    return _execute(op, x, left, [*left[:first], merged, *rest], {})
 
 
 #: The functions of this module, by their names in `nx`.

@@ -175,21 +175,24 @@ def _run(
     `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
     caller gave one.
     """
-    axis = axis_key(op, axis)
-    has_mask, has_initial = where is not None, initial is not None
-
-    def impl(x: Any, *more: Any) -> Any:
-        site = reduction_site(op, x, axis, keepdims, more[0] if has_mask else None)
-        return site.finish(reduce(site, *static, *more[has_mask:]))
-
-    operands: tuple[Any, ...] = (x,)
-    if has_mask:
-        operands += (where,)
-    if has_initial:
-        operands += (initial,)
-    key = (op, axis, keepdims, has_mask, has_initial, *static)
+    operands = [x]
+    if where is not None:
+        operands.append(where)
+    if initial is not None:
+        operands.append(initial)
     with explain_type_errors:
-        return kernels.run(key, impl, *operands)
+        given = (reduce, keepdims, where is not None, initial is not None, *static)
+        return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
+
+
+def _reduce(
+    op: str, axis: Axis, reduce: Callable[..., Any], keepdims: bool, has_mask: bool, has_initial: bool, *more: Any
+) -> Any:
+    """`more`: what `reduce` is given beside the site, then the operands."""
+    count = len(more) - 1 - has_mask - has_initial
+    static, x, others = more[:count], more[count], more[count + 1 :]
+    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None)
+    return site.finish(reduce(site, *static, *others[has_mask:]))
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ totals, never of the axis. The gradient adds one reduce-scatter of the same size
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -99,40 +98,38 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
 
 
 def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
-    """`local(data, dim, reverse, *static)` on every block, then the scan over the blocks."""
-    if isinstance(axis, list):
-        axis = tuple(axis)
-
-    def impl(x: Any) -> Any:
-        if axis is None:
-            x = flatten_positional(op, x)
-        site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
-        data = local(site.data, site.axes[0], reverse, *static)
-        if site.mesh_axes:
-            data = _continue_over_blocks(kind, data, site, reverse)
-        return site.finish_whole(data)
-
+    """`local(op, data, dim, reverse, *static)` on every block, then the scan over the blocks."""
     with explain_type_errors:
-        return kernels.run((op, axis_key(op, axis), reverse, *static), impl, x)
+        return kernels.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
 
 
-def _numpy_scan(name: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
-    function = getattr(jnp, name)
+def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any) -> Any:
+    if axis is None:
+        x = flatten_positional(op, x)
+    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
+    data = local(op, site.data, site.axes[0], reverse, *static)
+    if site.mesh_axes:
+        data = _continue_over_blocks(kind, data, site, reverse)
+    return site.finish_whole(data)
+
+
+def _numpy_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
+    function = getattr(jnp, op)
     if not reverse:
         return function(data, axis=dim, dtype=dtype)
     return jnp.flip(function(jnp.flip(data, dim), axis=dim, dtype=dtype), dim)
 
 
-def _lax_scan(name: str, data: Any, dim: int, reverse: bool) -> Any:
-    return getattr(lax, name)(data, axis=dim, reverse=reverse)
+def _lax_scan(op: str, data: Any, dim: int, reverse: bool) -> Any:
+    return getattr(lax, op.removeprefix("lax."))(data, axis=dim, reverse=reverse)
 
 
 def _run_numpy(op: str, kind: str, x: Any, axis: Any, dtype: Any, reverse: bool) -> Any:
-    return _run(op, kind, functools.partial(_numpy_scan, op), x, axis, reverse, dtype)
+    return _run(op, kind, _numpy_scan, x, axis, reverse, dtype)
 
 
 def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
-    return _run(f"lax.{kind}", kind, functools.partial(_lax_scan, kind), x, axis, reverse)
+    return _run(f"lax.{kind}", kind, _lax_scan, x, axis, reverse)
 
 
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
@@ -211,11 +208,11 @@ def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_i
             f"{op}: include_initial=True makes axis {axis!r} longer by one, and a name has one size. "
             "Leave it out, or use a positional axis."
         )
+    return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
 
-    def local(data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool) -> Any:
-        return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
-    return _run(op, kind, local, x, axis, False, dtype, include_initial)
+def _cumulative_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool) -> Any:
+    return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
 
 def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:

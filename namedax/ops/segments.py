@@ -173,17 +173,14 @@ def _segment(
         region.block_size(out_axis, count, op)
     position = axis % dims_of(data).count(None) if name is None else 0
 
-    def impl(data: Any, ids: Any) -> Any:
-        return _reduce(op, kind, data, ids, count, name, position, out_axis, is_sorted, mode == "clip")
-
-    key = (op, count, name, type(name), position, out_axis, type(out_axis), is_sorted, mode)
-    return kernels.run(key, impl, data, ids)
+    return kernels.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
 
 
 def _reduce(
-    op: str, kind: str, x: Any, ids: Any, count: int, name: Any, position: int, out_axis: Any, is_sorted: bool, clip: bool
+    op: str, axes: tuple[Any, Any], kind: str, count: int, position: int, is_sorted: bool, clip: bool, x: Any, ids: Any
 ) -> Any:
     region = ambient()
+    name, out_axis = axes
     dims, id_dims = dims_of(x), dims_of(ids)
     dim = dims.index(name) if name is not None else [i for i, d in enumerate(dims) if d is None][position]
     sizes: dict[Hashable, int] = {}

@@ -34,10 +34,6 @@ from namedax.resources.variance import cast_data
 __all__ = ["FUNCTIONS", "TopK", "finish_with_new_axis", "new_axis_placement", "search"]
 
 
-def _static(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
-
-
 # --- sorting networks -----------------------------------------------------------------------------------------------
 
 
@@ -164,21 +160,20 @@ def sort(
     Array([1., 2., 3.], dtype=float32)
     """
     _check_kind("sort", kind, order)
-    axis = _static(axis)
-
-    def impl(x: Any) -> Any:
-        if axis is None:
-            x = flatten_positional("sort", x)
-        site = site_of_one_axis("sort", x, -1 if axis is None else axis)
-        (dim,) = site.axes
-        if not site.mesh_axes:
-            return site.finish_whole(jnp.sort(site.data, dim, stable=stable, descending=descending))
-        index = _global_positions(site, jnp.int32)
-        data = _sort_values(site.data, index, dim, site.mesh_axes, descending)
-        return site.finish_whole(lax.rev(data, [dim]) if descending else data)
-
     with explain_type_errors:
-        return kernels.run(("sort", axis_key("sort", axis), stable, descending), impl, x)
+        return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
+
+
+def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
+    if axis is None:
+        x = flatten_positional(op, x)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis)
+    (dim,) = site.axes
+    if not site.mesh_axes:
+        return site.finish_whole(jnp.sort(site.data, dim, stable=stable, descending=descending))
+    index = _global_positions(site, jnp.int32)
+    data = _sort_values(site.data, index, dim, site.mesh_axes, descending)
+    return site.finish_whole(lax.rev(data, [dim]) if descending else data)
 
 
 def argsort(
@@ -213,23 +208,22 @@ def argsort(
     Array([1, 2, 0], dtype=int32)
     """
     _check_kind("argsort", kind, order)
-    axis = _static(axis)
-
-    def impl(x: Any) -> Any:
-        if axis is None:
-            x = flatten_positional("argsort", x)
-        site = site_of_one_axis("argsort", x, -1 if axis is None else axis)
-        (dim,) = site.axes
-        if not site.mesh_axes:
-            return site.finish_whole(jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype))
-        index = _global_positions(site, jnp.int32)
-        key = -index if descending else index  # reversed in the end, and ties with it
-        _, key = _sort_blocks((lax.stop_gradient(site.data), key), dim, site.mesh_axes, 2, descending)
-        index = lax.rev(-key, [dim]) if descending else key
-        return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
-
     with explain_type_errors:
-        return kernels.run(("argsort", axis_key("argsort", axis), stable, descending, dtype), impl, x)
+        return kernels.run("argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x)
+
+
+def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
+    if axis is None:
+        x = flatten_positional(op, x)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis)
+    (dim,) = site.axes
+    if not site.mesh_axes:
+        return site.finish_whole(jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype))
+    index = _global_positions(site, jnp.int32)
+    key = -index if descending else index  # reversed in the end, and ties with it
+    _, key = _sort_blocks((lax.stop_gradient(site.data), key), dim, site.mesh_axes, 2, descending)
+    index = lax.rev(-key, [dim]) if descending else key
+    return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
 def lexsort(keys: Any, axis: Any = -1) -> Any:
@@ -252,23 +246,22 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     Array([2, 1, 0], dtype=int32)
     """
     keys = tuple(keys)
-    axis = _static(axis)
     if not keys:
         raise ArgumentError("lexsort: needs at least one key; got none.")
-
-    def impl(*keys: Any) -> Any:
-        datas, dims = align("lexsort", *keys)
-        datas = list(jnp.broadcast_arrays(*datas))
-        site = site_of_one_axis("lexsort", make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis)
-        (dim,) = site.axes
-        index = _global_positions(site, jnp.arange(0).dtype)
-        operands = [*map(lax.stop_gradient, reversed(datas)), index]
-        if site.mesh_axes:
-            return site.finish_whole(_sort_blocks(operands, dim, site.mesh_axes, len(operands))[-1])
-        return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
-
     with explain_type_errors:
-        return kernels.run(("lexsort", axis_key("lexsort", axis)), impl, *keys)
+        return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
+
+
+def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
+    datas, dims = align(op, *keys)
+    datas = list(jnp.broadcast_arrays(*datas))
+    site = site_of_one_axis(op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis)
+    (dim,) = site.axes
+    index = _global_positions(site, jnp.arange(0).dtype)
+    operands = [*map(lax.stop_gradient, reversed(datas)), index]
+    if site.mesh_axes:
+        return site.finish_whole(_sort_blocks(operands, dim, site.mesh_axes, len(operands))[-1])
+    return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
 
 # --- results with a new axis ----------------------------------------------------------------------------------------
@@ -438,19 +431,18 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
         raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
     if method not in _METHODS:
         raise ArgumentError(f"{op}: method={method!r} is none of {_METHODS}.")
-    axis = _static(axis)
-
-    def impl(x: Any, q: Any) -> Any:
-        site = reduction_site(op, x, axis, keepdims)
-        data = _quantile(site, q, method, skip_nans)
-        leading = np.ndim(q)
-        if keepdims:
-            data = jnp.expand_dims(data, [leading + i for i in sorted(site.axes)])
-            data = lax.squeeze(data, [leading + i for i in site.named])
-        return wrap(data, (None,) * leading + site.dims)
-
     with explain_type_errors:
-        return kernels.run((op, axis_key(op, axis), method, keepdims), impl, x, jnp.asarray(q))
+        return kernels.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
+
+
+def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any) -> Any:
+    site = reduction_site(op, x, axis, keepdims)
+    data = _quantile(site, q, method, skip_nans)
+    leading = np.ndim(q)
+    if keepdims:
+        data = jnp.expand_dims(data, [leading + i for i in sorted(site.axes)])
+        data = lax.squeeze(data, [leading + i for i in site.named])
+    return wrap(data, (None,) * leading + site.dims)
 
 
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -640,20 +632,19 @@ def searchsorted(
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
-def _partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
-    axis = _static(axis)
-
-    def impl(x: Any) -> Any:
-        site = site_of_one_axis(op, x, axis)
-        (dim,) = site.axes
-        data = site.data
-        if site.mesh_axes:
-            data = comm.all_gather(data, dim, site.mesh_axes, "varying")
-        data = function(data, kth, dim)
-        return site.finish_whole(comm.cut(data, dim, site.mesh_axes) if site.mesh_axes else data)
-
+def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
     with explain_type_errors:
-        return kernels.run((op, kth, axis_key(op, axis)), impl, x)
+        return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
+
+
+def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: Any) -> Any:
+    site = site_of_one_axis(op, x, axis)
+    (dim,) = site.axes
+    data = site.data
+    if site.mesh_axes:
+        data = comm.all_gather(data, dim, site.mesh_axes, "varying")
+    data = function(data, kth, dim)
+    return site.finish_whole(comm.cut(data, dim, site.mesh_axes) if site.mesh_axes else data)
 
 
 def partition(x: Any, kth: int, axis: Any = -1) -> Any:
@@ -667,7 +658,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> Any:
     >>> nx.positional(partition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
     Array(1., dtype=float32)
     """
-    return _partition("partition", jnp.partition, x, kth, axis)
+    return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
 def argpartition(x: Any, kth: int, axis: Any = -1) -> Any:
@@ -678,7 +669,7 @@ def argpartition(x: Any, kth: int, axis: Any = -1) -> Any:
     >>> nx.positional(argpartition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
     Array(1, dtype=int32)
     """
-    return _partition("argpartition", jnp.argpartition, x, kth, axis)
+    return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

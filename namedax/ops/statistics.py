@@ -365,19 +365,19 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
         raise ArgumentError(f"norm: ord={ord!r} is no order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
-
-    def impl(x: Any) -> Any:
-        site = reduction_site("norm", x, axes, keepdims)
-        data = site.data
-        region = ambient()
-        for i in site.named:
-            placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
-            if placement:
-                data = comm.all_gather(data, i, placement, "invarying")
-        return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
-
     with explain_type_errors:
-        return kernels.run(("norm", ord, axis_key("norm", axes), keepdims), impl, x)
+        return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
+
+
+def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
+    site = reduction_site(op, x, axes, keepdims)
+    data = site.data
+    region = ambient()
+    for i in site.named:
+        placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
+        if placement:
+            data = comm.all_gather(data, i, placement, "invarying")
+    return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -474,19 +474,19 @@ def bincount(
             )
         length = int(max(minlength, int(data.max()) + 1 if data.size else 0))
     length = operator.index(length)
-    axis = tuple(axis) if isinstance(axis, list) else axis
-
-    def impl(x: Any, *more: Any) -> Any:
-        site, weight = _prepared("bincount", x, more[0] if more else None, axis)
-        index = _flat_last(site.data, site.axes)
-        index = jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0)
-        flat = jnp.ones(index.shape, jnp.arange(0).dtype) if weight is None else _flat_last(weight, site.axes)
-        return _combine_counts("bincount", _scatter_add(index, flat, length), site, out_axis)
-
+    operands = (x,) if weights is None else (x, weights)
     with explain_type_errors:
         return kernels.run(
-            ("bincount", length, axis_key("bincount", axis), out_axis), impl, *((x,) if weights is None else (x, weights))
+            "bincount", _bincount, kernels.AxesAndNew(axis_key("bincount", axis), out_axis), (length,), *operands
         )
+
+
+def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
+    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    index = _flat_last(site.data, site.axes)
+    index = jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0)
+    flat = jnp.ones(index.shape, jnp.arange(0).dtype) if weight is None else _flat_last(weight, site.axes)
+    return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
 def histogram(
@@ -538,33 +538,34 @@ def histogram(
             "histogram: string values for bins are not supported, as in jnp.histogram; give a number or the edges."
         )
     edges = jnp.asarray(bins, dtype) if np.ndim(bins) == 1 else _equal_edges(x, operator.index(bins), range, axis, dtype)
-    each = isinstance(edges, NamedArray) or edges.ndim > 1
-
-    def impl(x: Any, edges: Any, *more: Any) -> Any:
-        site, weight = _prepared("histogram", x, more[0] if more else None, axis)
-        values = _flat_last(site.data, site.axes)
-        flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
-        ends = edges
-        if each:
-            (ends, _), dims = align("histogram", edges, wrap(values[..., :1], (*site.dims, None)))
-            # In the order of the values: the dims of the site, then the edges.
-            ends = _reorder(ends, dims, (*site.dims, None))
-            ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
-        ends = cast_data(ends, site.mesh_axes)
-        find = jnp.vectorize(lambda e, v: search(e, v, "right"), signature="(b),(m)->(m)")
-        index = find(ends, values)
-        count = ends.shape[-1] - 1
-        index = jnp.where(values == ends[..., -1:], count, index)
-        # 0 is before the first bin, count + 1 behind the last: both fall away.
-        counts = _scatter_add(jnp.where(index == 0, count + 1, index) - 1, flat, count)
-        return _combine_counts("histogram", counts, site, out_axis)
-
     operands = (x, edges) if weights is None else (x, edges, weights)
     with explain_type_errors:
-        counts = kernels.run(("histogram", axis_key("histogram", axis), out_axis, dtype), impl, *operands)
+        counts = kernels.run(
+            "histogram", _histogram, kernels.AxesAndNew(axis_key("histogram", axis), out_axis), (dtype,), *operands
+        )
     if density:
         counts = _density(counts, edges, out_axis)
     return counts, edges
+
+
+def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any) -> Any:
+    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    values = _flat_last(site.data, site.axes)
+    flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
+    ends = edges
+    if isinstance(edges, NamedArray) or edges.ndim > 1:
+        (ends, _), dims = align(op, edges, wrap(values[..., :1], (*site.dims, None)))
+        # In the order of the values: the dims of the site, then the edges.
+        ends = _reorder(ends, dims, (*site.dims, None))
+        ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
+    ends = cast_data(ends, site.mesh_axes)
+    find = jnp.vectorize(lambda e, v: search(e, v, "right"), signature="(b),(m)->(m)")
+    index = find(ends, values)
+    count = ends.shape[-1] - 1
+    index = jnp.where(values == ends[..., -1:], count, index)
+    # 0 is before the first bin, count + 1 behind the last: both fall away.
+    counts = _scatter_add(jnp.where(index == 0, count + 1, index) - 1, flat, count)
+    return _combine_counts(op, counts, site, axes.new)
 
 
 def _reorder(data: Any, dims: tuple[Any, ...], target: tuple[Any, ...]) -> Any:

@@ -195,13 +195,16 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
         return _update_where(op, x, _masks(op, x, entries), method, value)
     parts, arrays = resolve(op, x, entries, resize=False)
     parts, value = _unflip(op, x, parts, value)
-
-    def impl(x: Any, value: Any, *arrays: Any) -> Any:
-        return _scatter(op, x, parts, arrays, method, value, mode, hints)
-
+    static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
-        return impl(x, value, *arrays)
-    return kernels.run((op, parts, mode, tuple(hints.items())), impl, x, value, *arrays)
+        return _write_parts(op, None, *static, x, value, *arrays)
+    return kernels.run(op, _write_parts, None, static, x, value, *arrays)
+
+
+def _write_parts(
+    op: str, _: None, parts: Sequence[Part], method: str, mode: Any, hints: Any, x: Any, value: Any, *arrays: Any
+) -> Any:
+    return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
 
 
 def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
@@ -228,24 +231,24 @@ def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any
                 f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, and {type_text(x)} has "
                 f"{dims_of(x).count(None)}; they need equally many, or none."
             )
-    change = _ELEMENTWISE[method]
+    if method == "apply":
+        return _write_where(op, None, method, x, value, *masks)
+    return kernels.run(op, _write_where, None, (method,), x, value, *masks)
 
-    def impl(x: Any, *more: Any) -> Any:
-        value, *masks = (None, *more) if method == "apply" else more
-        operands = [x, *masks] if method == "apply" else [x, *masks, value]
-        datas, dims = align(op, *operands)
-        old, *flags = datas[: 1 + len(masks)]
-        holds = flags[0]
-        for flag in flags[1:]:
-            holds = holds & flag
-        if method in ("divide", "power"):  # nothing that is left out may spoil the gradient
-            datas[-1] = jnp.where(holds, datas[-1], 1)
-        new = change(jnp.where(holds, old, 1) if method == "power" else old, apply if method == "apply" else datas[-1])
-        return wrap(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
 
-    apply = value
-    operands = (x, *masks) if method == "apply" else (x, value, *masks)
-    return impl(*operands) if method == "apply" else kernels.run((op, "mask", len(masks)), impl, *operands)
+def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any) -> Any:
+    operands = [x, *masks] if method == "apply" else [x, *masks, value]
+    datas, dims = align(op, *operands)
+    old, *flags = datas[: 1 + len(masks)]
+    holds = flags[0]
+    for flag in flags[1:]:
+        holds = holds & flag
+    if method in ("divide", "power"):  # nothing that is left out may spoil the gradient
+        datas[-1] = jnp.where(holds, datas[-1], 1)
+    new = _ELEMENTWISE[method](
+        jnp.where(holds, old, 1) if method == "power" else old, value if method == "apply" else datas[-1]
+    )
+    return wrap(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
 
 
 def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple[Part, ...], Any]:
