@@ -8,8 +8,11 @@ sizes, the rule that was broken, and what to write instead.
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Hashable, Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import numpy as np
 
 __all__ = [
     "ArgumentError",
@@ -113,6 +116,35 @@ def show_name(name: Hashable) -> str:
 def show_names(names: Iterable[Hashable]) -> str:
     """Names as messages show them, in the order given."""
     return ", ".join(repr(name) for name in names) or "none"
+
+
+def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
+    """An argument that has to be an integer and is known when the program is compiled.
+
+    Args:
+      op: the operation, as the user calls it.
+      what: the argument, as the user writes it.
+      value: an integer of Python or NumPy, or an integer array without axes. Truth values and floats are none.
+      least: the least value that is allowed.
+
+    Raises:
+      ArgumentTypeError: it is no integer, or known at run time only.
+      ArgumentError: it is less than `least`.
+
+    >>> as_integer("roll", "shift", 2.0)
+    Traceback (most recent call last):
+    namedax.errors.ArgumentTypeError: roll: shift=2.0 must be an integer, known when the function is traced.
+    """
+    wanted = f"must be an integer{'' if least is None else f' from {least}'}, known when the function is traced."
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{op}: {what}={value!r} {wanted}") from None
+    if least is not None and number < least:
+        raise ArgumentError(f"{op}: {what}={value!r} {wanted}")
+    return number
 
 
 def did_you_mean(name: Hashable, candidates: Iterable[Hashable]) -> str:

@@ -198,6 +198,7 @@ class Call:
       name: of the function, for messages.
       out_axes: as given to `xmap`.
       resources: as given to `xmap`: all its names have to occur.
+      sizes: `axis_sizes` as given to `xmap`: likewise.
       arguments: the arrays.
       region: the region of the body.
       program: a token for the program, for regions.
@@ -211,13 +212,14 @@ class Call:
         name: str,
         out_axes: Any,
         resources: Mapping[Hashable, Any],
+        sizes: Mapping[Hashable, int],
         arguments: list[Argument],
         region: Region,
         program: Hashable,
         tracked: bool,
         carried: frozenset[Hashable] = frozenset(),
     ):
-        self.function, self.name, self.out_axes, self.resources = function, name, out_axes, resources
+        self.function, self.name, self.out_axes, self.resources, self.sizes = function, name, out_axes, resources, sizes
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
         self.results: list[_Result] = []
         self._tree: Any = None
@@ -326,10 +328,16 @@ class Call:
         return self.rebuild(self.flat_body(*datas))
 
     def _check_names_used(self) -> None:
-        """Raises for a name in `axis_resources` that no value had."""
+        """Raises for a name in `axis_resources` or `axis_sizes` that no value had."""
         seen = self.region.seen
+        for name in self.sizes:
+            if name not in seen and name not in self.resources:
+                raise AxisResourceError(
+                    f"xmap: axis_sizes gives {name!r} the size {self.sizes[name]}, but no value in {self.name} has an axis {name!r}; the "
+                    f"names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove the entry."
+                )
         for name in self.resources:
-            if name not in seen:
+            if name not in seen and name not in self.sizes:
                 raise AxisResourceError(
                     f"xmap: axis_resources maps {name!r} to {self.resources[name]}, but no value in {self.name} has an "
                     f"axis {name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "

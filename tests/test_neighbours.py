@@ -12,7 +12,14 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import conv, convolve, diff, halo, pad, roll, shift
-from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PositionalAxisError
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisSizeError,
+    PositionalAxisError,
+)
 from namedax.hlo import summary
 from namedax.resources.rows import move_rows
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
@@ -226,8 +233,8 @@ MISTAKES = [
     (lambda: roll(X, 1, "q"), AxisNotFoundError, "roll: no axis 'q' in f"),
     (lambda: roll(X, (1, 2), ("k", 0, 0)), PositionalAxisError, "roll: 2 shifts for 3 axes"),
     (lambda: roll(X, nx.named(jnp.arange(2), ["b"]), "k"), PositionalAxisError, "differs from instance to instance"),
-    (lambda: shift(X, 1.5, "k"), PositionalAxisError, "shift: offset=1.5 must be an integer"),
-    (lambda: halo(X, "k", -1), PositionalAxisError, "halo: before=-1 must be an integer from 0"),
+    (lambda: shift(X, 1.5, "k"), ArgumentTypeError, "shift: offset=1.5 must be an integer"),
+    (lambda: halo(X, "k", -1), ArgumentError, "halo: before=-1 must be an integer from 0"),
     (lambda: halo(X, "k", mode="mirror"), PositionalAxisError, "halo: mode='mirror' is none of 'zero'"),
     (lambda: halo(X, "k", out_axis="k"), AxisNameError, "must be an axis name that .* lacks"),
     (lambda: pad(X, {"k": 1}, out_axes={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),

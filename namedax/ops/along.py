@@ -24,7 +24,7 @@ from namedax.resources.layout import relayout
 from namedax.resources.rows import FILL, along_dim, move_rows
 from namedax.resources.variance import cast_data, with_varying_form
 
-__all__ = ["Along", "along", "as_int", "data_and_dims", "finish", "position_of", "run"]
+__all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
 
 Axes = tuple[str, ...]
 
@@ -198,13 +198,3 @@ def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
     """The local block of `x`, and its dims."""
     x = local_block(x, op, ambient())
     return (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
-
-
-def as_int(op: str, what: str, value: Any, least: int | None = None) -> int:
-    """An argument that has to be an integer; raises `PositionalAxisError` where it is none, or less than `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or (least is not None and value < least):
-        raise PositionalAxisError(
-            f"{op}: {what}={value!r} must be an integer{'' if least is None else f' from {least}'}, known when the function "
-            "is traced."
-        )
-    return int(value)

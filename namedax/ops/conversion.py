@@ -277,7 +277,8 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
 
     Args:
       x: a named array, or a pytree of arrays; arrays without names are replicated.
-      axis_resources: as in `xmap`; names that an array lacks do not matter here, nor does a `SerialLoop`.
+      axis_resources: as in `xmap`. A single array has all names; of a pytree, whose arrays are placed as one program maps them, names that
+        no array has do not matter. Nor does a `SerialLoop`.
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
@@ -285,6 +286,7 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisNotFoundError: `x` is one array, and lacks a name.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
 
@@ -299,7 +301,13 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
             "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
             "nx.rename, or call nx.shard before the mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, "shard")))  # time is no place
+    resources = parse_resources(axis_resources, "shard")
+    if isinstance(x, NamedArray):
+        for name in resources:
+            if name not in x._dims:
+                extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
+                raise_not_found("shard", name, type_text(x), [dim for dim in x._dims if dim is not None], extra)
+    assignment = on_devices(with_loops(resources))  # time is no place
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         return x
     mesh = mesh_with_devices(mesh, "shard")

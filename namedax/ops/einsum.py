@@ -11,6 +11,7 @@ from typing import Any
 from namedax.array import dims_of, type_text
 from namedax.errors import (
     ArgumentError,
+    AxisNameError,
     AxisNotFoundError,
     EinsumError,
     PositionalAxisError,
@@ -251,6 +252,7 @@ def dot(
 
     Raises:
       AxisNotFoundError: an operand lacks a name.
+      AxisNameError: a name is given twice.
       AxisSizeError: a name has two sizes.
       PositionalAxisError: both operands have positional axes, of different shapes.
       PlacementConflictError: two names on one mesh axis meet.
@@ -262,6 +264,9 @@ def dot(
     ('batch', 'hidden')
     """
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={axis!r}; an axis is contracted once.")
     _check_overlap("dot", overlap)
     with explain_type_errors:
         return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)

@@ -27,6 +27,7 @@ from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.indexing import index_positional
+from namedax.ops.leaves import wide_index
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast, cast_data, varying
@@ -149,7 +150,7 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
                 _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
             parts.append(Part(dim, ARRAY))
-            arrays.append(entry)
+            arrays.append(wide_index(entry))
         elif is_mask(entry):
             parts.append(Part(dim, ARRAY))
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
@@ -572,6 +573,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     x, indices = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, indices))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"{op}: the indices {type_text(indices)} are no integers.")
+    indices = wide_index(indices)
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(

@@ -17,6 +17,7 @@ from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_tex
 from namedax.environment import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.ops.align import local_block, wrap
+from namedax.ops.leaves import wide_index
 from namedax.ops.lift import Lifted
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
@@ -71,6 +72,7 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     indices = _array(local_block(indices, "take", region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices are integers.")
+    indices = wide_index(indices)
 
     def read(rows: Any, index: Any, dim: int | None) -> Any:
         return jnp.take(rows, index, axis=dim, mode=mode, fill_value=fill_value)
@@ -147,8 +149,6 @@ def _take_sharded(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Every device reads the rows that it has, for all who ask; the data and its dims."""
     index = indices._data if isinstance(indices, NamedArray) else indices
-    # Small integers may not hold the size of the axis.
-    index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
     own = dims_of(indices)
     if asked in own:
         index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
@@ -194,7 +194,7 @@ def _default_fill(dtype: Any) -> Any:
 def index_positional(x: NamedArray, index: Any) -> Any:
     """`x[index]` over the positional axes of `x`; an index array with names is used per instance."""
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [part for part in parts if hasattr(part, "dtype")]
+    arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
     if not arrays:
         return Lifted(lambda data: data[index], "getitem")(x)
 

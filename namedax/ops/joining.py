@@ -18,7 +18,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, check_dims, is_name, make_in_region, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.along import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.lift import nmap
@@ -283,12 +283,13 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: 
 
 
 def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
+    where = _where_to_cut(op, indices_or_sections)
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
-        parts = getattr(jnp, op)(data, indices_or_sections, position_of(op, ary, axis))
+        parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
         return [wrap(part, dims) for part in parts]
     site = along(op, ary, axis)
-    cuts = _cuts(op, site, indices_or_sections)
+    cuts = _cuts(op, site, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
@@ -319,9 +320,20 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     return parts
 
 
-def _cuts(op: str, site: Along, indices_or_sections: Any) -> list[int]:
-    if isinstance(indices_or_sections, (int, np.integer)) and not isinstance(indices_or_sections, bool):
-        count = int(indices_or_sections)
+def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
+    what = "indices_or_sections"
+    if isinstance(indices_or_sections, NamedArray):
+        raise PositionalAxisError(
+            f"{op}: {what} is {type_text(indices_or_sections)}; give a number, or a list of indices without names."
+        )
+    if np.ndim(indices_or_sections) == 0:
+        return as_integer(op, what, indices_or_sections)
+    return [as_integer(op, f"{what}[{i}]", index) for i, index in enumerate(indices_or_sections)]
+
+
+def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
         if count <= 0:
             raise AxisSizeError(f"{op}: {count} parts of axis {site.name!r}; the number of parts is an integer from 1.")
         part, larger = divmod(site.size, count)
@@ -331,7 +343,7 @@ def _cuts(op: str, site: Along, indices_or_sections: Any) -> list[int]:
                 "give the indices where to cut."
             )
         return [i * part + min(i, larger) for i in range(count + 1)]
-    inner = [min(max(int(i) + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
+    inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
     if inner != sorted(inner):
         raise AxisSizeError(
             f"{op}: the indices {indices_or_sections!r} along axis {site.name!r} of size {site.size} must not decrease."
@@ -402,13 +414,10 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
         if name not in reps:
             raise_not_found("tile", name, f"reps={reps!r}", [key for key in reps if is_name(key)])
     for name, times in reps.items():
-        if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 0:
-            raise PositionalAxisError(
-                f"tile: the number of repetitions of axis {name!r} is {times!r}; it must be an integer from 0."
-            )
+        times = as_integer("tile", f"reps[{name!r}]", times, 0)
         site = along("tile", A, name)
 
-        def whole(data: Any, times: int = int(times), dim: int = site.dim) -> Any:
+        def whole(data: Any, times: int = times, dim: int = site.dim) -> Any:
             return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
 
         A = site.remap(renamed.get(name), np.tile(np.arange(site.size), times), 0, whole)
@@ -442,6 +451,16 @@ def repeat(
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
     Array([0, 0, 1, 1], dtype=int32)
     """
+    if total_repeat_length is not None:
+        total_repeat_length = as_integer("repeat", "total_repeat_length", total_repeat_length, 0)
+    known = not isinstance(repeats, (jax.core.Tracer, NamedArray))
+    if known:
+        repeats = np.asarray(repeats) if np.ndim(repeats) else as_integer("repeat", "repeats", repeats, 0)
+    if not known or np.ndim(repeats):
+        if not jnp.issubdtype(repeats.dtype, jnp.integer):
+            raise ArgumentTypeError(
+                f"repeat: the repeats are {type_text(repeats)}; a number of repetitions must be an integer."
+            )
     if not is_name(axis):
         if axis is not None:
             position_of("repeat", a, axis)
@@ -453,7 +472,6 @@ def repeat(
             f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names."
         )
     site = along("repeat", a, axis)
-    known = not isinstance(repeats, jax.core.Tracer)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
         size = site.size * int(repeats)
@@ -569,3 +587,15 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (concatenate, append, stack, split, array_split, flip, tile, repeat, expand_dims, squeeze)
 }
+
+
+def _lax_expand_dims(array: Any, dimensions: Any) -> Any:
+    """Inserts axes of size 1, as `nx.numpy.expand_dims`: a position, a name that the array lacks, or a tuple of both."""
+    return expand_dims(array, dimensions)
+
+
+_lax_expand_dims.__name__ = _lax_expand_dims.__qualname__ = "expand_dims"
+_lax_expand_dims.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
+
+#: Those that have other parameters in `jax.lax`.
+LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": _lax_expand_dims}

@@ -18,7 +18,15 @@ from namedax.errors import PositionalAxisError
 from namedax.ops.align import local_block
 from namedax.ops.conversion import is_named
 
-__all__ = ["array_of", "block_of", "data_of", "flatten", "names_of", "scalar_of"]
+__all__ = [
+    "array_of",
+    "block_of",
+    "data_of",
+    "flatten",
+    "names_of",
+    "scalar_of",
+    "wide_index",
+]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -55,3 +63,15 @@ def scalar_of(op: str, what: str, value: Any) -> Any:
             f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes. Name these, or reduce them."
         )
     return value
+
+
+def wide_index(index: Any) -> Any:
+    """An integer array, named or not, of a type that holds every position of an axis.
+
+    JAX adds the size of the axis to an index below zero in the type of the index, where it overflows if that is a small one.
+    """
+    if not jnp.issubdtype(index.dtype, jnp.integer) or jnp.iinfo(index.dtype).bits >= 32:
+        return index
+    if isinstance(index, NamedArray):
+        return make_in_region(index._data.astype(jnp.int32), index._dims)
+    return jnp.asarray(index, jnp.int32)

@@ -11,14 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_text
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    raise_not_found,
+    show_names,
+)
 from namedax.ops.align import align, wrap
-from namedax.ops.along import Along, along, as_int, data_and_dims, finish, position_of, run
+from namedax.ops.along import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.conversion import named
 from namedax.ops.lift import nmap
 from namedax.resources import communication as comm
@@ -38,7 +47,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
     Args:
       a: an array, named or not.
-      shift: an integer, or a tuple with one for each axis.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
+        names shifts positional axes, each instance by its own.
       axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
 
     Returns:
@@ -48,29 +58,52 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
+      ArgumentTypeError: a shift is no integer.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(roll(nx.named(jnp.arange(5), ["k"]), 2, "k"), ["k"])
     Array([3, 4, 0, 1, 2], dtype=int32)
     """
     if axis is None:
-        return nmap(lambda data: jnp.roll(data, shift))(a)
+        return nmap(jnp.roll)(a, sum(_shifts(shift)))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = (
-        tuple(shift)
-        if isinstance(shift, (tuple, list))
-        else tuple(shift.tolist())
-        if isinstance(shift, np.ndarray)
-        else (shift,)
-    )
+    shifts = _shifts(shift)
     if len(shifts) != len(axes):
         if 1 not in (len(shifts), len(axes)):
             raise PositionalAxisError(f"roll: {len(shifts)} shifts for {len(axes)} axes, {axes}; give one shift for each axis.")
         count = max(len(shifts), len(axes))
         shifts, axes = shifts * (count // len(shifts)), axes * (count // len(axes))
-    if all(isinstance(s, (int, np.integer)) for s in shifts):
+    if all(isinstance(s, int) for s in shifts):
         return run("roll", _roll_all, axes, (shifts,), a)
     return _roll_all("roll", axes, shifts, a)
+
+
+def _shifts(shift: Any) -> tuple[Any, ...]:
+    """One shift for every axis: an integer, or an integer array without positional axes where it is known at run time only.
+
+    Raises:
+      ArgumentTypeError: a shift is no integer.
+      PositionalAxisError: the shifts have more than one positional axis.
+    """
+    if isinstance(shift, (tuple, list)):
+        entries = tuple(shift)
+    elif not isinstance(shift, (np.ndarray, jax.Array, NamedArray)):
+        entries = (shift,)
+    elif shift.ndim > 1:
+        raise PositionalAxisError(
+            f"roll: the shifts are {type_text(shift)}; give one integer for each axis, as a list or in one array."
+        )
+    else:
+        entries = tuple(shift[i] for i in range(shift.shape[0])) if shift.ndim else (shift,)
+    return tuple(map(_one_shift, entries))
+
+
+def _one_shift(shift: Any) -> Any:
+    if not isinstance(shift, (jax.Array, NamedArray)):
+        return as_integer("roll", "shift", shift)
+    if shift.ndim or not jnp.issubdtype(shift.dtype, jnp.integer):
+        raise ArgumentTypeError(f"roll: a shift is {type_text(shift)}; it must be one integer for each axis.")
+    return shift
 
 
 def _roll_all(op: str, axes: tuple[Any, ...], shifts: tuple[Any, ...], a: Any) -> Any:
@@ -93,7 +126,7 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     site = along("roll", a, axis)
     if not site.old:
         return wrap(jnp.roll(site.data, by, site.dim), site.dims)
-    if isinstance(by, (int, np.integer)):
+    if isinstance(by, int):
         rows = np.roll(np.arange(site.size), by).reshape(site.blocks(site.old), -1)
         return wrap(move_rows(site.data, site.dim, site.old, rows), site.dims)
     return wrap(_roll_at_run_time(site, by), site.dims)
@@ -130,7 +163,7 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
     >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
     Array([2, 3, 4, 9, 9], dtype=int32)
     """
-    by = as_int("shift", "offset", offset)
+    by = as_integer("shift", "offset", offset)
     if isinstance(fill_value, (int, float, complex, np.generic)):
         return run("shift", _shift, (axis,), (by, fill_value), x)
     return _shift("shift", (axis,), by, fill_value, x)
@@ -198,7 +231,7 @@ def halo(
            [1., 4., 9.],
            [4., 9., 0.]], dtype=float32)
     """
-    before, after = as_int("halo", "before", before, 0), as_int("halo", "after", after, 0)
+    before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
     if mode not in _MODES:
         raise PositionalAxisError(f"halo: mode={mode!r} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
@@ -265,7 +298,7 @@ def pad(
         if name not in pad_width:
             raise_not_found("pad", name, f"pad_width={pad_width!r}", [key for key in pad_width if is_name(key)])
     for axis, width in pad_width.items():
-        pair = (width, width) if isinstance(width, (int, np.integer)) else tuple(width)
+        pair = (width, width) if np.ndim(width) == 0 else tuple(width)
         if len(pair) != 2:
             raise PositionalAxisError(
                 f"pad: the width {width!r} of axis {axis!r} is neither a number nor a pair (before, after)."
@@ -273,8 +306,8 @@ def pad(
         array = _pad_one(
             array,
             axis,
-            as_int("pad", "before", pair[0], 0),
-            as_int("pad", "after", pair[1], 0),
+            as_integer("pad", f"the width before {axis!r}", pair[0], 0),
+            as_integer("pad", f"the width after {axis!r}", pair[1], 0),
             mode,
             options,
             renamed.get(axis),
@@ -338,12 +371,13 @@ def diff(
     >>> nx.positional(diff(nx.named(jnp.array([1, 4, 9]), ["k"]), axis="k"), ["k"])
     Array([3, 5], dtype=int32)
     """
-    n = as_int("diff", "n", n, 0)
+    n = as_integer("diff", "n", n, 0)
     if not is_name(axis):
         position_of("diff", a, axis)  # which says what it is, if it is none
         return nmap(lambda data, p, q: jnp.diff(data, n, axis, p, q))(a, prepend, append)
     if n == 0:
-        return a
+        site = along("diff", a, axis)
+        return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a
     ends = [end for end in (prepend, append) if end is not None]
     for end in ends:
         if axis in dims_of(end):

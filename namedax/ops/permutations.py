@@ -21,7 +21,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, show_names
+from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
 from namedax.ops.align import local_block, wrap
 from namedax.ops.collectives import _map, _names, _size
 from namedax.ops.reductions import resolve_axis
@@ -312,7 +312,10 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     Array([0, 5, 6], dtype=int32)
     """
     names = _names("ppermute", axis_name)
-    pairs = [(int(source), int(target)) for source, target in perm]
+    pairs = [
+        (as_integer("ppermute", "a source in perm", source), as_integer("ppermute", "a target in perm", target))
+        for source, target in perm
+    ]
 
     def source_of(size: int) -> tuple[int, ...]:
         result = [-1] * size
@@ -357,7 +360,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     Array([7, 5, 6], dtype=int32)
     """
     names = _names("pshuffle", axis_name)
-    perm = tuple(int(i) for i in perm)
+    perm = tuple(as_integer("pshuffle", "an entry of perm", i) for i in perm)
 
     def source_of(size: int) -> tuple[int, ...]:
         if sorted(perm) != list(range(size)):

@@ -18,7 +18,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.reductions import resolve_axis
@@ -168,7 +168,7 @@ def _segment(
             f"{op}: num_segments is {num_segments}, but axis {out_axis!r} has size {known} in this mapped function; a name "
             "has one size. Choose another name for out_axis."
         )
-    count = int(num_segments)
+    count = as_integer(op, "num_segments", num_segments, 0)
     if region is not None and out_axis is not None:
         region.block_size(out_axis, count, op)
     position = axis % dims_of(data).count(None) if name is None else 0

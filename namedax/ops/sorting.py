@@ -21,7 +21,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError, as_integer
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors, nmap
@@ -342,6 +342,7 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     >>> values.dims, nx.positional(indices, ["batch", "best"])
     (('batch', 'best'), Array([[0, 2]], dtype=int32))
     """
+    k = as_integer("top_k", "k", k)
     x = local_block(x, "top_k", ambient())
     site = site_of_one_axis("top_k", x, axis)
     (dim,) = site.axes
@@ -633,6 +634,7 @@ def searchsorted(
 
 
 def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
+    kth = as_integer(op, "kth", kth)
     with explain_type_errors:
         return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 

@@ -18,7 +18,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -472,8 +472,8 @@ def bincount(
             raise AxisSizeError(
                 "bincount: length= is needed here; it shapes the result, and the values are not known while tracing."
             )
-        length = int(max(minlength, int(data.max()) + 1 if data.size else 0))
-    length = operator.index(length)
+        length = max(as_integer("bincount", "minlength", minlength, 0), int(data.max()) + 1 if data.size else 0)
+    length = as_integer("bincount", "length", length, 0)
     operands = (x,) if weights is None else (x, weights)
     with explain_type_errors:
         return kernels.run(
@@ -537,7 +537,11 @@ def histogram(
         raise ArgumentError(
             "histogram: string values for bins are not supported, as in jnp.histogram; give a number or the edges."
         )
-    edges = jnp.asarray(bins, dtype) if np.ndim(bins) == 1 else _equal_edges(x, operator.index(bins), range, axis, dtype)
+    edges = (
+        jnp.asarray(bins, dtype)
+        if np.ndim(bins) == 1
+        else _equal_edges(x, as_integer("histogram", "bins", bins, 1), range, axis, dtype)
+    )
     operands = (x, edges) if weights is None else (x, edges, weights)
     with explain_type_errors:
         counts = kernels.run(

@@ -35,6 +35,7 @@ from namedax.ops.getitem import (
     resolve,
     visible_order,
 )
+from namedax.ops.leaves import wide_index
 from namedax.ops.lift import Lifted
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
@@ -163,7 +164,7 @@ def at(x: Any) -> _Helper:
 
 def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[str, Any]) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [part for part in parts if hasattr(part, "dtype")]
+    arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
 
     def update(data: Any, *operands: Any) -> Any:
         supply = iter(operands)

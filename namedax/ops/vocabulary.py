@@ -97,6 +97,7 @@ LAX: _Functions = {
     **{name: getattr(collectives, name) for name in collectives.__all__ if name != "global_index"},
     **permutations.FUNCTIONS,
     **pdot.FUNCTIONS,
+    **joining.LAX_FUNCTIONS,
     **scans.LAX_FUNCTIONS,
     **_only(sorting.FUNCTIONS, "top_k"),
     **_without(control_flow.FUNCTIONS, "fold"),

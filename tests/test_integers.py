@@ -1,0 +1,233 @@
+"""Integers as arguments: shifts, indices, counts and positions, from whatever they come, and what is not an integer.
+
+The oracles are NumPy's functions.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisResourceError,
+    PositionalAxisError,
+)
+from tests.harness import make_mesh
+
+X = np.random.default_rng(3).normal(size=(8, 12, 5)).astype("float32")
+N = nx.named(jnp.asarray(X), ["a", "b", None])
+PLACES = [{}, {"a": "x"}, {"a": "x", "b": "y"}]
+
+
+def values(x, names=("a", "b", ...)):
+    return np.asarray(nx.positional(x, list(names)) if isinstance(x, nx.NamedArray) else x)
+
+
+def mapped(resources, function, *args, kind="auto"):
+    return nx.xmap(function, axis_resources=resources, mesh=make_mesh((4, 2), kind))(*args)
+
+
+# --- one for every axis ---------------------------------------------------------------------------------------------
+
+SEQUENCES = [
+    tuple,
+    list,
+    np.array,
+    jnp.array,
+    lambda v: np.array(v, np.int8),
+    lambda v: tuple(map(np.array, v)),
+    lambda v: list(map(jnp.int32, v)),
+]
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_shifts(sequence):
+    shifts = (3, -2)
+    want = np.roll(X, shifts, (0, 1))
+    for resources in PLACES if sequence in (tuple, jnp.array) else PLACES[:1]:
+        have = mapped(resources, lambda x: nx.roll(x, sequence(shifts), ("a", "b")), N)
+        np.testing.assert_array_equal(values(have), want)
+    traced = jax.jit(lambda x, s: nx.roll(x, s, ("a", "b")))(N, jnp.asarray(shifts))
+    np.testing.assert_array_equal(values(traced), want)
+    np.testing.assert_array_equal(nx.numpy.roll(jnp.asarray(X), sequence(shifts), (0, 1)), want)
+    np.testing.assert_array_equal(values(nx.roll(N, sequence((1, 2, 3)), ("a", 0, "b"))), np.roll(X, (1, 2, 3), (0, 2, 1)))
+    np.testing.assert_array_equal(nx.numpy.roll(jnp.asarray(X), sequence(shifts)), np.roll(X, shifts))
+
+
+def test_the_gradient_through_shifts_in_an_array():
+    c = np.random.default_rng(4).normal(size=X.shape).astype("float32")
+    weights = nx.named(jnp.asarray(c), ["a", "b", None])
+    for resources in PLACES:
+        loss = nx.xmap(
+            lambda x, w: nx.sum(nx.roll(x, jnp.array([1, 5]), ("a", "b")) * w, ("a", "b", 0)),
+            axis_resources=resources,
+            mesh=make_mesh((4, 2)),
+        )
+        np.testing.assert_allclose(values(jax.grad(loss)(N, weights)), np.roll(c, (-1, -5), (0, 1)), rtol=1e-6)
+
+
+def test_single_shifts():
+    for shift in (2, np.int16(2), np.array(2), jnp.array(2), [2], np.array([2]), jnp.array([2])):
+        np.testing.assert_array_equal(values(nx.roll(N, shift, "a")), np.roll(X, 2, 0))
+        np.testing.assert_array_equal(values(nx.roll(N, shift, ("a", "b"))), np.roll(X, (2, 2), (0, 1)))
+        np.testing.assert_array_equal(values(mapped({"a": "x"}, lambda x, s=shift: nx.roll(x, s, "a"), N)), np.roll(X, 2, 0))
+    each = nx.named(jnp.arange(8), ["a"])
+    want = np.stack([np.roll(X[i], i, 1) for i in range(8)])
+    np.testing.assert_array_equal(values(nx.roll(N, each, 0)), want)
+
+
+@pytest.mark.parametrize("sequence", [tuple, list, np.array, jnp.array])
+def test_widths_cuts_and_counts(sequence):
+    np.testing.assert_array_equal(
+        values(nx.pad(N, {"a": sequence((1, 2)), 0: sequence((0, 3))})), np.pad(X, ((1, 2), (0, 0), (0, 3)))
+    )
+    np.testing.assert_array_equal(values(nx.pad(N, {"a": sequence((2,))[0]})), np.pad(X, ((2, 2), (0, 0), (0, 0))))
+    for have, want in zip(nx.split(N, sequence((2, 5)), "b"), np.split(X, (2, 5), 1), strict=True):
+        np.testing.assert_array_equal(values(have), want)
+    for have, want in zip(nx.split(N, sequence((3,))[0], "b"), np.split(X, 3, 1), strict=True):
+        np.testing.assert_array_equal(values(have), want)
+    for have, want in zip(nx.split(N, sequence((2, 3)), 0), np.split(X, (2, 3), 2), strict=True):
+        np.testing.assert_array_equal(values(have), want)
+    counts = [0, 2, 1, 1, 0, 3, 1, 2]
+    np.testing.assert_array_equal(values(nx.numpy.repeat(N, sequence(counts), "a")), np.repeat(X, counts, 0))
+    np.testing.assert_array_equal(values(nx.numpy.repeat(N, sequence((3,))[0], "a")), np.repeat(X, 3, 0))
+    np.testing.assert_array_equal(values(nx.numpy.repeat(N, sequence([1, 0, 2, 1, 1]), 0)), np.repeat(X, [1, 0, 2, 1, 1], 2))
+    np.testing.assert_array_equal(values(nx.numpy.tile(N, {"a": sequence((2,))[0]})), np.tile(X, (2, 1, 1)))
+
+
+# --- indices of small types -----------------------------------------------------------------------------------------
+
+LONG = np.random.default_rng(5).normal(size=(304, 2)).astype("float32")
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_indices_of_small_types(dtype, kind):
+    numbers = np.array([5, 120, 0, 7, 99, 1, 2, 3] if dtype.startswith("u") else [-1, 120, -128, 0, -99, 5, -2, 1], dtype)
+    at = numbers.astype(int)
+    x = nx.named(jnp.asarray(LONG), ["n", None])
+    flat = nx.named(jnp.asarray(LONG[:, 0]), ["n"])
+    i, own = nx.named(jnp.asarray(numbers), ["q"]), nx.named(jnp.asarray(numbers), ["n"])
+    hit = np.zeros(304, "float32")
+    np.add.at(hit, at, np.arange(8, dtype="float32"))
+    cases = {
+        "take": (lambda x, i: nx.take(x, i, "n"), (x, i), LONG[at], ["q", None]),
+        "take, clip": (lambda x, i: nx.take(x, i, "n", mode="clip"), (x, i), LONG[np.clip(at, 0, 303)], ["q", None]),
+        "take, wrap": (lambda x, i: nx.take(x, i, "n", mode="wrap"), (x, i), LONG[at % 304], ["q", None]),
+        "getitem": (lambda x, i: x["n", i], (x, i), LONG[at], ["q", None]),
+        "take_along_axis": (lambda x, i: nx.take_along_axis(x, i, "n"), (flat, i), LONG[at, 0], ["q"]),
+        "at": (lambda x, i: (0 * x).at["n", numbers].add(jnp.arange(8.0)), (flat, i), hit, ["n"]),
+    }
+    for resources in ({}, {"n": "x"}, {"n": "x", "q": "y"}):
+        for name, (function, args, want, names) in cases.items():
+            have = mapped(resources, function, *args, kind=kind) if resources else function(*args)
+            np.testing.assert_array_equal(values(have, names), want, err_msg=f"{name} {resources}")
+    if kind == "auto":  # where nothing is mapped, along positions, and along the axis that is read
+        np.testing.assert_array_equal(values(nx.take(flat, own, "n"), ["n"]), LONG[at, 0])
+        batch = nx.named(jnp.asarray(LONG.T), ["b", None])
+        for have in (
+            batch[jnp.asarray(numbers)],
+            nx.take(batch, numbers, 0),
+            nx.take_along_axis(batch, jnp.asarray(numbers), 0),
+        ):
+            np.testing.assert_array_equal(values(have, ["b", None]), LONG.T[:, at])
+        np.testing.assert_array_equal(nx.take(jnp.asarray(LONG), numbers, 0), LONG[at])
+        np.testing.assert_array_equal(
+            values((0 * batch).at[numbers[:3]].set(1.0), ["b", None])[0], np.isin(np.arange(304), at[:3] % 304)
+        )
+
+
+# --- what is not an integer -----------------------------------------------------------------------------------------
+
+K = nx.named(jnp.arange(8.0), ["k"])
+T = nx.named(jnp.arange(16.0).reshape(8, 2), ["k", "m"])
+
+NOT_INTEGERS = {
+    "roll": (lambda v: nx.roll(K, v, "k"), "roll: shift={} must be an integer, known when the function is traced."),
+    "roll by several": (lambda v: nx.roll(T, (1, v), ("k", "m")), "roll: shift={} must be an integer"),
+    "roll, flattened": (lambda v: nx.roll(jnp.ones(3), v), "roll: shift={} must be an integer"),
+    "shift": (lambda v: nx.shift(K, v, "k"), "shift: offset={} must be an integer"),
+    "halo": (lambda v: nx.halo(K, "k", v), "halo: before={} must be an integer from 0"),
+    "pad": (lambda v: nx.pad(K, {"k": v}), "pad: the width before 'k'={} must be an integer from 0"),
+    "pad by a pair": (lambda v: nx.pad(K, {"k": (1, v)}), "pad: the width after 'k'={} must be an integer from 0"),
+    "diff": (lambda v: nx.diff(K, v, "k"), "diff: n={} must be an integer from 0"),
+    "split": (lambda v: nx.split(K, v, "k"), "split: indices_or_sections={} must be an integer"),
+    "split at": (lambda v: nx.split(K, [1, v], "k"), r"split: indices_or_sections[1]={} must be an integer"),
+    "split, positions": (lambda v: nx.split(jnp.ones(4), [v], 0), r"split: indices_or_sections[0]={} must be an integer"),
+    "tile": (lambda v: nx.tile(K, {"k": v}), "tile: reps['k']={} must be an integer from 0"),
+    "repeat": (lambda v: nx.numpy.repeat(K, v, "k"), "repeat: repeats={} must be an integer from 0"),
+    "repeat, positions": (lambda v: nx.numpy.repeat(jnp.ones(3), v, 0), "repeat: repeats={} must be an integer from 0"),
+    "top_k": (lambda v: nx.top_k(K, v, axis="k"), "top_k: k={} must be an integer"),
+    "partition": (lambda v: nx.numpy.partition(K, v, "k"), "partition: kth={} must be an integer"),
+    "bincount": (lambda v: nx.numpy.bincount(jnp.arange(3), length=v), "bincount: length={} must be an integer from 0"),
+    "histogram": (lambda v: nx.numpy.histogram(K, v, axis="k"), "histogram: bins={} must be an integer from 1"),
+    "segment_sum": (
+        lambda v: nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=v, out_axis="s"),
+        "segment_sum: num_segments={} must be an integer from 0",
+    ),
+    "ppermute": (lambda v: nx.lax.ppermute(K, "k", [(v, 1)]), "ppermute: a source in perm={} must be an integer"),
+    "pshuffle": (lambda v: nx.lax.pshuffle(K, "k", [v, 1, 2]), "pshuffle: an entry of perm={} must be an integer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_INTEGERS)
+def test_what_is_not_an_integer(name):
+    call, text = NOT_INTEGERS[name]
+    for value in (1.5, 1.0, True, np.True_, np.float32(2)):
+        with pytest.raises(ArgumentTypeError) as error:
+            call(value)
+        assert text.format(repr(value)) in str(error.value)
+
+
+def test_integers_that_are_too_small():
+    with pytest.raises(ArgumentError, match="segment_sum: num_segments=-1 must be an integer from 0"):
+        nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=-1, out_axis="s")
+    with pytest.raises(ArgumentError, match="bincount: length=-1 must be an integer from 0"):
+        nx.numpy.bincount(jnp.arange(3), length=-1)
+    with pytest.raises(ArgumentTypeError, match="roll: a shift is f32"):
+        nx.roll(K, jnp.array([1.0]), "k")
+    with pytest.raises(PositionalAxisError, match=r"roll: the shifts are i32\[1,1\]"):
+        nx.roll(K, jnp.array([[1]]), "k")
+    with pytest.raises(ArgumentTypeError, match="repeat: the repeats are"):
+        nx.numpy.repeat(K, jnp.ones(8), "k")
+
+
+# --- arguments that did nothing -------------------------------------------------------------------------------------
+
+
+def test_an_axis_of_size_one_under_a_name_that_is_there():
+    with pytest.raises(AxisNameError, match=r"expand_dims: .* has the axis 'k' already"):
+        nx.lax.expand_dims(K, ("k",))
+    assert nx.lax.expand_dims(K, ("new", 0)).dims == ("new", "k", None)
+    assert nx.lax.expand_dims(jnp.ones((2, 3)), (1,)).shape == (2, 1, 3)
+
+
+@pytest.mark.parametrize("resources", [{}, {"k": "x"}, {"k": "x", "q": "y"}, {"q": "x"}])
+def test_no_differences_under_another_name(resources):
+    have = mapped(resources, lambda k: nx.diff(k, 0, "k", out_axis="q"), K)
+    assert have.dims == ("q",)
+    np.testing.assert_array_equal(values(have, ["q"]), np.arange(8.0))
+    np.testing.assert_array_equal(values(nx.diff(K, 0, "k"), ["k"]), np.arange(8.0))
+
+
+def test_names_that_are_given_twice_or_nowhere():
+    with pytest.raises(AxisNameError, match="dot: axis 'k' appears twice in axis="):
+        nx.dot(T, T, ("k", "k"))
+    mesh = make_mesh((4, 2))
+    with pytest.raises(
+        AxisNotFoundError, match=r"shard: no axis 'q' in f32\[\]\{k:8\}; its named axes are 'k'. Correct the name or remove"
+    ):
+        nx.shard(K, {"k": "x", "q": "y"}, mesh)
+    assert nx.shard({"k": K}, {"k": "x", "q": "y"}, mesh)["k"].sharding.spec == jax.sharding.PartitionSpec("x")
+    with pytest.raises(
+        AxisResourceError,
+        match=r"xmap: axis_sizes gives 'bacth' the size 4, but no value in .* has an axis 'bacth'.*Did you mean 'batch'",
+    ):
+        nx.xmap(lambda x: 2 * x, ["batch"], ["batch"], axis_sizes={"bacth": 4})(jnp.ones(4))
+    asked = nx.xmap(lambda x: x * nx.lax.axis_size("b"), ["a"], ["a"], axis_sizes={"b": 4})(jnp.ones(2))
+    np.testing.assert_array_equal(asked, [4, 4])
