@@ -15,9 +15,9 @@ from jax.sharding import NamedSharding
 
 from namedax.array import NamedArray, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, raise_not_found
+from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, raise_not_found
 from namedax.ops.align import local_block, wrap
-from namedax.ops.along import as_int, finish
+from namedax.ops.along import finish
 from namedax.ops.conversion import named
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reductions import inexact_type
@@ -35,9 +35,9 @@ def _plans(
             f"{op}: the window {window!r} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
         )
     axes = tuple(window)
-    sizes = tuple(as_int(op, f"window[{name!r}]", window[name], 1) for name in axes)
+    sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
     steps = sizes if strides is None else per_axis(op, "strides", strides, axes)
-    steps = tuple(as_int(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
+    steps = tuple(as_integer(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
     renamed = dict(out_axes or {})
     for name in renamed:
         if name not in axes:

@@ -63,22 +63,21 @@ def slice(x: Any, index: Mapping[Hashable, builtins.slice], *, out_axes: Mapping
 
 
 def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) -> Any:
-    op = "slice"
+    return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
 
-    def impl(x: Any) -> Any:
-        site = along(op, x, name)
-        at = range_of(op, entry, name, site.size)
-        rows = np.asarray(at, int)
-        dims, placed = site.result(new, len(at))
-        # Of a part that is whole everywhere each device gives its rows; to gather all rows sends less if most are asked for.
-        moves = placed and len(at) % site.blocks(site.old) == 0
-        if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
-            first = at.start + at.step * global_index(op, dims[site.dim], len(at))
-            return read(op, x, {name: first})
-        return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
 
-    bounds = (entry.start, entry.stop, entry.step)
-    return run((op, name, type(name), *bounds, new, type(new)), impl, x)
+def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any) -> Any:
+    name, new = names
+    site = along(op, x, name)
+    at = range_of(op, builtins.slice(start, stop, step), name, site.size)
+    rows = np.asarray(at, int)
+    dims, placed = site.result(new, len(at))
+    # Of a part that is whole everywhere each device gives its rows; to gather all rows sends less if most are asked for.
+    moves = placed and len(at) % site.blocks(site.old) == 0
+    if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
+        first = at.start + at.step * global_index(op, dims[site.dim], len(at))
+        return read(op, x, {name: first})
+    return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"slice": slice}
