@@ -177,7 +177,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.numpy.unwrap(nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"]), axis="t", period=4.0), ["t"])
-    Array([ 0., -1.,  1.], dtype=float32)
+    Array([ 0., -1., -3.], dtype=float32)
     """
     name = _one_name(axis)
     if name is None:

@@ -15,7 +15,7 @@ import jax.scipy as jsp
 from jax import lax
 
 from namedax.array import NamedArray, dims_of, type_text
-from namedax.errors import AxisNameError, raise_not_found
+from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.ops import joining, neighbours, sorting, statistics
 from namedax.ops.creation import arange
 from namedax.ops.einsum import dot
@@ -191,6 +191,27 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, prefer
     return dot(_conj(x1) if jnp.iscomplexobj(getattr(x1, "data", x1)) else x1, x2, axis, **options)
 
 
+_positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.tensordot(x, x, "k")
+    Array(5., dtype=float32)
+    """
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+    names = _names(axes)
+    if not names or len(names) < len(_entries(axes)):
+        return _positional_tensordot(a, b, axes, **options)
+    return dot(a, b, tuple(names), **options)
+
+
 # --- reductions and the like in jax.lax -----------------------------------------------------------------------------
 
 
@@ -214,9 +235,7 @@ def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., A
 def _logical(name: str, own: str) -> Callable[..., Any]:
     """`reduce_and` and its like, which act on the bits of integers: those are lifted."""
     by_bits = along_axes(getattr(lax, name), name, ("axes",))
-    return _lax_reduction(
-        name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes)
-    )
+    return _lax_reduction(name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes))
 
 
 def _lax_arg(name: str) -> Callable[..., Any]:
@@ -257,6 +276,22 @@ def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: in
     return _positional_sort(operand, dimension, is_stable, num_keys)
 
 
+_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
+
+
+def concatenate(operands: Any, dimension: Any) -> Any:
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+    return (
+        joining.FUNCTIONS["concatenate"](operands, dimension)
+        if _names(dimension)
+        else _positional_concatenate(operands, dimension)
+    )
+
+
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
 
 
@@ -288,6 +323,12 @@ def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int =
     if not _names(axis):
         return _positional_slice(operand, start_index, limit_index, stride, axis)
     (name,) = _names(axis)
+    n = size(operand, name)
+    for index in (start_index, limit_index):
+        if index is not None and not -n <= operator.index(index) <= n:
+            raise AxisSizeError(
+                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
+            )
     return getitem(operand, {name: slice(start_index, limit_index, stride)})
 
 
@@ -330,8 +371,8 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
       AxisNotFoundError: `a` lacks a name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ["k"]), "k").round(3)
-    Array(0.913, dtype=float32)
+    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
+    0.913
     """
     if not _names(axis) or nan_policy not in ("propagate", "omit"):
         return _positional_sem(a, axis, ddof, nan_policy, keepdims=keepdims)
@@ -374,9 +415,10 @@ def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 NUMPY = {
     "transpose": _transposition(jnp.transpose, "transpose"),
     "permute_dims": _transposition(jnp.permute_dims, "permute_dims"),
-    **_of(moveaxis, diagonal, trace, vecdot),
+    "concat": joining.FUNCTIONS["concatenate"],
+    **_of(moveaxis, diagonal, trace, vecdot, tensordot),
 }
-LINALG = _of(vecdot)
+LINALG = _of(vecdot, tensordot)
 FFT = _of(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))
 LAX = _of(
     _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),
@@ -387,6 +429,7 @@ LAX = _of(
     _logical("reduce_or", "any"),
     _lax_arg("argmax"),
     _lax_arg("argmin"),
+    concatenate,
     rev,
     sort,
     index_in_dim,

@@ -36,10 +36,12 @@ from namedax.ops import (
     selection,
     slicing,
     sorting,
+    spellings,
     statistics,
     triangles,
     vectorising,
 )
+from namedax.ops.calculus import CALCULUS, detrend
 from namedax.ops.einsum import dot, einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.forms import FORMS, LOGSUMEXP
@@ -47,7 +49,7 @@ from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reductions import REDUCTIONS, WITH_INDEX
 
-__all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "SPECIAL", "TOP"]
+__all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS", "TOP"]
 
 _Functions = dict[str, Callable[..., Any]]
 
@@ -90,9 +92,14 @@ NUMPY: _Functions = {
     "einsum": einsum,
     "take": take,
     **FORMS,
+    **CALCULUS,
+    **spellings.NUMPY,
 }
-FFT: _Functions = dict(grids.FFT_FUNCTIONS)
-LINALG: _Functions = dict(statistics.LINALG_FUNCTIONS)
+FFT: _Functions = {**grids.FFT_FUNCTIONS, **spellings.FFT}
+INTEGRATE: _Functions = _only(CALCULUS, "trapezoid")
+SIGNAL: _Functions = {"detrend": detrend}
+STATS: _Functions = dict(spellings.STATS)
+LINALG: _Functions = {**statistics.LINALG_FUNCTIONS, **spellings.LINALG}
 LAX: _Functions = {
     **{name: getattr(collectives, name) for name in collectives.__all__ if name != "global_index"},
     **permutations.FUNCTIONS,
@@ -105,6 +112,7 @@ LAX: _Functions = {
     **_only(vectorising.FUNCTIONS, "map"),
     **associative.FUNCTIONS,
     **lax_only.FUNCTIONS,
+    **spellings.LAX,
 }
 NN: _Functions = {
     **ACTIVATIONS,
@@ -117,6 +125,7 @@ NN: _Functions = {
     **pooling.FUNCTIONS,
     **routing.FUNCTIONS,
     **LOGSUMEXP,
+    **spellings.NN,
     "log_softmax": log_softmax,
     "one_hot": creation.one_hot,
     "softmax": softmax,

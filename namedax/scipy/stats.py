@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax.scipy.stats as _module
 
 from namedax.ops.surface import lift_namespace as _lift_namespace
+from namedax.ops.vocabulary import STATS as _OWN
 
-globals().update(_lift_namespace(_module, {}, __name__))
+globals().update(_lift_namespace(_module, _OWN, __name__))
 for _name in (info.name for info in _pkgutil.iter_modules(_module.__path__)):
     _distribution = _types.ModuleType(f"{__name__}.{_name}", f"`jax.scipy.stats.{_name}` for named arrays.")
     _distribution.__dict__.update(_lift_namespace(getattr(_module, _name), {}, f"{__name__}.{_name}"))
