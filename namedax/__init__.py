@@ -11,6 +11,7 @@ from jax.extend import source_info_util as _source_info_util
 from namedax import distributed as distributed
 from namedax import errors as errors
 from namedax import hlo as hlo
+from namedax import image as image
 from namedax import interop as interop
 from namedax import lax as lax
 from namedax import nn as nn

@@ -181,7 +181,7 @@ def test_two_words_for_one_thing():
         nx.numpy.var(named(), "a", ddof=1, correction=2)
     with pytest.raises(ArgumentError, match=r"cond: operand= is given beside 1 positional operands"):
         nx.lax.cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)
-    with pytest.raises(ArgumentError, match=r"where: size= and fill_value="):
+    with pytest.raises(ArgumentError, match=r"where: size=, fill_value=, axis="):
         nx.numpy.where(named() > 0, 1.0, 2.0, size=3)
     with pytest.raises(NamedAxesLeftError, match="where"):
         nx.numpy.where(named() > 0)
