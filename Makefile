@@ -1,8 +1,8 @@
 # Every target sets itself up: it makes a virtual environment and installs what it needs, once.
 #
-#   make demo | test | test-all | lint | bench | clean | distclean
+#   make demo | test | test-all | fuzz | lint | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, DEMO_ARGS.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, FUZZ_ARGS, DEMO_ARGS.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,13 +11,15 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the second pass, with 64-bit types (a part of the suite, in some placements), and the third, with tracer-leak checks, select.
 X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow and not full" -k "not explicit and not crossed and not two-"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
+# For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
+FUZZ_ARGS ?= --minutes 10
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-x64 test-leaks test-all lint bench clean distclean
+.PHONY: help demo test test-suite test-x64 test-leaks test-all fuzz lint bench clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -28,6 +30,7 @@ help:
 	@echo "make test-x64    a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-all    the tests marked 'full', which 'make test' leaves out: whole matrices"
+	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
@@ -49,6 +52,9 @@ test-leaks: $(VENV)/.ready-test
 
 test-all: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) -m full
+
+fuzz: $(VENV)/.ready-test
+	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
 lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .

@@ -1,0 +1,101 @@
+"""What a child process of the fuzzer does: draws programs, runs each in some layouts, writes down what came of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.generator import program as random_program
+from tests.fuzz.layouts import Layout, random_layout
+from tests.fuzz.program import Program, statements_of
+from tests.fuzz.runner import HEADER, Outcome, Reference, attempt, reference, write
+from tests.fuzz.shrink import prune, shrink
+
+__all__ = ["features", "report", "trial", "work"]
+
+
+def trial(number: int, count: int, most: int = 6) -> tuple[Reference, list[Layout]]:
+    """The program with a number, and its layouts, the first of which maps nothing."""
+    rng = random.Random(number)
+    program = random_program(rng, most)
+    while not program.results:
+        program = random_program(rng, most)
+    ref = reference(prune(program))
+    return ref, [random_layout(rng, ref.meetings, unmapped=not i) for i in range(count)]
+
+
+def features(layout: Layout) -> list[str]:
+    """What statistics say of a layout."""
+    found = [layout.partitioning, f"gradient {layout.gradient}", f"{len(layout.mesh)}-D mesh" if layout.mesh else "no mesh"]
+    found += ["explicit"] if layout.explicit else []
+    found += [layout.wrap] if layout.wrap != "plain" else []
+    found += ["loop"] if layout.loops else []
+    found += ["loop on a mesh axis"] if any(len({*map(type, entries)}) > 1 for _, entries in layout.resources) else []
+    axes = [axis for name, _ in layout.resources for axis in layout.mesh_axes(name)]
+    found += ["two names on a mesh axis"] if len(axes) > len(set(axes)) else []
+    found += ["arguments sharded elsewhere"] if layout.arrive == "sharded" else []
+    return found + (["nothing mapped"] if not layout.resources else [])
+
+
+def report(program: Program, layout: Layout, outcome: Outcome) -> str:
+    """A failure as a program with a comment."""
+    text = write(reference(program), layout)
+    comment = "\n".join(f"# {line}" for line in f"{outcome.kind}: {outcome.detail}".split("\n"))
+    return f"{HEADER}{text}\n{comment}"
+
+
+def signature(program: Program, outcome: Outcome) -> str:
+    """What failures of one family have in common: where an exception arose, or the operations of the smallest program."""
+    if outcome.kind in ("value", "shape", "nan", "type"):
+        what = "gradient" if outcome.detail.startswith("gradient") else "result"
+        return f"{outcome.kind} of a {what}: {' '.join(sorted({s.op for s in statements_of(program.main)}))}"
+    frames = re.findall(r'File "[^"]*(namedax/[^"]+)", line \d+, in (\w+)', outcome.detail)
+    head = re.sub(r"[0-9]+|'[a-z][a-z0-9]?'", "_", outcome.detail)[:70].split("\n")[0]
+    return f"{outcome.kind} in {' '.join(frames[-1]) if frames else '?'}: {head}"
+
+
+def work(folder: Path, seed: int, count: int, layouts_each: int) -> None:
+    """Runs the programs with the numbers from `seed` on; appends what comes of them to `log.jsonl`."""
+    log, current = folder / "log.jsonl", folder / "current.txt"
+    known = set(json.loads((folder / "known.json").read_text()))
+
+    def put(record: dict[str, Any]) -> None:
+        with log.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def watch(ref: Reference, layout: Layout) -> None:
+        current.write_text(HEADER + write(ref, layout))
+
+    sys.setrecursionlimit(5000)
+    for number in range(seed, seed + count):
+        start = time.monotonic()
+        ref, where = trial(number, layouts_each)
+        counts, refusals = {"programs": 1, "layouts": 0}, []
+        for layout in where:
+            watch(ref, layout)
+            outcome = attempt(ref, layout)
+            for feature in ("layouts", outcome.kind, *(f"layout:{feature}" for feature in features(layout))):
+                counts[feature] = counts.get(feature, 0) + 1
+            if outcome.kind == "refused":
+                refusals.append(outcome.detail)
+            if outcome.failed:
+                put({"failure": failure(ref.program, layout, outcome, known, watch, number)})
+        counts["seconds"] = round(time.monotonic() - start)
+        put({"counts": counts, "operations": [s.op for s in statements_of(ref.program.main)], "refusals": refusals})
+
+
+def failure(program: Program, layout: Layout, outcome: Outcome, known: set[str], watch: Any, number: int) -> dict[str, str]:
+    """A failure, made small unless its like is known."""
+    key = signature(program, outcome)
+    if key in known:
+        return {"key": key}
+    small = shrink(program, layout, outcome, watch)
+    final = signature(small[0], small[2])
+    new = final not in known
+    known |= {key, final}
+    return {"key": final, **({"text": f"# program {number}\n{report(*small)}"} if new else {})}
