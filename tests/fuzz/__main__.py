@@ -28,7 +28,9 @@ FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_lev
 
 def main() -> int:
     """The exit status: 1 if something failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, help="how long to go on; default: until --programs are done")
     parser.add_argument("--programs", type=int, help="how many programs; default: 200, or as many as there is time for")
     parser.add_argument("--layouts", type=int, default=5, help="layouts for each program (default: 5)")
@@ -132,7 +134,9 @@ class Session:
 
     def _print(self) -> None:
         c = self.counts
-        print(f"\n{c['programs']} programs, {c['layouts']} runs: {c['equal']} equal, {c['refused']} refused, {c['ill']} too ill-conditioned")
+        print(
+            f"\n{c['programs']} programs, {c['layouts']} runs: {c['equal']} equal, {c['refused']} refused, {c['ill']} too ill-conditioned"
+        )
         print("layouts:", ", ".join(f"{n} {k[7:]}" for k, n in sorted(c.items()) if k.startswith("layout:")))
         print(f"{len(self.operations)} operations:", ", ".join(f"{name} {n}" for name, n in self.operations.most_common()))
         for refusal, n in self.refusals.most_common(12):

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.interpreter import Run
-from tests.fuzz.ops_blocks import Invalid
-from tests.fuzz.program import Argument, Block, Operation, Program, Statement
+from tests.fuzz.program import Argument, Block, Invalid, Operation, Program, Statement
 from tests.fuzz.values import INNER, SIZES, V
 
 LARGEST = 300.0  # of all values, so that rounding stays small

@@ -9,12 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.fuzz.program import Block, Operation, Statement, statements_of
+from tests.fuzz.program import Block, Invalid, Operation, Statement, statements_of
 from tests.fuzz.values import FLOATS, INNER, SIZES, V, along, broadcast, elementwise, front, make, promote, union
-
-
-class Invalid(Exception):
-    """The statement has no meaning: it is not drawn."""
 
 
 def _floats(v: V) -> bool:
@@ -278,7 +274,9 @@ class AssociativeScan(Operation):
 def difference(f: Any, x: np.ndarray, direction: np.ndarray, step: float = 1e-4) -> Any:
     """The derivative of `f` in a direction, as a central difference; `Invalid` where the two sides disagree: at a kink."""
     ahead, behind, here = f(x + step * direction), f(x - step * direction), f(x)
-    if np.max(np.abs(ahead + behind - 2 * here), initial=0.0) > 0.02 * step * (1 + np.max(np.abs(ahead - behind), initial=0.0) / step):
+    if np.max(np.abs(ahead + behind - 2 * here), initial=0.0) > 0.02 * step * (
+        1 + np.max(np.abs(ahead - behind), initial=0.0) / step
+    ):
         raise Invalid
     return (ahead - behind) / (2 * step)
 

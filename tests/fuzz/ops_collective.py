@@ -118,7 +118,9 @@ class Permute(Operation):
 
     def code(self, s, a, functions, resources):
         sources = self._sources(s)
-        how = {"pbroadcast": sources[0], "pshuffle": sources}.get(s.op, [(p, i) for i, p in enumerate(sources) if p is not None])
+        how = {"pbroadcast": sources[0], "pshuffle": sources}.get(
+            s.op, [(p, i) for i, p in enumerate(sources) if p is not None]
+        )
         return f"nx.lax.{s.op}({a[0]}, {s['axis']!r}, {how})"
 
     def run(self, r, s, values, env):

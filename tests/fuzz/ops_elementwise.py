@@ -7,7 +7,21 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.program import Operation
-from tests.fuzz.values import FLOATS, NUMBERS, SIZES, V, along, elementwise, inexact, logsumexp, places, promote, union, uniform_table, without
+from tests.fuzz.values import (
+    FLOATS,
+    NUMBERS,
+    SIZES,
+    V,
+    along,
+    elementwise,
+    inexact,
+    logsumexp,
+    places,
+    promote,
+    uniform_table,
+    union,
+    without,
+)
 
 UNARY = {
     "sin": ("nx.sin({})", lambda xp, x: xp.sin(x)),
@@ -113,7 +127,7 @@ class Cast(Operation):
         return None if x is None else g.s(name, (x,), dtype="bf16" if g.v(x).dtype == "f32" else "f32")
 
     def code(self, s, a, functions, resources):
-        return f"{a[0]}.astype('{dict(bf16='bfloat16', f32='float32')[s['dtype']]}')"
+        return f"{a[0]}.astype('{ {'bf16': 'bfloat16', 'f32': 'float32'}[s['dtype']] }')"
 
     def run(self, r, s, values, env):
         return [values[0]._replace(dtype=s["dtype"])]
@@ -293,7 +307,9 @@ class Dot(Operation):
         if x is None:
             return None
         v = g.v(x)
-        y = g.pick(lambda w: w.dtype in ("f32", "bf16") and {*w.names} & {*v.names} and not (w.shape and v.shape) and fits(v, w))
+        y = g.pick(
+            lambda w: w.dtype in ("f32", "bf16") and {*w.names} & {*v.names} and not (w.shape and v.shape) and fits(v, w)
+        )
         return None if y is None else g.s(name, (x, y), axes=tuple(g.subset(sorted({*v.names} & {*g.v(y).names}), 1, 2)))
 
     def code(self, s, a, functions, resources):

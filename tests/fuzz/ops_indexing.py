@@ -197,7 +197,11 @@ class Segments(Operation):
     def run(self, r, s, values, env):
         v, i = values
         data, rest = front(r.xp, v, s["axis"])
-        hit = np.arange(SIZES[s["out"]])[:, None] == np.asarray(i.data) if r.xp is np else r.xp.arange(SIZES[s["out"]])[:, None] == i.data
+        hit = (
+            np.arange(SIZES[s["out"]])[:, None] == np.asarray(i.data)
+            if r.xp is np
+            else r.xp.arange(SIZES[s["out"]])[:, None] == i.data
+        )
         hit = r.xp.reshape(hit, (*hit.shape, *[1] * (data.ndim - 1)))
         if s.op == "segment_sum":
             result = r.xp.sum(r.xp.where(hit, data, 0.0), axis=1)
@@ -303,5 +307,3 @@ class Searchsorted(Operation):
     def run(self, r, s, values, env):
         v, w = (r.stop(value) for value in values)
         return [w._replace(data=r.xp.sum(w.data[..., None] > v.data, axis=-1), dtype="i32")]
-
-

@@ -215,7 +215,9 @@ class Pad(Operation):
         axis = g.choice(sorted({"b", "b2", "c"} & {*g.v(x).names}))
         options = [n for n in (("a", "a3") if axis == "c" else ("c", "c2")) if g.allowed(n) and n not in g.v(x).names]
         mode = g.choice(["constant", "edge", "wrap", "reflect"])
-        return g.s(name, (x,), axis=axis, out=g.choice(options), mode=mode, width=g.choice([(1, 1), (2, 0)])) if options else None
+        return (
+            g.s(name, (x,), axis=axis, out=g.choice(options), mode=mode, width=g.choice([(1, 1), (2, 0)])) if options else None
+        )
 
     def code(self, s, a, functions, resources):
         out = f"out_axes={{{s['axis']!r}: {s['out']!r}}}"

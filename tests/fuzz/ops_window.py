@@ -144,7 +144,9 @@ class Conv(Operation):
         return g.s(name, (x, kernel), axis=axis, tap=tap, inner=inner, outer=outer, stride=stride, out=g.choice(outs))
 
     def code(self, s, a, functions, resources):
-        features = "".join(f", {k}={s[o]!r}" for k, o in (("features_in", "inner"), ("features_out", "outer")) if s[o] is not None)
+        features = "".join(
+            f", {k}={s[o]!r}" for k, o in (("features_in", "inner"), ("features_out", "outer")) if s[o] is not None
+        )
         out = "" if s["out"] == s["axis"] else f", out_axes={{{s['axis']!r}: {s['out']!r}}}"
         axes = f"({s['axis']!r},), kernel_axes=({s['tap']!r},)"
         return f"nx.conv({a[0]}, {a[1]}, {axes}{features}, strides={s['stride']}{out})"
@@ -187,6 +189,8 @@ class Convolve(Operation):
         kernel = np.array([1.0, -2.0, 0.5])
 
         def f(data):
-            return r.xp.stack([sum(kernel[j] * data[i + 1 - j] for j in range(3) if 0 <= i + 1 - j < len(data)) for i in range(len(data))])
+            return r.xp.stack(
+                [sum(kernel[j] * data[i + 1 - j] for j in range(3) if 0 <= i + 1 - j < len(data)) for i in range(len(data))]
+            )
 
         return [along(r.xp, values[0], s["axis"], f)]

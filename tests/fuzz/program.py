@@ -11,6 +11,10 @@ import numpy as np
 from tests.fuzz.values import DTYPES, SIZES, V
 
 
+class Invalid(Exception):
+    """A statement has no meaning: it is not drawn."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Block:
     """A function: the numbers of its parameters, its statements, the numbers of its results. It sees the values around it."""
@@ -109,7 +113,7 @@ class Operation:
 
     def __init_subclass__(cls) -> None:
         for name in cls.names:
-            Operation.table[name] = cls()
+            Operation.table.setdefault(name, cls())  # pytest imports modules under two names
 
     def draw(self, g: Any, name: str) -> Statement | None:
         """A statement whose preconditions hold, or `None` if there are no values for it."""

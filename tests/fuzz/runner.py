@@ -15,9 +15,9 @@ import numpy as np
 
 import namedax as nx
 from tests.fuzz.interpreter import Run
-from tests.fuzz.ops_blocks import Invalid, difference
 from tests.fuzz.layouts import Layout, conflicts, out_axes, source
-from tests.fuzz.program import Operation, Program, statements_of
+from tests.fuzz.ops_blocks import difference
+from tests.fuzz.program import Invalid, Operation, Program, statements_of
 from tests.fuzz.values import DTYPES, FLOATS, INNER, V, weights
 
 HEADER = "import jax, jax.numpy as jnp, numpy as np, namedax as nx\nfrom tests.fuzz.runner import lossy, twice\n"
@@ -87,7 +87,9 @@ class Reference:
         """The results as arrays in the order of `out_axes`, and how far noise moves them."""
         exact = positional(np, self.results)
         noisy = [positional(np, Run(np, sign).program(self.program, self._arguments())) for sign in (1.0, -1.0)]
-        return exact, [np.maximum(*(np.abs(np.subtract(n, e, dtype=float)) for n in pair)) for e, *pair in zip(exact, *noisy, strict=True)]
+        return exact, [
+            np.maximum(*(np.abs(np.subtract(n, e, dtype=float)) for n in pair)) for e, *pair in zip(exact, *noisy, strict=True)
+        ]
 
     @functools.cached_property
     def derivatives(self) -> list[tuple[int, np.ndarray, float, float]] | None:
@@ -132,7 +134,9 @@ class Reference:
                 return total_of(jnp, Run(jnp).program(self.program, arguments))
 
             gradients = jax.jit(jax.grad(loss))([given[n].data for n in self.gradient_arguments])
-            return [np.transpose(np.asarray(g), self._order(n)) for g, n in zip(gradients, self.gradient_arguments, strict=True)]
+            return [
+                np.transpose(np.asarray(g), self._order(n)) for g, n in zip(gradients, self.gradient_arguments, strict=True)
+            ]
 
     def half(self, which: int) -> list[V]:
         """The results where one argument is halved."""
@@ -246,7 +250,9 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
 
 def compare(ref: Reference, layout: Layout, values: Sequence[Any], gradients: Sequence[Any] | None) -> Outcome:
     """Whether values and gradients are those that the interpreter has."""
-    coarse = any(a.dtype == "bf16" for a in ref.program.arguments) or any(s.op == "cast" for s in statements_of(ref.program.main))
+    coarse = any(a.dtype == "bf16" for a in ref.program.arguments) or any(
+        s.op == "cast" for s in statements_of(ref.program.main)
+    )
     base = 3e-2 if coarse else 3e-4
     wanted, slack = ref.values
     half = None
@@ -313,7 +319,9 @@ def _close(what: str, have: Any, want: np.ndarray, room: np.ndarray, base: float
     error = np.nan_to_num(np.abs(have - want))
     if np.max(error) <= limit:
         return None
-    return Outcome("value", f"{what} differs by {np.max(error):.3g} (limit {limit:.2g}):\nexpected\n{_show(want)}\ngot\n{_show(have)}")
+    return Outcome(
+        "value", f"{what} differs by {np.max(error):.3g} (limit {limit:.2g}):\nexpected\n{_show(want)}\ngot\n{_show(have)}"
+    )
 
 
 def _show(array: np.ndarray) -> str:

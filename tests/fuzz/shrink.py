@@ -99,7 +99,7 @@ def _smaller(block: Block) -> Iterator[Block]:
             yield smaller
         for j, inner in enumerate(s.blocks):
             for small in _smaller(inner):
-                changed = dataclasses.replace(s, blocks=s.blocks[:j] + (small,) + s.blocks[j + 1 :])
+                changed = dataclasses.replace(s, blocks=(*s.blocks[:j], small, *s.blocks[j + 1 :]))
                 yield dataclasses.replace(block, statements=(*before, changed, *after))
 
 

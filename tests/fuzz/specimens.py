@@ -224,8 +224,10 @@ SPECIMENS: dict[str, Specimen] = {
     "a linearised closure in a loop": Specimen(
         program(
             [given("a"), given("a", seed=1)],
-            [do(5, "linearize", 0, blocks=[function((2,), [do(3, "multiply", 2, 1), do(4, "tanh", 3)], 4)], axes=("a",))]
-            + [do(6, "sum", 5, axes=("a",))],
+            [
+                do(5, "linearize", 0, blocks=[function((2,), [do(3, "multiply", 2, 1), do(4, "tanh", 3)], 4)], axes=("a",)),
+                do(6, "sum", 5, axes=("a",)),
+            ],
             6,
         ),
         LOOP_LAYOUTS,
