@@ -217,16 +217,17 @@ def measure(layout: str, config: model.Config, batch: int, rounds: int, compile_
     compiled = {name: make().lower(*args).compile() for name, (make, args) in rivals.items()}
     costs = {name: Cost.of(program) for name, program in compiled.items()}
     build = compile_times(rivals, compile_rounds) if compile_rounds else {}
-    steps = interleaved({name: functools.partial(compiled[name], *args) for name, (_, args) in rivals.items()}, rounds=rounds)
+    calls = {name: functools.partial(compiled[name], *args) for name, (_, args) in rivals.items()}
+    steps = interleaved(calls, rounds=rounds) if rounds else {}
     base = costs[BY_HAND]
     for name, cost in costs.items():
         cells = [layout if name == BY_HAND else "", name, cost.collectives(), size_text(cost.wire_bytes)]
         if name == BY_HAND:
-            cells += [f"{cost.flops / 1e6:.1f} M", size_text(cost.memory), f"{steps[name] * 1e3:.1f} ms"]
+            cells += [f"{cost.flops / 1e6:.1f} M", size_text(cost.memory), f"{steps[name] * 1e3:.1f} ms" if steps else ""]
             cells += [f"{seconds:.2f} s" for seconds in build.get(name, ())]
         else:
             cells += [f"{100 * (cost.flops / base.flops - 1):+.2f} %", f"{100 * (cost.memory / base.memory - 1):+.1f} %"]
-            cells += [f"{steps[name] / steps[BY_HAND]:.2f}"]
+            cells += [f"{steps[name] / steps[BY_HAND]:.2f}" if steps else ""]
             cells += [f"{own / other:.2f}" for own, other in zip(build.get(name, ()), build.get(BY_HAND, ()), strict=True)]
         yield tuple(cells) + ("",) * (len(HEADER) - len(cells))
 
@@ -251,7 +252,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], markdown: 
 
 
 WIDTHS = {
-    "layout": 12,
+    "layout": 23,
     "program": 15,
     "collectives of a step": 34,
     "where laziness pays": 32,
@@ -480,7 +481,7 @@ def main() -> None:
         "--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all that have devices enough"
     )
     parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; on a GPU it is timed in any case")
-    parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed")
+    parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed; 0: not")
     parser.add_argument("--compile-rounds", type=int, default=3, help="how often each program is compiled to be timed; 0: not")
     parser.add_argument("--markdown", action="store_true")
     for name in SMALL:

@@ -15,7 +15,7 @@ layers, so that each gradient is reduced once, after it.
     experts             tokens go to the experts that they have chosen and back, one all-to-all each; sums over parts of the hidden
                         units are taken of tokens, which are fewer than slots
     ring                keys and values go round, with an online softmax; backwards their gradients go with them
-    microbatches        gradients are summed over a loop, and reduced once after it
+    microbatches        gradients are summed over a loop, and reduced once after it; with FSDP each microbatch gathers and scatters
 """
 
 from __future__ import annotations
@@ -123,6 +123,9 @@ LAYOUTS = {
     "fsdp": Layout(data="data", fsdp=True),
     "fsdp+tp+sp": Layout(data="data", model="model", fsdp=True, sequence=True),
     "accumulation": Layout(data="data", steps=4),
+    "tp+accumulation": Layout(model="model", steps=4),
+    "fsdp+accumulation": Layout(data="data", fsdp=True, steps=4),
+    "fsdp+tp+sp+accumulation": Layout(data="data", model="model", fsdp=True, sequence=True, steps=4),
     "ring": Layout(data="data", context="context"),
     "single+moe": PLAIN,
     "ep": Layout(data="data", spread=True),
@@ -139,16 +142,32 @@ def vary(x: Any, *axes: str | None) -> Any:
     return lax.pcast(x, given, to="varying") if given else x
 
 
-def cast_parameters(params: Params, layout: Layout) -> Params:
-    """All parameters varying over the mesh axes over which their gradients are to be summed."""
+def gradient_axes(params: Params, layout: Layout) -> Params:
+    """The mesh axes over which the gradient of every parameter is to be summed."""
 
-    def cast(path: Any, x: Any, spec: P) -> Any:
+    def axes_of(path: Any, _: Any, spec: P) -> tuple[str, ...]:
         axes = [axis for axis in layout.batch_axes() if axis not in spec]
         if layout.sequence and "norm" in path[-1].key:
             axes.append(layout.model)  # it meets other positions on every device
-        return vary(x, *axes)
+        return tuple(axes)
 
-    return jax.tree.map_with_path(cast, params, layout.specs())
+    return jax.tree.map_with_path(axes_of, params, layout.specs())
+
+
+def cast_parameters(params: Params, layout: Layout) -> Params:
+    """All parameters varying over the mesh axes over which their gradients are to be summed."""
+    return jax.tree.map(lambda x, axes: vary(x, *axes), params, gradient_axes(params, layout))
+
+
+def reduce_gradients(grads: Params, params: Params, layout: Layout) -> Params:
+    """The gradients of parameters that were cast, summed: those over the same mesh axes together."""
+    leaves, tree = jax.tree.flatten(grads)
+    axes = tree.flatten_up_to(gradient_axes(params, layout))
+    for some in sorted(set(axes)):
+        places = [i for i, one in enumerate(axes) if one == some and some]
+        sums = lax.psum([leaves[i] for i in places], some) if places else []
+        leaves = [sums[places.index(i)] if i in places else leaf for i, leaf in enumerate(leaves)]
+    return tree.unflatten(leaves)
 
 
 def gather(p: Params, axes: Params, layout: Layout) -> Params:
@@ -348,7 +367,7 @@ def value_and_grad(params: Params, tokens: Any, targets: Any, layout: Layout) ->
         return jax.value_and_grad(loss)(params, tokens, targets, layout)
     axes = layout.batch_axes()
     count = tokens.size * math.prod(map(lax.axis_size, axes))
-    params = cast_parameters(params, layout)
+    stored, params = params, cast_parameters(params, layout)
 
     def microbatch(total: Any, block: Any) -> tuple[Any, None]:
         one = jax.value_and_grad(lambda params: loss_sum(params, *block, layout) / count)(params)
@@ -356,8 +375,10 @@ def value_and_grad(params: Params, tokens: Any, targets: Any, layout: Layout) ->
 
     zeros = (vary(jnp.zeros(()), *axes), jax.tree.map(jnp.zeros_like, params))
     blocks = tuple(a.reshape(layout.steps, -1, a.shape[1]) for a in (tokens, targets))
-    total, _ = lax.scan(microbatch, zeros, blocks)
-    return lax.psum(total, axes) if axes else total
+    (value, grads), _ = lax.scan(microbatch, zeros, blocks)
+    if not axes:
+        return value, grads
+    return lax.psum(value, axes), reduce_gradients(grads, stored, layout)
 
 
 # --- attention around a ring ----------------------------------------------------------------------------------------------

@@ -46,6 +46,12 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "fsdp": ({"data": 8}, {"batch": "data", "embed_fsdp": "data"}),
     "fsdp+tp+sp": ({"data": 2, "model": 4}, {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", **HEADS}),
     "accumulation": ({"data": 2}, {"batch": ("data", SerialLoop(4))}),
+    "tp+accumulation": ({"model": 4}, {"batch": SerialLoop(4), **HEADS}),
+    "fsdp+accumulation": ({"data": 4}, {"batch": ("data", SerialLoop(4)), "embed_fsdp": "data"}),
+    "fsdp+tp+sp+accumulation": (
+        {"data": 2, "model": 4},
+        {"batch": ("data", SerialLoop(4)), "embed_fsdp": "data", "pos_sp": "model", **HEADS},
+    ),
     "ring": ({"context": 4, "data": 2}, {"batch": "data", "pos": "context", "pos_sp": "context"}),
     "single+moe": ({}, {}),
     "ep": ({"data": 8}, {"batch": "data", "expert": "data"}),

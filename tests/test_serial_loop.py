@@ -5,6 +5,7 @@ Oracles are `jnp` and hand-written gradients; costs are read from the compiled p
 
 import functools
 import pickle
+import re
 
 import jax
 import jax.experimental.pallas
@@ -204,21 +205,85 @@ def test_gradient_accumulation(where, base):
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
-def test_a_parameter_in_parts_is_gathered_before_the_loop_and_its_gradient_scattered_after_it(where):
+@pytest.mark.parametrize("batch", ["x", ("x", LOOP(4)), ("x", LOOP(4, keep="whole"))], ids=str)
+def test_a_parameter_in_parts_is_gathered_and_its_gradient_scattered_in_every_step_or_once(batch, where):
     def loss(w, x):
         return nx.mean(nx.einsum("{b,k},{k:k_fsdp,m}->{b,m}", nx.tanh(x), w) ** 2, ("b", "m"))
 
     w, x, axes = array(8, 6), array(16, 8), (["k_fsdp", "m"], ["b", "k"])
     want = jax.grad(lambda w, x: jnp.mean((jnp.tanh(x) @ w) ** 2))(w, x)
-    for batch in ("x", ("x", LOOP(4))):
-        options = {"axis_resources": {"b": batch, "k_fsdp": "x"}, "mesh": make_mesh((4, 2))}
+    options = {"axis_resources": {"b": batch, "k_fsdp": "x"}, "mesh": make_mesh((4, 2))}
+    if where == "outside":
+        step = jax.jit(jax.grad(nx.xmap(loss, axes, [], **options)))
+    else:
+        step = jax.jit(nx.xmap(lambda w, x: jax.grad(loss)(w, x), axes, axes[0], **options))
+    compiled = step.lower(w, x).compile()
+    np.testing.assert_allclose(compiled(w, x), want, rtol=1e-4, atol=1e-6)
+    found = sorted((one.kind, one.in_loop, one.bytes) for one in collectives(compiled))
+    in_loop = batch == ("x", LOOP(4))
+    assert found == [("all-gather", in_loop, w.nbytes), ("reduce-scatter", in_loop, w.nbytes)]
+
+
+def scanned_layers(ws, x):
+    """The loss of layers whose weights are stored over `k_fsdp`; a named scan."""
+
+    def layer(h, w):
+        return nx.tanh(nx.einsum("{b,k},{k:k_fsdp,m}->{b,k:m}", h, w)), None
+
+    h, _ = nx.scan(layer, x, ws)
+    return nx.mean(h**2, ("b", "k"))
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+@pytest.mark.parametrize("replicas", [(), ("y",)], ids=["fsdp", "hybrid"])
+def test_gradients_of_scanned_layers_in_parts_are_scattered_in_every_step_or_once(replicas, where):
+    def oracle(ws, x):
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.mean(x**2)
+
+    ws, x, axes = array(3, 8, 8), array(32, 8), ([None, "k_fsdp", "m"], ["b", "k"])
+    want, memory = jax.grad(oracle)(ws, x), []
+    for keep, scatters in (("parts", 2), ("whole", 1)):
+        resources = {"b": (*replicas, "x", LOOP(4, keep=keep)), "k_fsdp": "x"}
+        options = {"axis_resources": resources, "mesh": make_mesh((4, 2))}
         if where == "outside":
-            step = jax.jit(jax.grad(nx.xmap(loss, axes, [], **options)))
+            step = jax.jit(jax.grad(nx.xmap(scanned_layers, axes, [], **options)))
         else:
-            step = jax.jit(nx.xmap(lambda w, x: jax.grad(loss)(w, x), axes, axes[0], **options))
-        compiled = step.lower(w, x).compile()
-        np.testing.assert_allclose(compiled(w, x), want, rtol=1e-4, atol=1e-6)
-        assert summary(compiled) == {"all-gather": (1, w.nbytes), "reduce-scatter": (1, w.nbytes)}
+            step = jax.jit(nx.xmap(lambda ws, x: jax.grad(scanned_layers)(ws, x), axes, axes[0], **options))
+        compiled = step.lower(ws, x).compile()
+        np.testing.assert_allclose(compiled(ws, x), want, rtol=1e-4, atol=1e-6)
+        (scatter,) = (found for found in collectives(compiled) if found.kind == "reduce-scatter")
+        assert scatter.bytes == ws.nbytes / 3  # of one layer
+        # Over the layers, and over the steps; what replicas add up are parts, once.
+        text = compiled.as_text()
+        assert loops_around(text, "reduce-scatter") == scatters
+        sums = [found for found in collectives(compiled) if found.kind == "all-reduce" and found.bytes > 4]
+        assert [found.bytes for found in sums] == ([ws.nbytes / 4] if replicas else [])
+        memory.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert memory[0] < memory[1]
+
+
+def loops_around(text, kind):
+    """In how many loops within each other the first collective of a kind is, in a compiled program."""
+    bodies, current = {}, ""
+    for line in text.splitlines():
+        if match := re.match(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$", line):
+            current = match[1]
+        bodies.setdefault(current, []).append(line)
+    inside = next(name for name, lines in bodies.items() if any(re.search(rf" {kind}(-start)?\(", line) for line in lines))
+    depth = 0
+    while True:
+        callers = [
+            (n, line)
+            for n, lines in bodies.items()
+            for line in lines
+            if re.search(rf"=%?{re.escape(inside)}\b", line) and n != inside
+        ]
+        if not callers:
+            return depth
+        inside, line = callers[0]
+        depth += " while(" in line
 
 
 def test_memory_falls_by_about_the_number_of_steps():
@@ -613,6 +678,7 @@ def mapped(f, resources=None, **options):
 
 
 ERRORS = {
+    "keep": (lambda: LOOP(2, keep="all"), SerialLoopError, r"SerialLoop: keep='all' is neither 'parts' nor 'whole'\."),
     "steps": (lambda: LOOP(0), SerialLoopError, r"SerialLoop: the number of steps is 0; it is an integer from 1\."),
     "order": (
         lambda: mapped(lambda x: x, {"a": (LOOP(2), "x")}, mesh=make_mesh((4,))),
@@ -674,3 +740,4 @@ def test_placing_knows_no_time():
     assert x.sharding.spec == jax.P("x")
     assert pickle.loads(pickle.dumps(LOOP(3))) == LOOP(3)
     assert repr(LOOP(3)) == "SerialLoop(3)"
+    assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))

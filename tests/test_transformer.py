@@ -77,8 +77,10 @@ def expected(config):
     return params, tokens, targets, jax.jit(jax.value_and_grad(plain_loss))(raw, tokens.data, targets.data)
 
 
-# Those that test_by_hand.py compares with a plain model of its own are left to it: dense tp and accumulation, and ep+tp.
-DENSE = [layout for layout in LAYOUTS if layout not in (*transformer.MIXTURES, "tp", "accumulation")]
+# Those that test_by_hand.py compares with a plain model of its own are left to it: dense tp and accumulation, and ep+tp. With accumulation
+# other layouts are those of test_training_layouts.py.
+ELSEWHERE = ("tp", "accumulation", "tp+accumulation", "fsdp+accumulation")
+DENSE = [layout for layout in LAYOUTS if layout not in (*transformer.MIXTURES, *ELSEWHERE)]
 WITH_EXPERTS = ("ep", "fsdp+tp+sp", "accumulation")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from namedax.errors import SerialLoopError
 from namedax.resources.programs import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of, programs_of
 from namedax.resources.variance import varying_of
 
-__all__ = ["GATHERS", "PASSING", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
+__all__ = ["GATHERS", "PASSING", "RESHAPING", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
 
 Axes = tuple[str, ...]
 
@@ -34,13 +35,13 @@ _INLINED = {
 }
 SUMS = ("psum", "psum2", "psum_invariant")
 GATHERS = ("all_gather", "all_gather_invariant")
-_STRUCTURED = ("barrier", "identity", "scan", "while", "cond")
+_STRUCTURED = ("barrier", "identity", "each", "scan", "while", "cond")
 SCATTERS = ("reduce_scatter", "psum_scatter")
 
 
 @dataclasses.dataclass
 class Node:
-    """One operation: a primitive, `barrier`, `identity`, `late psum`, or one of control flow with bodies of its own."""
+    """One operation: a primitive, `barrier`, `identity`, `late psum`, `each` (entry), or one of control flow with bodies of its own."""
 
     kind: str
     eqn: JaxprEqn
@@ -90,14 +91,50 @@ class Flattener:
 
     def __init__(self, axis: str, whole: bool):
         self.axis, self.whole = axis, whole
+        # Whether gradients of what is stored in parts are scattered once, when they have been added up (`SerialLoop`).
+        self.once = getattr(axis, "keep", "parts") == "whole"
         self.fresh = itertools.count()
+        self.depth = 0  # of bodies within bodies
         self.zeros: set[int] = set()  # values that are zeros by the look of them
+
+    def program(self, jaxpr: Any) -> Body:
+        """The nodes of all of a program."""
+        body = self.body(jaxpr)
+        if not self.once:
+            self._scatter_early(body)
+        return body
+
+    def _scatter_early(self, body: Body) -> None:
+        """Lets sums over the loop wait for a reduce-scatter of devices: what is added up are parts."""
+        users: dict[int, list[Node]] = {}
+        for node in body.nodes:
+            for value in dict.fromkeys(v for v in node.inputs if isinstance(v, int)):
+                users.setdefault(value, []).append(node)
+        for out in body.outputs:
+            if isinstance(out, int):
+                users[out] = []  # it leaves the program
+        sums = [node for node in body.nodes if node.kind in (*SUMS, "late psum") and self.axis in node.axes]
+        for node in sums:
+            last, axes = node, node.axes
+            while len(last.outputs) == 1 and len(users.get(last.outputs[0], ())) == 1:
+                (value,), (last,) = last.outputs, users[last.outputs[0]]
+                waits = [axes if v == value else None for v in last.inputs]
+                if last.kind in _ADDITIVE or not self._is_linear(last, waits):
+                    break
+                if last.kind in SCATTERS:
+                    part = next(self.fresh)
+                    late = Node("late psum", last.eqn, [part], last.outputs, waiting={0: axes})
+                    node.kind, node.waiting, last.outputs = "identity", {0: axes}, [part]
+                    body.nodes.insert(1 + next(i for i, other in enumerate(body.nodes) if other is last), late)
+                    break
 
     def body(self, jaxpr: Any) -> Body:
         """The nodes of `jaxpr`, closed or open, with inputs of their own."""
         inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
         nodes: list[Node] = []
+        self.depth += 1
         outputs = self._inline(jaxpr, inputs, nodes)
+        self.depth -= 1
         return Body(inputs, outputs, nodes)
 
     def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node]) -> list[Value]:
@@ -191,17 +228,44 @@ class Flattener:
         node.waiting = outputs
         results: list[Value] = list(node.outputs)
         for i, axes in outputs.items():
-            total = next(self.fresh)
-            nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: axes}))
+            tail = self._take_scatter(body, i) if self.once and self.depth == 1 and i >= carries else None
+            # Where scattering comes afterwards, only the loop is summed over before.
+            total, first = next(self.fresh), axes if tail is None else (self.axis,)
+            nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: first}))
             results[i] = total
+            if tail is not None:
+                results[i] = next(self.fresh)
+                rest = tuple(axis for axis in axes if axis != self.axis)
+                nodes.append(Node("each", node.eqn, [total], [results[i]], [tail], waiting={0: rest}))
         return results
+
+    def _take_scatter(self, body: Body, number: int) -> Body | None:
+        """Takes a reduce-scatter, and what follows it, out of the body of a scan that collects it; `None` where there is none."""
+        made_by = {v: node for node in body.nodes for v in node.outputs}
+        used = Counter(v for node in body.nodes for v in node.inputs if isinstance(v, int))
+        used.update(v for v in body.outputs if isinstance(v, int))
+        value: Value = body.outputs[number]
+        tail: list[Node] = []
+        while isinstance(value, int) and used[value] == 1 and value in made_by:
+            node = made_by[value]
+            if len(node.inputs) != 1 or len(node.outputs) != 1 or node.bodies or (node.eqn.effects and not axes_of(node.eqn)):
+                return None
+            tail.insert(0, node)
+            (before,) = node.inputs
+            if node.kind in SCATTERS and isinstance(before, int):
+                taken = set(map(id, tail))
+                body.nodes[:] = [other for other in body.nodes if id(other) not in taken]
+                body.outputs[number] = before
+                return Body([before], [tail[-1].outputs[0]], tail)
+            value = before
+        return None
 
     def _wait(self, body: Body, waiting: Mapping[int, Axes]) -> dict[int, Axes]:
         """Which values of a scan's body are sums that wait, over which axes, if these carries do. Takes the sums out of the body."""
         found = dict(waiting)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
-            if node.whole:
+            if node.whole or node.kind == "each":
                 raise self._too_early("an iteration within it")
             if node.kind in (*SUMS, "late psum", "identity"):
                 found.update(self._sum_waits(node, axes))
@@ -272,6 +336,7 @@ class Flattener:
 PASSING = ("barrier", "optimization_barrier")
 _ADDITIVE = ("add", "add_any", "sub", "concatenate", "pad", "dynamic_update_slice", "select_n")
 _LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum cumsum copy slice rev".split())
+RESHAPING = frozenset("reshape transpose squeeze expand_dims convert_element_type copy".split())
 _BILINEAR = ("mul", "dot_general")
 _LINEAR_IN_FIRST = ("div", "dynamic_slice")
 _MOVES = (*CASTS, *SCATTERS, *GATHERS, "all_to_all", "ppermute")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -17,6 +17,15 @@ import numpy as np
 from namedax.errors import SerialLoopError
 
 __all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
+
+
+Keep = Literal["parts", "whole"]
+
+
+def _check_keep(what: str, keep: Any) -> Keep:
+    if keep not in ("parts", "whole"):
+        raise SerialLoopError(f"{what}: keep={keep!r} is neither 'parts' nor 'whole'.")
+    return "parts" if keep == "parts" else "whole"
 
 
 def _check_steps(what: str, steps: Any) -> int:
@@ -42,9 +51,15 @@ class SerialLoop:
 
     Args:
       steps: the number of steps; the size of the axis on one device has to be a multiple of it.
+      keep: what is kept from step to step of parameters that are stored in parts on several devices (FSDP), and of their gradients.
+        `"parts"`: each step gathers what it reads and scatters its share of the gradient, whose parts are added up. A step sends
+        what it sends without a loop, so a loop sends `steps` times the bytes; it keeps one part of every parameter and gradient.
+        `"whole"`: what is gathered outside of a scan is gathered once, before the loop, whole gradients are added up, and they are
+        scattered once, after it. The gradients send what one step does, and whole ones stay in memory on every device. Layers in
+        a scan gather in every step in any case.
 
     Raises:
-      SerialLoopError: `steps` is no integer from 1.
+      SerialLoopError: `steps` is no integer from 1, or `keep` is something else.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
@@ -55,40 +70,43 @@ class SerialLoop:
     """
 
     steps: int
+    keep: Keep = "parts"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _check_steps("SerialLoop", self.steps))
+        _check_keep("SerialLoop", self.keep)
 
     def __repr__(self) -> str:
-        return f"SerialLoop({self.steps})"
+        return f"SerialLoop({self.steps})" if self.keep == "parts" else f"SerialLoop({self.steps}, keep={self.keep!r})"
 
 
 class LoopAxis(str):
-    """The axis of a loop in an assignment: its name, and the number of its steps."""
+    """The axis of a loop in an assignment: its name, the number of its steps, and what is kept from one to the next."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("keep", "steps")
     steps: int
+    keep: Keep
 
-    def __new__(cls, name: str, steps: int) -> LoopAxis:
+    def __new__(cls, name: str, steps: int, keep: Keep = "parts") -> LoopAxis:
         """The axis `name` of `steps` steps."""
         axis = super().__new__(cls, name)
-        axis.steps = steps
+        axis.steps, axis.keep = steps, keep
         return axis
 
     def __reduce__(self) -> Any:
-        return (LoopAxis, (str(self), self.steps))
+        return (LoopAxis, (str(self), self.steps, self.keep))
 
 
 def loop_axis(name: Hashable, loop: SerialLoop) -> LoopAxis:
     """The axis of a loop that the name alone uses."""
-    return LoopAxis(f"{loop!r} of {name!r}", loop.steps)
+    return LoopAxis(f"{loop!r} of {name!r}", loop.steps, loop.keep)
 
 
 _context = jax.make_user_context(())
 
 
 @contextlib.contextmanager
-def serial_loop(name: str, steps: int) -> Iterator[None]:
+def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.
 
     Several names can be mapped to one loop, as to one mesh axis, if no value has two of them. Without the context the same
@@ -97,9 +115,10 @@ def serial_loop(name: str, steps: int) -> Iterator[None]:
     Args:
       name: what `axis_resources` calls the loop.
       steps: the number of steps.
+      keep: as for `SerialLoop`.
 
     Raises:
-      SerialLoopError: `steps` is no integer from 1, or the name is taken by another loop.
+      SerialLoopError: `steps` is no integer from 1, `keep` is something else, or the name is taken by another loop.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
@@ -111,7 +130,7 @@ def serial_loop(name: str, steps: int) -> Iterator[None]:
         raise SerialLoopError(f"serial_loop: {name!r} is no name of a resource; write a string, as for a mesh axis.")
     if name in dict(_context.value):
         raise SerialLoopError(f"serial_loop: there is a loop {name!r} already, around this one. Choose another name.")
-    with _context((*_context.value, (name, _check_steps("serial_loop", steps)))):
+    with _context((*_context.value, (name, (_check_steps("serial_loop", steps), _check_keep("serial_loop", keep))))):
         yield
 
 
@@ -127,7 +146,7 @@ def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
     named = dict(_context.value)
     resolved: dict[Hashable, tuple[str, ...]] = {}
     for name, axes in assignment.items():
-        resolved[name] = axes = tuple(LoopAxis(axis, named[axis]) if axis in named else axis for axis in axes)
+        resolved[name] = axes = tuple(LoopAxis(axis, *named[axis]) if axis in named else axis for axis in axes)
         if any(isinstance(axis, LoopAxis) for axis in axes[:-1]):
             raise SerialLoopError(
                 f"xmap: axis_resources maps {name!r} to {axes}; a loop divides what one device has, so there is one at most, and it "
@@ -143,5 +162,5 @@ def on_devices(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
 
 
 def loops_of(assignment: Assignment) -> dict[str, int]:
-    """The number of steps of every loop in the assignment."""
+    """The number of steps of every loop in the assignment, by its `LoopAxis`."""
     return {axis: axis.steps for axes in assignment.values() for axis in axes if isinstance(axis, LoopAxis)}

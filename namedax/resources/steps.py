@@ -21,7 +21,18 @@ from namedax.errors import SerialLoopError
 from namedax.resources import communication as comm
 from namedax.resources import together
 from namedax.resources.mesh import entry_of
-from namedax.resources.nodes import GATHERS, PASSING, SCATTERS, SUMS, Body, Flattener, Node, Value, consts_and_carries
+from namedax.resources.nodes import (
+    GATHERS,
+    PASSING,
+    RESHAPING,
+    SCATTERS,
+    SUMS,
+    Body,
+    Flattener,
+    Node,
+    Value,
+    consts_and_carries,
+)
 from namedax.resources.programs import CASTS, barrier
 from namedax.resources.together import STACKED
 from namedax.resources.variance import cast_alike, cast_data, varying, varying_of
@@ -54,7 +65,7 @@ class Stepper:
     ) -> Stepper:
         """The body of `jaxpr`; `whole` as for `Flattener`."""
         in_dims, out_dims = ([_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs))
-        return cls(Flattener(axis, whole).body(jaxpr), axis, steps, in_dims, out_dims)
+        return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
 
     def differing(self) -> list[bool]:
         """Which results differ from step to step."""
@@ -227,6 +238,8 @@ class Stepper:
                 values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
             for node in plan:
                 inputs = [_read(values, v) for v in node.inputs]
+                if node.kind in GATHERS and node.outputs[0] in known:  # XLA would take it out of the loop
+                    inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
                 values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
             return [
                 *(jnp.asarray(_read(values, v)) for v in summands),
@@ -282,14 +295,21 @@ class Stepper:
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
-        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read."""
-        cheap: set[int] = set()
+        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read.
+
+        So are those that are gathered from other devices, unless the loop is told to keep them whole.
+        """
+        cheap, gathered = set[int](), set[int]()
+        again = getattr(self.axis, "keep", "parts") == "parts"
         for node in self.nodes:
-            if node.kind in ("broadcast_in_dim", "iota") or (
-                node.kind in CASTS and any(isinstance(v, int) and v in cheap for v in node.inputs)
-            ):
+            inputs = [v for v in node.inputs if isinstance(v, int)]
+            if node.kind in GATHERS and not node.collective:
+                gathered.update(node.outputs if again else ())
+            elif len(inputs) == 1 and inputs[0] in gathered and (node.kind in CASTS or node.kind in RESHAPING):
+                gathered.update(node.outputs)
+            if node.kind in ("broadcast_in_dim", "iota") or (node.kind in CASTS and any(v in cheap for v in inputs)):
                 cheap.update(node.outputs)
-        return cheap
+        return cheap | gathered
 
     # --- collectives ---
 
@@ -339,6 +359,8 @@ class Stepper:
             return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
         if kind in ("barrier", "optimization_barrier"):
             return barrier(values)
+        if kind == "each":
+            return [comm.psum(lax.map(lambda x: self._call(node.bodies[0], [x], index)[0], values[0]), node.waiting[0])]
         if kind in CASTS:
             others = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, others) for value in values]
