@@ -234,9 +234,9 @@ class Flattener:
             nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: first}))
             results[i] = total
             if tail is not None:
-                results[i] = next(self.fresh)
+                results[i] = scattered = next(self.fresh)
                 rest = tuple(axis for axis in axes if axis != self.axis)
-                nodes.append(Node("each", node.eqn, [total], [results[i]], [tail], waiting={0: rest}))
+                nodes.append(Node("each", node.eqn, [total], [scattered], [tail], waiting={0: rest}))
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
