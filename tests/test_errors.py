@@ -172,10 +172,10 @@ REDUCTIONS = {
         PositionalAxisError,
         "sum: axis=True is neither a position nor a name nor a tuple of these.",
     ),
-    "argmax over two axes": (
-        lambda: nx.argmax(B, ("a", "b")),
+    "argmax over no axis": (
+        lambda: nx.argmax(B, ()),
         PositionalAxisError,
-        "argmax: axis=('a', 'b') must be one axis, a position or a name; the index is along that axis.",
+        "argmax: axis=() must be at least one axis, a position or a name; the index is along it.",
     ),
     "softmax": (
         lambda: nx.nn.softmax(B.astype(float), "classes"),

@@ -23,7 +23,7 @@ from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_ca
 from namedax.ops.getitem import getitem
 from namedax.ops.indexing import take
 from namedax.ops.lift import Lifted, nmap
-from namedax.ops.reductions import REDUCTIONS
+from namedax.ops.reductions import REDUCTIONS, axis_said
 from namedax.ops.reshaping import rename
 from namedax.ops.scans import FUNCTIONS as SCANS
 from namedax.ops.sorting import FUNCTIONS as SORTING
@@ -250,8 +250,12 @@ def install() -> None:
     for name in ("clip", "conj", "conjugate"):
         methods[name] = _as_method(FUNCTIONS[name])
     for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
-        methods[name] = _as_method(REDUCTIONS[name])
-    for functions, names in ((SCANS, "cumsum cumprod"), (SORTING, "sort argsort"), (STATISTICS, "ptp")):
+        methods[name] = _as_method(axis_said(REDUCTIONS[name]))
+    for functions, names in (
+        (SCANS, "cumsum cumprod"),
+        (SORTING, "sort argsort"),
+        ({"ptp": axis_said(STATISTICS["ptp"])}, "ptp"),
+    ):
         for name in names.split():
             methods[name] = _as_method(functions[name])
     for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):

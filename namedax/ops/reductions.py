@@ -1,7 +1,9 @@
 """Reductions over axes, named or positional: the local reduction, then one collective for the names that are sharded.
 
-`axis` takes an integer (a positional axis), a name, or a tuple of both; `None` means all positional axes, as in JAX, where names
-are batch axes. The result has the remaining axes. What stays on one device is `jnp`'s own function.
+`axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all positional
+axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. At the top level (`nx.sum`, not `nx.numpy.sum`) the
+axis of an array without positional axes can not be left out (`axis_said`). The result has the remaining axes. What stays on one device is
+`jnp`'s own function.
 
 Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
 var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
@@ -12,8 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
-from collections.abc import Callable, Hashable
+import operator
+from collections.abc import Callable, Hashable, KeysView, ValuesView
 from typing import Any, NamedTuple
 
 import jax
@@ -23,14 +27,23 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient, check_region_lives
-from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found, show_names
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data, varying
 
-__all__ = ["REDUCTIONS", "WITH_INDEX", "as_inexact", "axis_key", "reduction_site", "resolve_axis", "sharded_maximum"]
+__all__ = [
+    "REDUCTIONS",
+    "WITH_INDEX",
+    "as_inexact",
+    "axis_key",
+    "axis_said",
+    "reduction_site",
+    "resolve_axis",
+    "sharded_maximum",
+]
 
 Axis = Any
 
@@ -48,8 +61,11 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
     places = [i for i, dim in enumerate(dims) if dim is None]
     if axis is None:
         return tuple(places)
+    if axis is ...:
+        return tuple(range(len(dims)))
+    axis = axis_key(op, axis)
     result: list[int] = []
-    for entry in axis if isinstance(axis, (tuple, list)) else (axis,):
+    for entry in axis if isinstance(axis, tuple) else (axis,):
         if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
             if not -len(places) <= entry < len(places):
                 raise PositionalAxisError(
@@ -150,9 +166,11 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
 
 
 def axis_key(op: str, axis: Axis) -> Any:
-    """`axis` as part of a kernel's key."""
-    if isinstance(axis, list):
+    """`axis` as part of a kernel's key: lists, sets and views of dicts as tuples, integers without axes as such."""
+    if isinstance(axis, (list, set, KeysView, ValuesView)):
         axis = tuple(axis)
+    if isinstance(axis, (np.ndarray, jax.Array)) and axis.ndim == 0 and jnp.issubdtype(axis.dtype, jnp.integer):
+        axis = operator.index(axis)
     try:
         hash(axis)
     except TypeError:
@@ -369,21 +387,41 @@ def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, in
 def _arg_extremum(site: Site, largest: bool) -> Any:
     # A NaN wins, and the first of equals. Each device offers its winner and where it stands in the whole axis: the best value
     # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
-    (axis,) = site.axes
-    if not site.mesh_axes:
-        return (jnp.argmax if largest else jnp.argmin)(site.data, axis, keepdims=site.keepdims)
-    _, winner = _winner(*_local_winner(site, largest), site, largest)
-    return winner if site.keepdims else lax.squeeze(winner, (axis,))
+    if not site.mesh_axes and len(site.axes) == 1:
+        return (jnp.argmax if largest else jnp.argmin)(site.data, site.axes[0], keepdims=site.keepdims)
+    value, winner = _local_winner(site, largest)
+    if site.mesh_axes:
+        _, winner = _winner(value, winner, site, largest)
+    return winner if site.keepdims else lax.squeeze(winner, site.axes)
 
 
 def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
-    """The extremum of the block along the one axis of the site (kept, with size 1), and where it stands in the whole axis."""
-    (axis,) = site.axes
-    index = (jnp.argmax if largest else jnp.argmin)(site.data, axis, keepdims=True)
-    value = jnp.take_along_axis(site.data, index, axis)
-    if site.mesh_axes:
-        index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
-    return value, index
+    """The extremum of the block over the axes of the site (kept, with size 1), and where it stands in the whole of them, row-major."""
+    find = jnp.argmax if largest else jnp.argmin
+    if len(site.axes) == 1:
+        (axis,) = site.axes
+        index = find(site.data, axis, keepdims=True)
+        value = jnp.take_along_axis(site.data, index, axis)
+        if site.mesh_axes:
+            index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+        return value, index
+    rest = [i for i in range(site.data.ndim) if i not in site.axes]
+    flat = lax.transpose(site.data, (*rest, *site.axes))
+    flat = flat.reshape((*flat.shape[: len(rest)], -1))
+    found = find(flat, -1, keepdims=True)
+    value, place = jnp.take_along_axis(flat, found, -1)[..., 0], found[..., 0]
+    index = jnp.zeros((), place.dtype)
+    region = ambient()
+    blocks = [site.data.shape[axis] for axis in site.axes]
+    for i, (axis, n) in enumerate(zip(site.axes, blocks, strict=True)):
+        along = place // math.prod(blocks[i + 1 :]) % n
+        placement = region.placement(site.dims_in[axis]) if region is not None and site.mesh_axes and axis in site.named else ()
+        if placement and region is not None:
+            along = along + comm.block_index(placement).astype(along.dtype) * n
+            n *= region.mesh_axis_size(placement)
+        index = index * n + along
+    kept = tuple(sorted(site.axes))
+    return jnp.expand_dims(value, kept), jnp.expand_dims(index, kept)
 
 
 def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any]:
@@ -458,7 +496,8 @@ def sum(
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. Of an array that has names and no
+        positional axis it must be given.
       dtype: element type of the result, as in `jnp.sum`.
       keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
       initial: a number to begin with.
@@ -594,8 +633,12 @@ def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any =
 
 
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
-    if isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
-        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
+    if isinstance(axis, set) and len(axis) > 1:
+        raise PositionalAxisError(f"{op}: axis={axis!r} has no order, by which the index would count; write a tuple.")
+    if isinstance(axis, (tuple, list)) and not axis:
+        raise PositionalAxisError(
+            f"{op}: axis={axis!r} must be at least one axis, a position or a name; the index is along it."
+        )
     if axis is not None:
         return _run(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
@@ -620,9 +663,10 @@ def _append_positional(x: Any, count: int) -> Any:
 
 
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Index of the first maximum along one axis, a position or a name (`None`: in the flattened positional axes).
+    """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
-    Along a sharded name the index counts in the whole axis, not in the block.
+    Along several axes, a tuple, the index counts row-major in the order given (`...`: in that of `x.dims`). Along a sharded name the index
+    counts in the whole axis, not in the block.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -694,6 +738,31 @@ def min_with_index(x: Any, axis: Axis) -> WithIndex:
 
 
 WITH_INDEX: dict[str, Callable[..., Any]] = {f.__name__: f for f in (max_with_index, min_with_index)}
+
+
+def axis_said(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as it stands at the top level: of an array that has names and no positional axis the axis has to be given.
+
+    Without it nothing would be reduced, since by default these functions reduce all positional axes.
+    """
+    signature = inspect.signature(function)
+    place = list(signature.parameters).index("axis")
+    op = function.__name__
+
+    @functools.wraps(function)
+    def said(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
+            names = [dim for dim in args[0]._dims if dim is not None]
+            if names and len(names) == len(args[0]._dims):
+                raise PositionalAxisError(
+                    f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
+                    f"its axes, or those that are meant: {show_names(names)}."
+                )
+        return function(*args, **kwargs)
+
+    return said
+
+
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }

@@ -103,7 +103,7 @@ def _global_positions(site: Site, dtype: Any) -> Any:
             mine = mine + comm.block_index(placement).astype(dtype) * n
             n *= region.mesh_axis_size(placement)  # type: ignore[union-attr]
         index = index * n + mine
-    return index
+    return jnp.broadcast_to(index, site.data.shape)
 
 
 def _sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:

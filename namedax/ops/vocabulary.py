@@ -48,7 +48,7 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.forms import FORMS, LOGSUMEXP
 from namedax.ops.indexing import take
 from namedax.ops.nn import ACTIVATIONS, log_softmax, softmax
-from namedax.ops.reductions import REDUCTIONS, WITH_INDEX
+from namedax.ops.reductions import REDUCTIONS, WITH_INDEX, axis_said
 
 __all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS", "TOP"]
 
@@ -156,3 +156,9 @@ TOP: _Functions = {
     "axis_size": collectives.axis_size,
     "dot": dot,
 }
+_BY_DEFAULT_POSITIONAL = (
+    *REDUCTIONS,
+    *(name for name in sorting.FUNCTIONS if name.endswith(("median", "quantile", "percentile"))),
+    *(name for name in statistics.FUNCTIONS if name.startswith("nan") or name in ("ptp", "average", "norm")),
+)
+TOP.update({name: axis_said(TOP[name]) for name in _BY_DEFAULT_POSITIONAL if name in TOP})

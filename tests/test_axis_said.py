@@ -1,0 +1,131 @@
+"""Which axes a reduction is over: left out, `...`, `None`, sets and views, and the index over several."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import PositionalAxisError
+from tests.harness import make_mesh
+
+X = np.random.default_rng(8).permutation(8 * 4 * 6).reshape(8, 4, 6).astype("float32")
+X[5, 2, 3] = np.nan
+ALL = nx.named(jnp.asarray(X), ["a", "b", "c"])
+SOME = nx.named(jnp.asarray(X), ["a", None, "c"])
+REDUCTIONS = (
+    "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp median nansum nanprod nanmean nanvar nanstd nanmax nanmin "
+    "nanargmax nanargmin nanmedian ptp average norm"
+).split()
+RESOURCES = [{}, {"a": "x"}, {"a": "x", "c": "y"}, {"b": "x", "a": "y"}]
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_without_an_axis(name):
+    function = getattr(nx, name)
+    with pytest.raises(PositionalAxisError) as error:
+        function(ALL)
+    assert str(error.value) == (
+        f"{name}: f32[]{{a:8, b:4, c:6}} has no positional axis, and without axis= only those are reduced. Write "
+        "axis=... for all of its axes, or those that are meant: 'a', 'b', 'c'."
+    )
+    over_positions = function(SOME)  # where there are positions it means these, as in JAX
+    assert set(over_positions.dims) == {"a", "c"}
+    np.testing.assert_array_equal(
+        function(jnp.asarray(X[:2])),
+        getattr(jnp.linalg if name == "norm" else jax.nn if name == "logsumexp" else jnp, name)(X[:2]),
+    )
+
+
+def test_methods_without_an_axis():
+    for name in "sum mean var std prod max min any all argmax argmin ptp".split():
+        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Write axis=\.\.\. for all of its axes"):
+            getattr(ALL, name)()
+    assert float(nx.nan_to_num(ALL).sum(...)) == np.nansum(X)
+
+
+@pytest.mark.parametrize("q", [lambda f: f(ALL, 0.3), lambda f: f(ALL, jnp.array([0.3, 0.7]))])
+def test_quantiles_without_an_axis(q):
+    for name in ("quantile", "percentile", "nanquantile", "nanpercentile"):
+        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Write axis=\.\.\. for all of its axes"):
+            q(getattr(nx, name))
+
+
+def test_none_is_all_positional_axes_of_which_there_may_be_none():
+    finite = nx.named(jnp.asarray(np.nan_to_num(X)), ["a", "b", "c"])
+    want = np.nan_to_num(X)
+    for function in (
+        nx.median,
+        nx.nanmedian,
+        nx.sum,
+        nx.mean,
+        nx.max,
+        lambda x, axis: nx.quantile(x, 0.3, axis),
+        lambda x, axis: nx.percentile(x, 30, axis),
+    ):
+        np.testing.assert_array_equal(nx.positional(function(finite, None), ["a", "b", "c"]), want)
+    for function in (nx.numpy.median, nx.numpy.nanmedian, nx.numpy.sum, nx.numpy.mean):
+        np.testing.assert_array_equal(nx.positional(function(finite), ["a", "b", "c"]), want)
+    two = nx.quantile(finite, jnp.array([0.2, 0.8]), None)
+    assert two.shape == (2,)
+    np.testing.assert_array_equal(nx.positional(two[1], ["a", "b", "c"]), want)
+
+
+@pytest.mark.parametrize("resources", RESOURCES)
+def test_all_axes(resources):
+    clean = np.nan_to_num(X)
+    wants = {
+        "sum": clean.sum(), "mean": clean.mean(), "max": clean.max(), "std": clean.std(), "median": np.median(clean),
+        "argmax": clean.argmax(), "argmin": clean.argmin(), "count_nonzero": np.count_nonzero(clean), "any": True, "ptp": np.ptp(clean),
+        "nanmax": clean.max(), "average": clean.mean(),
+    }  # fmt: skip
+    for array in (nx.named(jnp.asarray(clean), ["a", "b", "c"]), nx.named(jnp.asarray(clean), ["a", None, "c"])):
+        used = {name: axis for name, axis in resources.items() if name in array.dims}
+        f = nx.xmap(
+            lambda x: {name: getattr(nx, name)(x, axis=...) for name in wants}, axis_resources=used, mesh=make_mesh((4, 2))
+        )
+        for name, have in f(array).items():
+            np.testing.assert_allclose(have, wants[name], rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("resources", RESOURCES)
+def test_the_index_over_several_axes(resources, kind):
+    order = np.transpose(X, (0, 2, 1))  # c, a of [a, c, b] below
+
+    def body(x):
+        return (
+            nx.argmax(x, ("c", "a")), nx.argmin(nx.nan_to_num(x, nan=50.5), ("a", "c")), nx.argmax(nx.nan_to_num(x, nan=0.0), ["b", "a", "c"]),
+            nx.argmax(nx.round(x / 40), ("a", "b")),
+        )  # fmt: skip
+
+    filled = np.nan_to_num(X, nan=50.5)
+    wants = (
+        np.argmax(order.transpose(1, 0, 2).reshape(48, 4), 0),
+        np.argmin(filled.transpose(0, 2, 1).reshape(48, 4), 0),
+        np.argmax(np.nan_to_num(X, nan=0.0).transpose(1, 0, 2).ravel()),
+        np.argmax(np.round(X / 40).reshape(32, 6), 0),  # with ties, and a NaN
+    )
+    have = nx.xmap(body, axis_resources=resources, mesh=make_mesh((4, 2), kind))(ALL)
+    for result, want in zip(have, wants, strict=True):
+        np.testing.assert_array_equal(result.data if isinstance(result, nx.NamedArray) else result, want)
+
+
+def test_sets_and_views():
+    clean = nx.nan_to_num(SOME)
+    want = np.nan_to_num(X).sum((0, 2))
+    for axis in ({"a", "c"}, {"a": 1, "c": 2}.keys(), {1: "c", 2: "a"}.values(), ["a", "c"], clean.named_shape.keys()):
+        np.testing.assert_allclose(nx.sum(clean, axis), want, rtol=1e-6)
+        np.testing.assert_allclose(nx.mean(clean, axis), want / 48, rtol=1e-6)
+        np.testing.assert_array_equal(nx.median(clean, axis), np.median(np.nan_to_num(X), (0, 2)))
+        assert nx.nn.softmax(clean, axis).dims == clean.dims
+    np.testing.assert_allclose(nx.sum(clean, {"a", 0, "c"}), want.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(
+        nx.positional(nx.flip(clean, {"a": 0, "c": 0}.keys()), ["a", None, "c"]), np.nan_to_num(X)[::-1, :, ::-1]
+    )
+    for zero in (np.array(0), jnp.array(0), np.int8(0)):
+        np.testing.assert_allclose(nx.sum(clean, zero).data, np.nan_to_num(X).sum(1), rtol=1e-6)
+    with pytest.raises(PositionalAxisError, match="has no order, by which the index would count; write a tuple"):
+        nx.argmax(clean, {"a", "c"})
+    with pytest.raises(PositionalAxisError, match=r"argmax: axis=.* must be at least one axis"):
+        nx.argmax(clean, ())
