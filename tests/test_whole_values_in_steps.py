@@ -172,3 +172,33 @@ def test_second_derivatives(name):
     placement = next(p for p in PLACEMENTS if p.label == "devices-and-four-steps")
     named, plain, out = gradients(*PROGRAMS[name])
     check(named, plain, ARGS, AXES, out, placement, tol=1e-4)
+
+
+# --- programs whose derivatives have arrays of their own, as the networks that sort blocks do ---------------------------------------
+
+SIZED = array(8, 4, seed=3)
+
+
+def _quantile_of(x):
+    ordered = jnp.sort(x, 0)  # of eight entries
+    return 0.9 * ordered[2] + 0.1 * ordered[3]
+
+
+WITH_CONSTANTS = {
+    "sort": (lambda x: nx.sort(x, "k") ** 2, lambda x: jnp.sort(x, 0) ** 2, ["k", "d"]),
+    "median": (lambda x: nx.median(x, "k") ** 2, lambda x: jnp.median(x, 0) ** 2, ["d"]),
+    "quantile": (lambda x: nx.quantile(x, 0.3, "k") ** 2, lambda x: _quantile_of(x) ** 2, ["d"]),
+    "top_k": (
+        lambda x: nx.top_k(x, 3, axis="k", out_axis="i").values ** 2,
+        lambda x: jax.lax.top_k(x.T, 3)[0].T ** 2,
+        ["i", "d"],
+    ),
+    "cummax": (lambda x: nx.cummax(x, "k") ** 2, lambda x: jax.lax.cummax(x) ** 2, ["k", "d"]),
+}
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
+def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
+    resources = (("k", "x"), ("d", LOOP(2) if len(shape) == 1 else ("y", LOOP(2))))
+    named, plain, out = together(WITH_CONSTANTS)
+    check(named, plain, [SIZED], (["k", "d"],), out, Placement("beside", shape, resources))

@@ -240,10 +240,7 @@ class _Program:
         ]
         mesh = _abstract({**sizes, **loops})
         closed, _ = _trace(lambda *xs: list(body(*xs)), types, in_specs, list(out_specs), mesh, self.manual, set(loops))
-        (eqn,) = closed.jaxpr.eqns
-        assert list(eqn.invars) == list(closed.jaxpr.invars)
-        assert list(eqn.outvars) == list(closed.jaxpr.outvars)
-        return ClosedJaxpr(eqn.params["jaxpr"], ())
+        return _of_blocks(closed)
 
     def _execute(self, datas: Sequence[Any]) -> list[Any]:
         body, in_specs, out_specs = self._nest()
@@ -274,6 +271,20 @@ class _Program:
             if not order:
                 return body, in_specs, out_specs
             jaxpr = self._trace_blocks(body, self.jaxpr.in_avals, self.in_specs, in_specs, out_specs, remaining)
+
+
+def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program of blocks that a traced call of `jax.shard_map` runs; the arrays that it closes over are its constants."""
+    (eqn,) = closed.jaxpr.eqns
+    assert list(eqn.outvars) == list(closed.jaxpr.outvars)
+    values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
+    inner, given = eqn.params["jaxpr"], list(zip(eqn.params["jaxpr"].invars, eqn.invars, strict=True))
+    places = {outer: var for var, outer in given if outer not in values}
+    constants = [(var, values[outer]) for var, outer in given if outer in values]
+    jaxpr = inner.replace(
+        constvars=[*inner.constvars, *(var for var, _ in constants)], invars=[places[outer] for outer in closed.jaxpr.invars]
+    )
+    return ClosedJaxpr(jaxpr, [value for _, value in constants])
 
 
 def _has_float16(jaxpr: Any) -> bool:
