@@ -19,6 +19,7 @@ import numpy as np
 from namedax.array import NamedArray, dims_of, type_text
 from namedax.errors import ArgumentError
 from namedax.ops.conversion import is_named, order_like
+from namedax.ops.element_types import common_type
 from namedax.ops.leaves import data_of
 from namedax.xmap import Xmapped, xmap
 
@@ -197,7 +198,7 @@ def _projection(tree: Any) -> Any:
             data = data_of(leaf)
             weights = jnp.asarray(np.random.default_rng(i).uniform(0.5, 1.5, data.shape), jnp.finfo(data.dtype).dtype)
             parts = (data.real, data.imag) if jnp.iscomplexobj(data) else (data,)
-            total = total + sum(jnp.sum(part.astype(jnp.promote_types(part.dtype, jnp.float32)) * weights) for part in parts)
+            total = total + sum(jnp.sum(part.astype(common_type(part.dtype, jnp.float32)) * weights) for part in parts)
     return total
 
 

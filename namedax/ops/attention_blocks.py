@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.ops.element_types import common_type
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_alike, cast_data
 
@@ -164,7 +165,7 @@ class BlockAttention:
     @property
     def wide(self) -> Any:
         """The type of scores and sums."""
-        return jnp.promote_types(self.dtype, jnp.float32)
+        return common_type(self.dtype, jnp.float32)
 
     @property
     def scores(self) -> Labels:

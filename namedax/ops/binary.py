@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from namedax.array import NamedArray, type_text
 from namedax.errors import ArgumentTypeError
+from namedax.ops.element_types import common_type
 from namedax.ops.elementwise import apply_elementwise
 
 __all__ = ["FUNCTIONS", "binary_cross_entropy"]
@@ -51,7 +52,7 @@ def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, wh
 
     def loss(x: Any, y: Any, *more: Any) -> Any:
         given = dict(zip(kinds, more, strict=True))
-        dtype = jnp.promote_types(jnp.promote_types(x.dtype, jnp.float32), x.dtype)
+        dtype = common_type(x.dtype, jnp.float32)
         x, y = x.astype(dtype), y.astype(dtype)
         if "where" in given:
             x, y = (jnp.where(given["where"], value, jnp.zeros((), dtype)) for value in (x, y))

@@ -27,6 +27,7 @@ from namedax.array import NamedArray, dims_of, type_text
 from namedax.environment import ambient, check_region_lives
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops.contraction_order import best_order
+from namedax.ops.element_types import common_type
 from namedax.ops.leaves import data_of
 from namedax.ops.overlap import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.reshaping import check_new_name, move, read
@@ -66,15 +67,26 @@ class _Term:
         return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
 
     def without_repeats(self) -> _Term:
-        """The diagonal over a letter that stands twice."""
+        """The diagonal over a letter or a name that stands twice.
+
+        It lies where the first of its two axes that is sharded does, which has the block of the other one cut out. If both are, the second
+        is gathered first.
+        """
         term = self
         for label in dict.fromkeys(self.labels):
             while term.labels.count(label) > 1:
                 first = term.labels.index(label)
                 second = term.labels.index(label, first + 1)
-                data = jnp.diagonal(term.data, axis1=first, axis2=second)
+                if not term.places[first]:
+                    first, second = second, first
+                data, place = term.data, term.places[first]
+                if term.places[second]:
+                    data = comm.all_gather(data, second, term.places[second], "invarying")
+                if place:
+                    data = comm.cut(data, second, place)
+                data = jnp.diagonal(data, axis1=first, axis2=second)
                 rest = term.without((first, second), data)
-                term = _Term(data, (*rest.labels, label), (*rest.places, ()))
+                term = _Term(data, (*rest.labels, label), (*rest.places, place))
         return term
 
     def without_broadcast(self) -> _Term:
@@ -136,7 +148,7 @@ class Contraction:
         self.weak = all(data_of(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
         self.accumulate = self.common
         if self.preferred is not None:
-            wide = jnp.promote_types(self.common, self.preferred)
+            wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
             _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
@@ -271,7 +283,7 @@ class Contraction:
         if self.weak:
             data = self._weak_dot(x, y, a.labels, b.labels, labels)
         else:
-            dtype = jnp.promote_types(self.common, jnp.result_type(x, y))
+            dtype = common_type(self.common, x, y)
             x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
             data = _dot_general(x, y, dimensions, self.precision, self.preferred)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
@@ -352,7 +364,7 @@ class Contraction:
         return all(size % self._blocks(axes) == 0 for size in sizes)
 
     def _alike(self, *datas: Any) -> list[Any]:
-        dtype = jnp.promote_types(self.common, jnp.result_type(*datas))
+        dtype = common_type(self.common, *datas)
         return [data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas]
 
     def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:

@@ -37,7 +37,9 @@ def einsum(
     Args:
       spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in
         operands that are not in the result are summed over. A name that the specification does not
-        mention is carried by broadcasting. `{new:old}` reads the axis `old` of an operand as `new`,
+        mention is carried by broadcasting. Two axes of an operand under one name, `{i,i:j}`, are read
+        along their diagonal, as a letter that stands twice (if both are sharded, the second is gathered).
+        `{new:old}` reads the axis `old` of an operand as `new`,
         and in the result writes the axis `old` as `new`; where the two names have different
         placements, this moves data (see the module's text). `...` stands for further positional
         axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as

@@ -1,7 +1,7 @@
 """Parsing einsum specifications with braces into a small frozen plan.
 
 One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an
-operand `{new:old}` reads its axis `old` under the name `new`; in the result it writes the axis
+operand `{new:old}` reads its axis `old` under the name `new` (two axes under one: the diagonal); in the result it writes the axis
 `old` under the name `new`. `...` stands for the positional axes that no letter speaks of.
 """
 
@@ -166,8 +166,9 @@ class _Parser:
                 self.at += 1
                 axis = self.name(opened)
             for (other_label, other_axis), _ in names:
-                if other_label == label:
-                    self.fail(f"name {label!r} appears twice in one {where}.", begin)
+                if other_label == label and (where == "result" or other_axis == axis):
+                    hint = "" if where == "result" else " To read two axes under one name, the diagonal, write {a, a:b}."
+                    self.fail(f"name {label!r} appears twice in one {where}.{hint}", begin)
                 if other_axis == axis:
                     verb = "written" if where == "result" else "read"
                     self.fail(f"axis {axis!r} is {verb} twice in one {where}.", begin)

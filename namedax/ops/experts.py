@@ -46,6 +46,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.ops.align import local_block, wrap
+from namedax.ops.element_types import common_type
 from namedax.ops.expert_exchange import Exchange
 from namedax.ops.expert_rounds import Rounds, talking
 from namedax.ops.leaves import array_of, flatten
@@ -204,7 +205,7 @@ class _Mixture:
         arranged = (routing.choice, *order)
         index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in (index, weight))
         self.choices = index.shape[0]
-        index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
+        index = index.astype(common_type(index.dtype, jnp.int32))
         self.index = index.reshape(self.choices, self.group_count, *index.shape[1 + len(names.groups) :])
         self.weight = weight.reshape(self.choices, -1)
 

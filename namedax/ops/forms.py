@@ -5,7 +5,9 @@ The ordinary form of each stands in a module of its own, and is called wherever 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -15,10 +17,13 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of
 from namedax.errors import ArgumentError
-from namedax.ops import elementwise, getitem, sorting, statistics
+from namedax.ops import elementwise, getitem, joining, neighbours, scans, sorting, statistics
 from namedax.ops.align import wrap
+from namedax.ops.element_types import common_type
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.leaves import data_of
 from namedax.ops.lift import nmap
+from namedax.ops.mirror import is_axis_name
 from namedax.ops.reductions import REDUCTIONS, inexact_type, resolve_axis
 from namedax.ops.selection import nonzero
 from namedax.ops.surface import to_front
@@ -35,6 +40,11 @@ def _array(x: Any) -> Any:
     return x if isinstance(x, NamedArray) else jnp.asarray(x)
 
 
+def _left_out(function: Callable[..., Any]) -> Any:
+    """What `function` takes for an axis that is left out."""
+    return inspect.signature(function).parameters["axis"].default
+
+
 def _ones_like(x: Any, dtype: Any) -> Any:
     return nmap(lambda data: jnp.ones_like(data, dtype))(x)
 
@@ -44,10 +54,11 @@ def _ones_like(x: Any, dtype: Any) -> Any:
 
 def _spread(name: str, base: Callable[..., Any], skips_nans: bool, root: bool) -> Callable[..., Any]:
     """`var` or its like, with the arguments of the array API beside NumPy's."""
+    left_out = _left_out(base)
 
     def spread(
         x: Any,
-        axis: Any = None,
+        axis: Any = left_out,
         dtype: Any = None,
         *,
         ddof: float = 0,
@@ -101,14 +112,22 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     count = _sum(_ones_like(squares, squares.dtype), axis, keepdims=keepdims, where=where) - jnp.asarray(ddof, squares.dtype)
     valid = count > 0
     variance = total / _where(valid, count, jnp.ones((), squares.dtype))
-    return _where(valid, variance, jnp.asarray(jnp.nan, squares.dtype)).astype(result)
+    return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
 # --- log-sum-exp with factors -------------------------------------------------------------------------------------------
 
 
+_ALL: Any = _left_out(REDUCTIONS["logsumexp"])
+
+
 def logsumexp(
-    x: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+    x: Any,
+    axis: Any = _ALL,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
 ) -> Any:
     """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
@@ -159,7 +178,7 @@ def logsumexp(
     result = _log(total) + (top if keepdims or not positions else _sum(top, positions)).astype(total.dtype)
     if return_sign:
         return result, sign
-    return result if is_complex else _where(sign < 0, jnp.asarray(jnp.nan, result.dtype), result)
+    return result if is_complex else _where(sign < 0, np.asarray(np.nan, result.dtype), result)
 
 
 # --- quantiles with weights ---------------------------------------------------------------------------------------------
@@ -167,9 +186,10 @@ def logsumexp(
 
 def _weighted(name: str, percent: bool = False) -> Callable[..., Any]:
     base, function = sorting.FUNCTIONS[name], getattr(jnp, name)
+    left_out = _left_out(base)
 
     def quantiles(
-        x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+        x: Any, q: Any, axis: Any = left_out, *, method: str = "linear", keepdims: bool = False, weights: Any = None
     ) -> Any:
         if weights is None and method != "inverted_cdf":
             return base(x, q, axis, method=method, keepdims=keepdims)
@@ -294,12 +314,105 @@ def take_along_axis(
         size = x.shape[dims_of(x)[:dim].count(None)] if name is None else x.named_shape[name]
         # Out of range as they stand: behind the end to be filled, or before the beginning to be clipped.
         outside = 0 if mode == "clip" else size
-        indices = indices.astype(jnp.promote_types(indices.dtype, jnp.int32))
+        indices = indices.astype(common_type(indices.dtype, jnp.int32))
         indices = _where(indices < 0, jnp.asarray(outside, indices.dtype), indices)
     return getitem.take_along_axis(x, indices, axis, mode, fill_value)
 
 
 del take_along_axis.__wrapped__  # whose signature it does not have
+
+
+# --- axes that become longer ----------------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
+    base = scans.FUNCTIONS[name]
+
+    def cumulative(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+    ) -> Any:
+        if not include_initial or axis is None or not is_axis_name(axis):
+            return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
+        return neighbours.pad(
+            base(x, axis=axis, dtype=dtype),
+            {axis: (1, 0)},
+            constant_values=neutral,
+            out_axes={axis: out_axis} if out_axis else None,
+        )
+
+    cumulative.__doc__ = f"""Cumulative {"sum" if neutral == 0 else "product"} along one axis, as in the array API.
+
+    Narrow integers are combined as `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name; may be left out if there is exactly one positional axis.
+      dtype: element type of the result.
+      include_initial: whether the result begins with {neutral}, and is longer by one.
+      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
+
+    Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has another size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.{name}(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    {[0.0, 1.0, 3.0, 6.0] if neutral == 0 else [1.0, 1.0, 2.0, 6.0]}
+    """
+    cumulative.__name__ = cumulative.__qualname__ = name
+    return cumulative
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+    """The name of an axis with what stands before and behind it."""
+
+    axis: Hashable
+
+
+def diff(
+    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+) -> Any:
+    """The `n`-th differences along one axis, which becomes shorter by `n`.
+
+    Args:
+      a: an array, named or not.
+      n: how often differences are taken.
+      axis: a position or a name.
+      prepend: values before the first: a number, or an array with that axis. Along a name an array without it is one entry; one that has it
+        is as many as it has.
+      append: the same at the other end.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has another size.
+
+    Returns:
+      The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
+      joined on first, for which a sharded axis is gathered.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the name.
+      AxisSizeError: in a mapped function the name has another size than the result, or than the entries in front or behind.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])
+    >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
+    [-2, -2, 3, 5]
+    """
+    ends = [end for end in (prepend, append) if end is not None]
+    if not is_axis_name(axis) or not any(axis in dims_of(end) for end in ends):
+        return neighbours.diff(a, n, axis, prepend, append, out_axis=out_axis)
+
+    def entries(end: Any) -> list[Any]:
+        if end is None:
+            return []
+        return [end if axis in dims_of(end) else wrap(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+
+    joined = _Joined(axis)
+    whole = joining.concatenate([*entries(prepend), a, *entries(append)], axis, out_axis=joined)
+    return neighbours.diff(whole, n, joined, out_axis=axis if out_axis is None else out_axis)
 
 
 #: Functions of `jax.numpy` whose ordinary form is another module's.
@@ -312,6 +425,9 @@ FORMS: dict[str, Callable[..., Any]] = {
     "nanquantile": _weighted("nanquantile"),
     "percentile": _weighted("percentile", percent=True),
     "nanpercentile": _weighted("nanpercentile", percent=True),
+    "cumulative_sum": _cumulative("cumulative_sum", 0),
+    "cumulative_prod": _cumulative("cumulative_prod", 1),
+    "diff": diff,
     "take_along_axis": take_along_axis,
     "where": where,
 }

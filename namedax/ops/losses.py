@@ -24,6 +24,7 @@ from namedax.environment import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block
+from namedax.ops.element_types import common_type
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import as_inexact, axis_key, reduction_site, resolve_axis
 from namedax.resources import communication as comm
@@ -128,7 +129,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         raise AxisSizeError(f"{_OP}: axis {axis!r} of {type_text(logits)} has size 0; without classes there is no loss.")
     # Labels and a mask of tokens are the same along the classes.
     one = lax.index_in_dim
-    label = one(jnp.broadcast_to(label, data.shape), 0, dim).astype(jnp.promote_types(label.dtype, jnp.int32))
+    label = one(jnp.broadcast_to(label, data.shape), 0, dim).astype(common_type(label.dtype, jnp.int32))
     masks = [jnp.broadcast_to(mask, data.shape) for mask in masks]
     if masks and not by_class:
         masks = [one(masks[0], 0, dim)]
@@ -177,7 +178,7 @@ class _CrossEntropy:
 
     def __call__(self, data: Any, label: Any, mask: Any) -> Any:
         """The loss of every token, with size 1 along `dim`."""
-        data = data.astype(jnp.promote_types(data.dtype, jnp.float32))
+        data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)

@@ -33,6 +33,7 @@ from namedax.environment import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
+from namedax.ops.element_types import common_type
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import REDUCTIONS, Site, as_inexact, axis_key, inexact_type, reduction_site
@@ -69,7 +70,7 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
     data = as_inexact(site.data)
-    return dataclasses.replace(site, data=data.astype(jnp.promote_types(data.dtype, jnp.float32))), data.dtype
+    return dataclasses.replace(site, data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
 def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
@@ -292,7 +293,7 @@ def standardize(
 def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:
     """With some of the statistics given."""
     dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
-    wide = jnp.promote_types(dtype, jnp.float32)
+    wide = common_type(dtype, jnp.float32)
     x = apply_elementwise("standardize", lambda x: jnp.asarray(x).astype(wide), x)
 
     def average(x: Any) -> Any:
@@ -363,7 +364,7 @@ def batch_norm(
         reduction_site(op, x, axis)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         values = _standardize_by(
-            apply_elementwise(op, lambda x: jnp.asarray(x).astype(jnp.promote_types(dtype, jnp.float32)), x),
+            apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),
             axis,
             mean,
             var,
@@ -473,7 +474,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
         noise = draw(op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape)
 
         def compute(x: Any, noise: Any, rate: Any) -> Any:
-            keep = 1 - jnp.asarray(rate, jnp.promote_types(x.dtype, jnp.float32))
+            keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
             return jnp.where(noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype))
 
         return apply_elementwise(op, compute, x, noise, rate)

@@ -16,7 +16,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import operator
 from collections.abc import Callable, Hashable, KeysView, ValuesView
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ __all__ = [
     "as_inexact",
     "axis_key",
     "axis_said",
+    "plain_axis",
     "reduction_site",
     "resolve_axis",
     "sharded_maximum",
@@ -165,12 +165,29 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
 
 
+def plain_axis(axis: Axis) -> Any:
+    """`axis` with Python's integers for NumPy's and JAX's of no dimension, and tuples for lists.
+
+    >>> import numpy as np
+    >>> plain_axis([np.array(1), "k"])
+    (1, 'k')
+    """
+    if isinstance(axis, (tuple, list)):
+        return tuple(int(entry) if _is_integer_array(entry) else entry for entry in axis)
+    return int(axis) if _is_integer_array(axis) else axis
+
+
+def _is_integer_array(entry: Any) -> bool:
+    return (
+        isinstance(entry, (np.ndarray, np.integer, jax.Array)) and entry.ndim == 0 and jnp.issubdtype(entry.dtype, jnp.integer)
+    )
+
+
 def axis_key(op: str, axis: Axis) -> Any:
     """`axis` as part of a kernel's key: lists, sets and views of dicts as tuples, integers without axes as such."""
     if isinstance(axis, (list, set, KeysView, ValuesView)):
         axis = tuple(axis)
-    if isinstance(axis, (np.ndarray, jax.Array)) and axis.ndim == 0 and jnp.issubdtype(axis.dtype, jnp.integer):
-        axis = operator.index(axis)
+    axis = plain_axis(axis)
     try:
         hash(axis)
     except TypeError:

@@ -24,6 +24,8 @@ from namedax.environment import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError, as_integer
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
+from namedax.ops.element_types import common_type
+from namedax.ops.getitem import take_along_axis
 from namedax.ops.lift import explain_type_errors, nmap
 from namedax.ops.reductions import Site, axis_key, inexact_type, reduction_site
 from namedax.ops.scans import flatten_positional, site_of_one_axis
@@ -386,7 +388,7 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
         raise ArgumentTypeError("quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first.")
     data = site.data.astype(dtype)
     q = jnp.asarray(q)
-    q = q.astype(jnp.promote_types(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
+    q = q.astype(common_type(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
     rest = [i for i in range(data.ndim) if i not in site.axes]
     order = [*rest, *sorted(site.axes)]
 
@@ -406,7 +408,7 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
         ordered = jnp.sort(data, last)
     count = site.count - invalid if skip_nans else jnp.full(invalid.shape, site.count, jnp.int32)
     top = jnp.maximum(count - 1, 0)[..., None]
-    position = jnp.ravel(q) * (count[..., None] - 1).astype(q.dtype)
+    position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (count[..., None] - 1).astype(q.dtype)
     low, high = jnp.floor(position), jnp.ceil(position)
     above = position - low
     ranks = [jnp.clip(rank.astype(jnp.int32), 0, top) for rank in (low, high)]
@@ -570,13 +572,13 @@ def searchsorted(
       a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
       v: the values, named or not.
       side: `"left"` or `"right"` of equal elements.
-      sorter: indices that sort `a`, with its axes; not along a sharded name.
+      sorter: indices that sort `a`, with its axes.
       method: as in `jnp.searchsorted`.
       axis: the name of the sorted axis.
 
     Returns:
       Integers with the axes of `v` and the other names of `a`. Along a sharded name every device counts in its block, and one
-      all-reduce of the result adds that up.
+      all-reduce of the result adds that up; a `sorter` is applied before that, as by `take_along_axis`.
 
     Raises:
       AxisNotFoundError: `a` has no axis of that name.
@@ -613,9 +615,7 @@ def searchsorted(
         region.check_placement("searchsorted", names)
         region.seen.update(names)
     if site.mesh_axes and more:
-        raise PositionalAxisError(
-            f"searchsorted: sorter= along axis {axis!r}, which is sharded, would gather it. Sort it first: nx.sort."
-        )
+        a, more = take_along_axis(a, sorter, axis), ()
 
     def as_position(x: Any) -> Any:
         x = local_block(x, "searchsorted", region)

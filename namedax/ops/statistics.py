@@ -563,10 +563,13 @@ def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any
         ends = _reorder(ends, dims, (*site.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
     ends = cast_data(ends, site.mesh_axes)
-    find = jnp.vectorize(lambda e, v: search(e, v, "right"), signature="(b),(m)->(m)")
-    index = find(ends, values)
+    if ends.ndim == 1:
+        index, last = search(ends, values, "right"), ends[-1]
+    else:
+        find = jnp.vectorize(lambda e, v: search(e, v, "right"), signature="(b),(m)->(m)")
+        index, last = find(ends, values), ends[..., -1:]
     count = ends.shape[-1] - 1
-    index = jnp.where(values == ends[..., -1:], count, index)
+    index = jnp.where(values == last, count, index)
     # 0 is before the first bin, count + 1 behind the last: both fall away.
     counts = _scatter_add(jnp.where(index == 0, count + 1, index) - 1, flat, count)
     return _combine_counts(op, counts, site, axes.new)

@@ -83,7 +83,7 @@ NUMPY: _Functions = {
     **_without(sorting.FUNCTIONS, "top_k"),
     **_without(statistics.FUNCTIONS, "norm", "vector_norm"),
     **joining.FUNCTIONS,
-    **_only(neighbours.FUNCTIONS, "diff", "pad", "roll"),
+    **_only(neighbours.FUNCTIONS, "pad", "roll"),
     **_only(convolution.FUNCTIONS, "convolve"),
     **broadcasting.FUNCTIONS,
     **covariance.FUNCTIONS,
@@ -143,7 +143,7 @@ TOP: _Functions = {
     **_only(scans.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
     **_only(sorting.FUNCTIONS, "top_k"),
     **_only(statistics.FUNCTIONS, "norm"),
-    **neighbours.FUNCTIONS,
+    **_without(neighbours.FUNCTIONS, "diff"),
     **convolution.FUNCTIONS,
     **segments.FUNCTIONS,
     **rearranging.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
