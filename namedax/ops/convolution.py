@@ -21,11 +21,20 @@ from namedax.errors import PositionalAxisError, raise_not_found
 from namedax.ops.align import local_block, wrap
 from namedax.ops.along import Along, along
 from namedax.ops.lift import nmap
-from namedax.ops.windows import Window, padding_of, per_axis, plan_window, spread
+from namedax.ops.windows import (
+    Window,
+    padding_of,
+    per_axis,
+    plan_transposed,
+    plan_window,
+    spread,
+    transposed_padding,
+    whole_for_partitioner,
+)
 from namedax.resources import communication as comm
 from namedax.resources.variance import with_varying_form
 
-__all__ = ["FUNCTIONS", "conv", "convolve"]
+__all__ = ["FUNCTIONS", "conv", "conv_transpose", "convolve"]
 
 Axes = tuple[str, ...]
 
@@ -170,7 +179,99 @@ def conv(
     >>> dict(y.named_shape)
     {'batch': 8, 'd': 5, 'h': 3, 'w': 3}
     """
-    op = "conv"
+    options = (
+        kernel_axes,
+        features_in,
+        features_out,
+        strides,
+        padding,
+        kernel_dilation,
+        out_axes,
+        precision,
+        preferred_element_type,
+    )
+    return _conv_by_name("conv", x, kernel, axes, *options)
+
+
+def conv_transpose(
+    x: Any,
+    kernel: Any,
+    axes: Sequence[Hashable],
+    *,
+    kernel_axes: Sequence[Hashable] | None = None,
+    features_in: Hashable | None = None,
+    features_out: Hashable | None = None,
+    strides: int | Sequence[int] = 1,
+    padding: str | Sequence[tuple[int, int]] = "SAME",
+    kernel_dilation: int | Sequence[int] = 1,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Transposed convolution over named axes, which makes them larger, as `jax.lax.conv_transpose` does it.
+
+    It is the convolution of the array with `stride - 1` zeros between its entries. The kernel is not reversed: for the transpose of
+    `nx.conv` reverse it along its axes (`nx.flip`).
+
+    Args:
+      x: a named array. Its other axes are batch axes.
+      kernel: as in `nx.conv`.
+      axes: the axes of `x`, such as `("h", "w")`.
+      kernel_axes: as in `nx.conv`.
+      features_in: the axis of both that is contracted, or `None`.
+      features_out: the axis of `kernel` that the result gets, or `None`.
+      strides: how much larger axes get, one for all, or one for each.
+      padding: `"SAME"` (the result has `size * stride` entries), `"VALID"` (`size * stride + max(reach - stride, 0)`, all that the kernel
+        reaches), or a pair `(before, after)` for each axis: rows beside the array with its zeros.
+      kernel_dilation: as in `nx.conv`.
+      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      precision: as in `nx.conv`.
+      preferred_element_type: as in `nx.conv`.
+
+    Returns:
+      The result, with the names of `x` but `features_in`, and `features_out`. It sends what `nx.conv` does: along a sharded axis whose
+      new name is on the same mesh axes, the rows at the boundary that the kernel reaches.
+
+    Raises:
+      AxisNotFoundError: `x` or `kernel` lacks an axis.
+      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes, or its
+        blocks are not multiples of the stride.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0]), ["w"])
+    >>> nx.positional(nx.conv_transpose(x, jnp.array([1.0, 10.0]), ("w",), strides=2), ["w"])
+    Array([10.,  1., 20.,  2.], dtype=float32)
+    """
+    options = (
+        kernel_axes,
+        features_in,
+        features_out,
+        strides,
+        padding,
+        kernel_dilation,
+        out_axes,
+        precision,
+        preferred_element_type,
+    )
+    return _conv_by_name("conv_transpose", x, kernel, axes, *options)
+
+
+def _conv_by_name(
+    op: str,
+    x: Any,
+    kernel: Any,
+    axes: Any,
+    kernel_axes: Any,
+    features_in: Hashable | None,
+    features_out: Hashable | None,
+    strides: Any,
+    padding: Any,
+    kernel_dilation: Any,
+    out_axes: Any,
+    precision: Any,
+    preferred_element_type: Any,
+) -> Any:
+    """`conv` or `conv_transpose`."""
     if isinstance(axes, str) or not isinstance(axes, Sequence):
         axes = (axes,)
     axes = tuple(axes)
@@ -182,14 +283,14 @@ def conv(
     if kernel_axes is None:
         if dims_of(kernel).count(None) != count:
             raise PositionalAxisError(
-                f"conv: the kernel {type_text(kernel)} has {dims_of(kernel).count(None)} positional axes for the {count} axes "
+                f"{op}: the kernel {type_text(kernel)} has {dims_of(kernel).count(None)} positional axes for the {count} axes "
                 f"{axes}; say kernel_axes=."
             )
     else:
         kernel_axes = (kernel_axes,) if isinstance(kernel_axes, str) else tuple(kernel_axes)
         if len(kernel_axes) != count or dims_of(kernel).count(None):
             raise PositionalAxisError(
-                f"conv: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} "
+                f"{op}: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} "
                 "have no positional axis beside."
             )
     stride = per_axis(op, "strides", strides, axes)
@@ -209,7 +310,7 @@ def conv(
         for name in kernel_axes:
             if along(op, kernel, name).old:
                 raise PositionalAxisError(
-                    f"conv: the kernel's axis {name!r} is sharded; map it to nothing, every device needs the whole window."
+                    f"{op}: the kernel's axis {name!r} is sharded; map it to nothing, every device needs the whole window."
                 )
             places.append(k_dims.index(name))
     batch = [i for i in range(len(k_dims)) if i not in places]
@@ -228,8 +329,15 @@ def conv(
         site = along(op, x, features_in)
         mesh_axes = site.old
     plans = []
+    zeros = [(0, 0)] * count  # beside what a device has, with zeros between its entries
     for i, name in enumerate(axes):
         reach = (taps[i] - 1) * dilation[i] + 1
+        if op == "conv_transpose":
+            pair = transposed_padding(op, padding, axes, i, stride[i], reach)
+            plan, zeros[i] = plan_transposed(op, x, name, renamed.get(name), reach, stride[i], pair)
+            plans.append(plan)
+            gathered |= plan.gathered
+            continue
         pair = padding_of(op, padding, axes, i, along(op, x, name).size, stride[i], reach)
         plans.append(plan_window(op, x, name, renamed.get(name), "kernel", reach, stride[i], pair))
         gathered |= plans[-1].gathered
@@ -237,6 +345,8 @@ def conv(
 
     def compute(keep: frozenset[str]) -> Any:
         value = spread(op, x, plans, keep)
+        if op == "conv_transpose":
+            value = make_in_region(whole_for_partitioner(value._data, x._dims, axes), value._dims)
         dims = value._dims
         own = [*([dims.index(features_in)] if features_in is not None else []), *(dims.index(Window(name)) for name in axes)]
         labelled = [i for i, dim in enumerate(dims) if dim is not None and i not in own]
@@ -245,7 +355,8 @@ def conv(
         if features_in is None:
             data = jnp.expand_dims(data, len(labelled) + len(rest))
         labels = tuple(dims[i] for i in labelled) + (None,) * (len(rest) + 1 + count)
-        function = functools.partial(_conv, count, stride, dilation, precision, preferred_element_type)
+        steps, spacing = (stride, None) if op == "conv" else ((1,) * count, stride)
+        function = functools.partial(_conv, count, steps, spacing, zeros, dilation, precision, preferred_element_type)
         with _without_constraints(region):
             return nmap(function)(make_in_region(data, labels) if labelled else data, kernel)
 
@@ -255,6 +366,9 @@ def conv(
         at = len(dims) - count - 1
         if features_out is None:
             data = lax.squeeze(data, (at,))
+        if op == "conv_transpose":
+            whole = (*dims[:at], *(() if features_out is None else (None,)), *out_names)
+            data = whole_for_partitioner(data, whole, out_names)
         return comm.psum(data, mesh_axes), (*dims[:at], *(() if features_out is None else (features_out,)), *out_names)
 
     data, dims = finished(compute(frozenset()))
@@ -264,11 +378,17 @@ def conv(
     return with_varying_form(data, dims, gathered, lambda: finished(compute(gathered))[0])
 
 
-def _conv(count: int, stride: Any, dilation: Any, precision: Any, element_type: Any, x: Any, kernel: Any) -> Any:
+def _conv(
+    count: int, stride: Any, spacing: Any, zeros: Any, dilation: Any, precision: Any, element_type: Any, x: Any, kernel: Any
+) -> Any:
     """`x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`."""
     batch = x.shape[: x.ndim - count - 1]
     flat = x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
     dtype = jnp.result_type(flat, kernel)
+    if spacing is not None:
+        # Not by the convolution's own dilation: XLA on CPU aborts the process where a kernel reaches beyond a single row.
+        pads = [(0, 0, 0), (0, 0, 0), *((low, high, by - 1) for (low, high), by in zip(zeros, spacing, strict=True))]
+        flat = lax.pad(flat, jnp.zeros((), flat.dtype), pads)
     y = lax.conv_general_dilated(
         flat.astype(dtype),
         kernel.astype(dtype),
@@ -282,4 +402,4 @@ def _conv(count: int, stride: Any, dilation: Any, precision: Any, element_type: 
 
 
 #: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (convolve, conv)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (convolve, conv, conv_transpose)}

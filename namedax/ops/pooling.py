@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import NamedSharding
 
 from namedax.array import NamedArray, type_text
 from namedax.environment import ambient
@@ -21,8 +20,7 @@ from namedax.ops.along import finish
 from namedax.ops.conversion import named
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reductions import inexact_type
-from namedax.ops.windows import Plan, Window, padding_of, per_axis, plan_window, spread
-from namedax.resources.assignment import partition_spec
+from namedax.ops.windows import Plan, Window, padding_of, per_axis, plan_window, spread, whole_for_partitioner
 
 __all__ = ["FUNCTIONS", "avg_pool", "max_pool", "min_pool"]
 
@@ -69,17 +67,10 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
         for plan, size, stride in zip(plans, sizes, strides, strict=True):
             at = value._dims.index(Window(plan.axis))
             lengths[at], steps[at] = size, stride
-        pooled = lax.reduce_window(whole(value._data), fill, combine, lengths, steps, "VALID")
-        return whole(pooled)
+        axes = {plan.axis for plan in plans}
+        data = whole_for_partitioner(value._data, x._dims, axes)
+        return whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
 
-    def whole(data: Any) -> Any:
-        # XLA's partitioner gets gradients of windows wrong that overlap or have strides, so it is given whole axes.
-        if region is None or region.mode != "auto":
-            return data
-        batch = tuple(None if dim in pooled_axes else dim for dim in x._dims)
-        return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(batch, region.resources)))
-
-    pooled_axes = {plan.axis for plan in plans}
     region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, [dim for dim in dims if dim is not None])

@@ -11,12 +11,26 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding
 
-from namedax.array import NamedArray, make_in_region
+from namedax.array import Dims, NamedArray, make_in_region
+from namedax.environment import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops.along import along
+from namedax.resources.assignment import partition_spec
 
-__all__ = ["Plan", "Window", "padding_of", "per_axis", "plan_window", "spread"]
+__all__ = [
+    "Plan",
+    "Window",
+    "padding_of",
+    "per_axis",
+    "plan_transposed",
+    "plan_window",
+    "spread",
+    "transposed_padding",
+    "whole_for_partitioner",
+]
 
 Axes = tuple[str, ...]
 
@@ -32,6 +46,18 @@ class Window:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Window) and self.axis == other.axis
+
+
+def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> Any:
+    """`data` whose dimensions of the names `axes` XLA's partitioner does not cut, where it is what cuts.
+
+    It gets gradients of windows wrong that overlap, have strides or are dilated.
+    """
+    region = ambient()
+    if region is None or region.mode != "auto":
+        return data
+    batch = tuple(None if dim in axes else dim for dim in dims)
+    return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(batch, region.resources)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +162,48 @@ def plan_window(
     dims, new = site.result(out_axis, size)
     block = size // site.blocks(new)
     return Plan(axis, dims[site.dim], size, site.old, new, -low, block * stride, (block - 1) * stride + reach)
+
+
+def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int) -> tuple[int, int]:
+    """As `padding_of`, for a transposed convolution: rows before and after the axis with `stride - 1` zeros between its entries."""
+    if isinstance(padding, str) and padding.upper() == "SAME":  # the result has size * stride entries
+        total = reach + stride - 2
+        before = reach - 1 if stride > reach - 1 else -(-total // 2)
+        return before, total - before
+    if isinstance(padding, str) and padding.upper() == "VALID":  # every product of an entry and the kernel is in the result
+        return reach - 1, reach - 1 + max(stride - reach, 0)
+    return padding_of(op, padding, axes, i, 0, stride, reach)
+
+
+def plan_transposed(
+    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, reach: int, stride: int, padding: tuple[int, int]
+) -> tuple[Plan, tuple[int, int]]:
+    """The plan of a transposed convolution along one axis, and the padding of what a device has with zeros between its entries.
+
+    Raises:
+      AxisSizeError: nothing is left; in a mapped function the result has a size that its name does not have, or that does not divide; or
+        its blocks begin between two entries of the axis.
+    """
+    site = along(op, x, axis)
+    low, high = padding
+    size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
+    if size == 0:
+        raise AxisSizeError(
+            f"{op}: with the padding {padding} nothing is left of axis {axis!r}, which has {site.size} entries."
+        )
+    dims, new = site.result(out_axis, size)
+    devices = site.blocks(new)
+    block = size // devices
+    if devices > 1 and block % stride:
+        raise AxisSizeError(
+            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
+            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {axis!r} divides), or another out_axes."
+        )
+    first = -(low // stride)
+    length = max(1, (block + reach - 2 - low) // stride - first + 1)
+    before = stride * first + low
+    after = block + reach - 1 - before - ((length - 1) * stride + 1)
+    return Plan(axis, dims[site.dim], size, site.old, new, first, block // stride, length), (before, after)
 
 
 def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0) -> NamedArray:
