@@ -689,7 +689,7 @@ ERRORS = {
     "roll": (
         lambda: mapped(lambda x: nx.roll(x, 1, "a")),
         SerialLoopError,
-        r"ppermute over SerialLoop\(4\) of 'a' moves values of f.* from step to step",
+        r"moves entries along the axis of SerialLoop\(4\) of 'a' from step to step, as conv, roll.* float32\[\d.*Rename the axis",
     ),
     "predicate": (
         lambda: mapped(lambda x: jax.lax.cond(x.data[0, 0] > 0, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),

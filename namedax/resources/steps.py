@@ -138,9 +138,11 @@ class Stepper:
         if node.kind in known and (node.kind in (*SUMS, *_EXTREMA, "late psum") or node.axes[-1] == self.axis):
             return
         raise SerialLoopError(
-            f"SerialLoop: {node.kind} over {self.axis} moves values of "
-            f"{', '.join(str(var.aval) for var in node.eqn.invars)} from step to step, which can not be done in steps. Gather "
-            "the axis or rename it first, or remove the SerialLoop from axis_resources."
+            f"SerialLoop: the program moves entries along the axis of {self.axis} from step to step, as conv, roll, shift, flip, sort, "
+            "attention and the collectives ppermute and all_to_all along it do, of blocks of "
+            f"{', '.join(f'{var.aval.dtype}{list(var.aval.shape)}' for var in node.eqn.invars)}; but the steps run one after the "  # type: ignore[attr-defined]
+            "other. Rename the axis to a name without a loop before, which gathers it, and rename the result back, or remove the "
+            "SerialLoop from axis_resources."
         )
 
     # --- one execution ---
