@@ -147,6 +147,24 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     return number
 
 
+def check_options(op: str, **options: Any) -> None:
+    """Raises where an option of the program, which has to be known when it is traced, is an array, a list or the like.
+
+    >>> check_options("sum", keepdims=[True])
+    Traceback (most recent call last):
+    namedax.errors.ArgumentTypeError: sum: keepdims=[True] is an option of the program; give one value that is known when the
+    function is traced, not an array or a list.
+    """
+    for what, value in options.items():
+        try:
+            hash(value)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{op}: {what}={value!r} is an option of the program; give one value that is known when the function is traced, not an "
+                "array or a list."
+            ) from None
+
+
 def did_you_mean(name: Hashable, candidates: Iterable[Hashable]) -> str:
     """A sentence that suggests the closest candidate, or the empty string.
 

@@ -216,6 +216,11 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
         parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
+        if isinstance(given.get("shape"), Mapping):
+            raise ArgumentTypeError(
+                f"{name}: the shape is {given['shape']!r}, a mapping; sizes by name are given as named_shape={given['shape']!r}, and the shape "
+                "is that of the positional axes."
+            )
         sizes = sizes_of(name, named_shape)
         if not sizes and not parameters and not isinstance(given["key"], NamedArray):
             return function(*args, **kwargs)

@@ -10,7 +10,9 @@ import pytest
 
 import namedax as nx
 from namedax.errors import (
+    ArgumentError,
     ArgumentTypeError,
+    AxisNameError,
     AxisNotFoundError,
     AxisSizeError,
     MeshError,
@@ -96,6 +98,61 @@ def test_a_named_array_in_a_function_of_jax(function):
         function(X)
 
 
+OPTION = "is an option of the program; give one value that is known when the function is traced, not an array or a list."
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: nx.sum(X, "k", keepdims=[True]), "sum: keepdims=[True] "),
+        (lambda: nx.max(X, "k", keepdims=jnp.array([True])), "max: keepdims=Array([ True], dtype=bool) "),
+        (lambda: nx.mean(X, "k", dtype=[1]), "mean: dtype=[1] "),
+        (lambda: nx.var(X, "k", ddof=[1]), "var: ddof=[1] "),
+        (lambda: nx.cumsum(X, "k", reverse=[1]), "cumsum: reverse=[1] "),
+    ],
+)
+def test_options_of_the_program(call, text):
+    assert message(call, ArgumentTypeError) == text + OPTION
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda: nx.pad(X, "k"), ArgumentTypeError, "pad: pad_width='k' is a name; write how much, as in {'k': (1, 2)}."),
+        (
+            lambda: nx.pad(X, {"k": 1}, mode="foo"),
+            ArgumentError,
+            "pad: mode='foo' is not a mode of jnp.pad; these are constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
+            "reflect, symmetric, wrap.",
+        ),
+        (
+            lambda: nx.nn.one_hot(jnp.array(1), 1.5, axis="c"),
+            ArgumentTypeError,
+            "one_hot: num_classes=1.5 must be an integer from 0, known when the function is traced.",
+        ),
+        (
+            lambda: nx.nn.one_hot(nx.named(jnp.arange(3), ["q"]), -1),
+            ArgumentError,
+            "one_hot: num_classes=-1 must be an integer from 0, known when the function is traced.",
+        ),
+        (lambda: X["z", 0], AxisNotFoundError, "getitem: no axis 'z' in f32[]{q:4, k:6}; its named axes are 'q', 'k'."),
+        (
+            lambda: X.at["z", 0].set(1),
+            AxisNotFoundError,
+            "at[...].set: no axis 'z' in f32[]{q:4, k:6}; its named axes are 'q', 'k'.",
+        ),
+    ],
+)
+def test_other_mistakes(call, kind, text):
+    assert message(call, kind) == text
+
+
+@pytest.mark.parametrize("axis", [0, ["a"], ...])
+def test_what_is_not_a_name_in_arange(axis):
+    with pytest.raises(AxisNameError, match="arange"):
+        nx.arange(3, axis=axis)
+
+
 # --- sizes, shapes, keys, meshes -----------------------------------------------------------------------------------
 
 
@@ -125,6 +182,13 @@ def test_sizes_by_name_in_the_place_of_the_shape():
     assert message(lambda: nx.ones({"k": 3}), ArgumentTypeError) == (
         "ones: the shape is {'k': 3}, a mapping; sizes by name are given as ones(named_shape={'k': 3}), and the shape is that of the "
         "positional axes."
+    )
+
+
+def test_sizes_by_name_in_the_place_of_a_samplers_shape():
+    assert message(lambda: nx.random.normal(KEY, {"a": 3}), ArgumentTypeError) == (
+        "normal: the shape is {'a': 3}, a mapping; sizes by name are given as named_shape={'a': 3}, and the shape is that of the positional "
+        "axes."
     )
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from namedax.array import NamedArray, check_dims, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, AxisSizeError, as_integer, did_you_mean
 from namedax.ops.align import wrap
 from namedax.ops.collectives import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.joining import stack
-from namedax.ops.lift import nmap
+from namedax.ops.lift import Lifted
 
 __all__ = ["arange", "array", "asarray", "empty", "full", "named_sizes", "one_hot", "ones", "size_of", "zeros"]
 
@@ -82,6 +82,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
         start, axis = None, start
     if axis is None:
         return jnp.arange(start, stop, step, dtype=dtype)
+    check_dims((axis,), "arange")
     if start is None and stop is not None:
         start = 0
     if start is None:
@@ -124,12 +125,15 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
             raise AxisSizeError(
                 f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name."
             )
+        if num_classes is not None:
+            num_classes = as_integer("one_hot", "num_classes", num_classes, 0)
         size = size_of("one_hot", axis, num_classes, "num_classes")
         index = global_index("one_hot", axis, size)
         return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
     if num_classes is None:
         raise AxisNotFoundError("one_hot: a positional axis needs num_classes; only a name has a size of its own.")
-    return nmap(lambda labels: jax.nn.one_hot(labels, num_classes, dtype=dtype, axis=axis))(x)
+    classes = as_integer("one_hot", "num_classes", num_classes, 0)
+    return Lifted(lambda labels: jax.nn.one_hot(labels, classes, dtype=dtype, axis=axis), "one_hot")(x)
 
 
 def _filled(op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, *options: Any) -> Any:

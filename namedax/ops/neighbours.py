@@ -18,6 +18,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisNameError,
     AxisSizeError,
@@ -255,6 +256,9 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
     return named(wrap(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
 
+_PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
+
+
 def pad(
     array: Any,
     pad_width: Any,
@@ -291,6 +295,10 @@ def pad(
     """
     if mode == "constant":
         options = {"constant_values": constant_values}
+    if mode not in _PAD_MODES and not callable(mode):
+        raise ArgumentError(f"pad: mode={mode!r} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
+    if isinstance(pad_width, str):
+        raise ArgumentTypeError(f"pad: pad_width={pad_width!r} is a name; write how much, as in {{{pad_width!r}: (1, 2)}}.")
     if not isinstance(pad_width, Mapping):
         return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
     renamed = dict(out_axes or {})

@@ -26,7 +26,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient, check_region_lives
-from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import ArgumentError, PositionalAxisError, check_options, raise_not_found, show_names
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors
@@ -86,11 +86,11 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
 
 
 def _hint(op: str, axis: Axis) -> str:
-    if isinstance(axis, tuple):
+    if isinstance(axis, tuple) and len(axis) > 1:
         return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
     if op in ("sum", "mean", "max", "min"):
         return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
-    return "Reduce over an axis that it has."
+    return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
 
 
 def inexact_type(dtype: Any) -> Any:
@@ -210,6 +210,10 @@ def _run(
     `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
     caller gave one.
     """
+    try:
+        hash((keepdims, static))
+    except TypeError:
+        check_options(op, keepdims=keepdims, **dict(zip(("dtype", "ddof"), static, strict=False)))
     operands = [x]
     if where is not None:
         operands.append(where)

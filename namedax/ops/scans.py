@@ -16,7 +16,7 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of
 from namedax.environment import ambient
-from namedax.errors import PositionalAxisError
+from namedax.errors import PositionalAxisError, check_options
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.lift import explain_type_errors
@@ -99,6 +99,10 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
 
 def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
     """`local(op, data, dim, reverse, *static)` on every block, then the scan over the blocks."""
+    try:
+        hash((reverse, static))
+    except TypeError:
+        check_options(op, reverse=reverse, **dict(zip(("dtype",), static, strict=False)))
     with explain_type_errors:
         return kernels.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
 
