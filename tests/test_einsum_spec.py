@@ -66,7 +66,11 @@ MALFORMED = {
     "name-before-comma": ("{a,}->{a}", "expected an axis name here.", 3),
     "nothing-after-colon": ("{a:}->", "expected an axis name here.", 3),
     "two-colons": ("{a:b:c}->", "expected ',' or '}' after a name.", 4),
-    "name-twice": ("{a,b,a}->", "name 'a' appears twice in one operand.", 5),
+    "name-twice": (
+        "{a,b,a}->",
+        "name 'a' appears twice in one operand. To read two axes under one name, the diagonal, write {a, a:b}.",
+        5,
+    ),
     "name-twice-in-the-result": ("{a,b}->{b,a,b}", "name 'b' appears twice in one result.", 12),
     "read-twice": ("{a,c:b,d:b}->", "axis 'b' is read twice in one operand.", 7),
     "written-twice": ("{a}->{b:a,a}", "axis 'a' is written twice in one result.", 10),
@@ -257,4 +261,7 @@ def test_number_of_operands(name):
 def test_the_specification_comes_first():
     with pytest.raises(nx.errors.EinsumError) as caught:
         nx.einsum(PLAIN, "ij->i")
-    assert str(caught.value) == "einsum: the first argument is the specification, a string; got f32[5,2]."
+    assert str(caught.value) == (
+        "einsum: the first argument is the specification, a string; got f32[5,2]. (Or each operand is followed by a list of numbers, one for "
+        "each positional axis, and the result's list stands last.)"
+    )
