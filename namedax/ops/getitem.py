@@ -418,6 +418,8 @@ def _gather(
             if dim is not None and dims[i] == dim and mesh_of[i]
         ]
         result = _combine(result, own, mesh_axes)
+        if comm.is_keys(data):
+            result = jax.random.wrap_key_data(result, impl=jax.random.key_impl(data))
     # Positional axes as the caller sees them.
     internal: list[Any] = [("index", k) for k in range(joint.count(None))] + [
         labels[i] for i in rest if dims[labels[i]] is None
@@ -457,6 +459,8 @@ def _local_read(
             here = here & (i >= 0) & (i < block)
             safe.append(jnp.clip(i, 0, block - 1))
         values = rows.at[tuple(safe)].get(mode="promise_in_bounds")
+        if comm.is_keys(values):  # whose words can be added up
+            values = jax.random.key_data(values)
 
         def over(flag: Any) -> Any:
             return jnp.reshape(flag, flag.shape + (1,) * (values.ndim - flag.ndim))
@@ -464,12 +468,14 @@ def _local_read(
         if mode is None or mode == "promise_in_bounds":
             # As in jnp: an index out of range reads the end, and has no gradient.
             values = jnp.where(over(valid), values, lax.stop_gradient(values))
-        values = jnp.where(over(here), values, jnp.zeros((), dtype))
+        values = jnp.where(over(here), values, jnp.zeros((), values.dtype))
         if mode not in ("fill", "drop"):
             return values
         # An index out of range is nobody's; the first device answers for it.
         nobody = ~valid & (comm.block_index(mesh_axes) == 0)
-        return jnp.where(over(nobody), _fill(dtype) if fill_value is None else jnp.asarray(fill_value, dtype), values)
+        return jnp.where(
+            over(nobody), _fill(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype), values
+        )
 
     return read_local
 

@@ -148,6 +148,10 @@ def _take_sharded(
     x: NamedArray, indices: Any, axis: Any, asked: Any, size: int, mesh_axes: Axes, mode: str, fill_value: Any
 ) -> tuple[Any, tuple[Any, ...]]:
     """Every device reads the rows that it has, for all who ask; the data and its dims."""
+    if comm.is_keys(x._data):
+        words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
+        data, dims = _take_sharded(words, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
     index = indices._data if isinstance(indices, NamedArray) else indices
     own = dims_of(indices)
     if asked in own:

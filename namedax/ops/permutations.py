@@ -414,9 +414,12 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
                 here = comm.block_index(site.places[i]) == block
                 mine = here if mine is None else mine & here
         if mine is not None:
-            dtype = data.dtype
-            data = jnp.where(mine, data, jnp.zeros((), dtype))
-            data = comm.psum(data.astype(jnp.int32) if dtype == jnp.bool_ else data, site.mesh_axes).astype(dtype)
+
+            def of_one(data: Any) -> Any:
+                data = jnp.where(mine, data, jnp.zeros((), data.dtype))
+                return comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes).astype(data.dtype)
+
+            data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
         data = cast_data(data, (axis for place in site.places for axis in place))  # before it becomes large
         data = jnp.broadcast_to(data, (*site.blocks, *data.shape[len(names) :]))
         return wrap(data, (*names, *site.kept, *(None,) * site.rank))

@@ -26,7 +26,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
 from namedax.environment import ambient, check_region_lives
-from namedax.errors import ArgumentError, PositionalAxisError, check_options, raise_not_found, show_names
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, check_options, raise_not_found, show_names
 from namedax.ops import kernels
 from namedax.ops.align import align, local_block, wrap
 from namedax.ops.lift import explain_type_errors
@@ -150,6 +150,11 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
         mask = None
         x = local_block(x, op, region)
         data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
+    if comm.is_keys(data):
+        raise ArgumentTypeError(
+            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum. Take what is drawn with them, or their words, "
+            "nx.random.key_data(keys)."
+        )
     axes = resolve_axis(op, x, axis)
     named = tuple(i for i in axes if dims[i] is not None)
     if region is None and named and isinstance(data, jax.core.Tracer) and (variance := varying(data)):

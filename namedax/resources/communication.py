@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -19,7 +20,20 @@ from jax.sharding import AxisType
 from namedax.resources.cpu import widened
 from namedax.resources.variance import cast_data, varying
 
-__all__ = ["all_gather", "all_to_all", "block_index", "cut", "pmax", "pmin", "ppermute", "psum", "psum_scatter", "sum_type"]
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "block_index",
+    "cut",
+    "is_keys",
+    "over_words",
+    "pmax",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+    "sum_type",
+]
 
 Axes = tuple[str, ...]
 
@@ -29,6 +43,16 @@ def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
     variance = varying(data)
     moving = tuple(axis for axis in axes if axis in variance)
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
+
+
+def is_keys(data: Any) -> bool:
+    """Whether the elements are random keys, which cannot be added up."""
+    return bool(jnp.issubdtype(data.dtype, jax.dtypes.prng_key))
+
+
+def over_words(function: Callable[[Any], Any], keys: Any) -> Any:
+    """`function` of the words of random keys, which stand along one more dimension, the last; as keys again."""
+    return jax.random.wrap_key_data(function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys))
 
 
 def sum_type(dtype: Any) -> Any:

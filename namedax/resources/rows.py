@@ -137,6 +137,8 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
       collective-permute; rows
     that are consecutive in the axis and in the result travel together.
     """
+    if comm.is_keys(data):
+        return comm.over_words(lambda words: move_rows(words, dim, mesh_axes, rows), data)
     block = data.shape[dim]
     rounds, regular = _schedule(rows, block)
     data = cast_data(data, mesh_axes)

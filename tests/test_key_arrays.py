@@ -1,0 +1,66 @@
+"""Arrays of random keys on sharded names: what moves them is the same as where nothing is mapped, and what computes with them is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import ArgumentTypeError
+from tests.harness import make_mesh
+
+WHOLE = jax.random.split(jax.random.key(3), (8, 4))
+WORDS = np.asarray(jax.random.key_data(WHOLE))
+KEYS = nx.named(WHOLE, ["n", "m"])
+ONE = jax.random.key(7)
+NUMBERS = np.array([1, -1, 0, 5])
+ASKED = nx.named(jnp.asarray(NUMBERS), ["q"])
+
+
+def words(keys, names):
+    return np.asarray(jax.random.key_data(nx.positional(keys, names)))
+
+
+def changed(at):
+    result = WORDS.copy()
+    result[at] = np.asarray(jax.random.key_data(ONE))
+    return result
+
+
+MOVES = {
+    "an integer": (lambda k: k["n", 5], WORDS[5], ["m"]),
+    "an array": (lambda k: k["n", ASKED], WORDS[NUMBERS], ["q", "m"]),
+    "its own axis": (lambda k: k["n", nx.named(jnp.arange(8)[::-1], ["n"])], WORDS[::-1], ["n", "m"]),
+    "take": (lambda k: nx.take(k, ASKED, "n"), WORDS[NUMBERS], ["q", "m"]),
+    "take_along_axis": (lambda k: nx.take_along_axis(k, ASKED, "n"), WORDS[NUMBERS], ["q", "m"]),
+    "set": (lambda k: k.at["n", 0].set(ONE), changed(0), ["n", "m"]),
+    "set at an array": (lambda k: k.at["n", jnp.array([0, 5])].set(ONE), changed([0, 5]), ["n", "m"]),
+    "concatenate": (lambda k: nx.concatenate([k, k], "n", out_axis="n2"), np.concatenate([WORDS, WORDS]), ["n2", "m"]),
+    "split": (lambda k: nx.split(k, 2, "n", out_axis="h")[1], WORDS[4:], ["h", "m"]),
+    "tile": (lambda k: nx.tile(k, {"n": 2}, out_axes={"n": "n2"}), np.tile(WORDS, (2, 1, 1)), ["n2", "m"]),
+    "roll": (lambda k: nx.roll(k, 3, "n"), np.roll(WORDS, 3, 0), ["n", "m"]),
+    "rename": (lambda k: nx.rename(k, {"n": "z"}), WORDS, ["z", "m"]),
+    "all_gather": (lambda k: nx.lax.all_gather(k, "n")[2], WORDS[2], ["m"]),
+    "ppermute": (lambda k: nx.lax.ppermute(k, "n", [(i, (i + 3) % 8) for i in range(8)]), np.roll(WORDS, 3, 0), ["n", "m"]),
+    "pbroadcast": (lambda k: nx.lax.pbroadcast(k, "n", 5), np.broadcast_to(WORDS[5], WORDS.shape), ["n", "m"]),
+    "where": (lambda k: nx.where(nx.lax.axis_index("n") < 3, k["n", 5], k), np.where(np.arange(8)[:, None, None] < 3, WORDS[5], WORDS), ["n", "m"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("resources", [{}, {"n": "x"}, {"n": ("y", "x"), "n2": ("y", "x")}])
+def test_keys_move_as_other_values_do(resources):
+    for name, (function, want, names) in MOVES.items():
+        used = {key: axes for key, axes in resources.items() if key != "n2" or "n2" in names}
+        have = nx.xmap(function, axis_resources=used, mesh=make_mesh((2, 2)))(KEYS)
+        np.testing.assert_array_equal(words(have, names), want, err_msg=name)
+
+
+@pytest.mark.parametrize("resources", [{}, {"n": "x"}])
+@pytest.mark.parametrize(
+    "name", ["sum", "max", "mean", "any", "argmax", "sort", "argsort", "cumsum", "median", "count_nonzero"]
+)
+def test_what_computes_with_keys_is_refused(name, resources):
+    with pytest.raises(
+        ArgumentTypeError, match=rf"^{name}: key<fry>.*n:8.* is an array of random keys, which have no order and no sum"
+    ):
+        nx.xmap(lambda k: getattr(nx, name)(k, "n"), axis_resources=resources, mesh=make_mesh((2, 2)))(KEYS)
