@@ -202,3 +202,20 @@ def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
     resources = (("k", "x"), ("d", LOOP(2) if len(shape) == 1 else ("y", LOOP(2))))
     named, plain, out = together(WITH_CONSTANTS)
     check(named, plain, [SIZED], (["k", "d"],), out, Placement("beside", shape, resources))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS[:3], ids=str)
+def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
+    def after(w, total):
+        for factor in (1.0, 2.0, 3.0):
+            w = 0.5 * w + total(w, factor)
+        return w
+
+    def body(x, w):
+        def f(v):
+            return nx.fold(lambda c, s: 0.5 * c + nx.sum(v * s + x, "b"), v, jnp.arange(1.0, 4.0))
+
+        return jax.linearize(f, w)[1](jnp.float32(2.0))  # the tangents of a scan, of which none differs from step to step
+
+    mapped = nx.xmap(body, (["b"], []), [], **placement.options)
+    assert float(mapped(ARGS[1], jnp.float32(3.0))) == pytest.approx(after(2.0, lambda w, factor: 8 * 2.0 * factor))

@@ -131,6 +131,8 @@ class Stepper:
     def _asks_for_step(self, node: Node) -> bool:
         if node.kind == "axis_index" and self.axis in node.axes:
             return True
+        if node.once or (node.kind == "scan" and node.waiting):  # what counts once does so in the first step
+            return True
         return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
