@@ -29,6 +29,7 @@ __all__ = [
     "NamedaxError",
     "PlacementConflictError",
     "PositionalAxisError",
+    "RawBlockError",
     "RearrangeError",
     "SerialLoopError",
 ]
@@ -82,6 +83,10 @@ class MeshError(NamedaxError, ValueError):
 
 class PlacementConflictError(NamedaxError, ValueError):
     """Two names on one mesh axis meet in one value."""
+
+
+class RawBlockError(NamedaxError, ValueError):
+    """In a body, a function of JAX works on the block of one device: a raw collective, or a reduction of raw leaves."""
 
 
 class EinsumError(NamedaxError, ValueError):

@@ -29,6 +29,7 @@ from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
 from namedax.resources.postponing import Traced, postponing
+from namedax.resources.raw import explain_unbound_axes, refuse_raw
 from namedax.resources.serial import loops_of, on_devices
 from namedax.resources.variance import cast_data, varying
 
@@ -55,9 +56,9 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     shard_map = functools.partial(shard_map, in_specs=specs)
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
-        return run(shard_map(call.within(postponing(call.body)), out_specs=call.result_specs()), datas)
+        return run(shard_map(call.within(postponing(call.body, check=call.refuse_raw)), out_specs=call.result_specs()), datas)
     # Named arrays come back, and their axes are known only when the body has been traced: it is mapped once to see them.
-    traced = Traced(call.flat_body)
+    traced = Traced(call.flat_body, check=call.refuse_raw)
     jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
     return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
 
@@ -108,7 +109,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         specs = call.specs(assignment)
         datas = [to_spec(data, spec, None, new_axes) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
-        traced = Traced(call.flat_body)
+        traced = Traced(call.flat_body, check=call.refuse_raw)
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX can not
         # lower.
@@ -134,8 +135,8 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
     )
     if call.results_are_placed:
-        return run(call.within(postponing(call.body, set(loops))), out_specs=call.result_specs())
-    traced = Traced(call.flat_body, set(loops))
+        return run(call.within(postponing(call.body, set(loops), call.refuse_raw)), out_specs=call.result_specs())
+    traced = Traced(call.flat_body, set(loops), call.refuse_raw)
     stepping.trace_in_steps(traced.trace, datas, specs, loops, mesh, manual)
     return call.rebuild(run(call.within(traced), out_specs=call.probed_specs()))
 
@@ -256,7 +257,7 @@ class Call:
         """Runs the function on named arrays of these (local) data."""
         region = self.region
         named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
-        with explain_type_errors:
+        with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
         for leaf in jax.tree.leaves(outputs, is_leaf=is_named):
             region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
@@ -322,6 +323,10 @@ class Call:
                 return body(*datas)
 
         return run
+
+    def refuse_raw(self, closed: ClosedJaxpr) -> None:
+        """Raises where the traced body has raw collectives, or raw reductions of blocks."""
+        refuse_raw(closed, self.region.resources, self.name)
 
     def run(self, *datas: Any) -> Any:
         """Runs the body as it is: data of the arguments to results."""

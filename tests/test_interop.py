@@ -36,6 +36,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PlacementConflictError,
     PositionalAxisError,
+    RawBlockError,
 )
 from namedax.interop import abstract, from_xarray, global_norm, to_xarray
 from tests.harness import FEW, array, make_mesh
@@ -240,16 +241,18 @@ def test_elementwise_optimizers_in_a_mapped_body(placement):
 
 
 def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
-    """What docs/interoperation.md warns of: raw leaves in a body are blocks, here four, each clipped by its own norm."""
+    """What docs/interoperation.md warns of: raw leaves in a body are blocks, each of which would be clipped by its own norm."""
     clip = optax.clip_by_global_norm(1.0)
     gradient = array(8, 3)
 
     def update(gradient):
         return clip.update(gradient, clip.init(gradient))[0]
 
-    in_blocks = nx.xmap(update, ["a", None], ["a", None], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(gradient)
-    blocks = [update(gradient[i : i + 2]) for i in range(0, 8, 2)]
-    np.testing.assert_allclose(in_blocks, jnp.concatenate(blocks), rtol=1e-6)
+    clipped = nx.xmap(update, ["a", None], ["a", None], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    with pytest.raises(
+        RawBlockError, match=r"update \(.*\): a function of JAX takes the sum of all entries .* nx.interop.clip_by_global_norm"
+    ):
+        clipped(gradient)
     # Where the norm reaches a value without the name, the result differs from device to device, and that is an error.
     norm = nx.xmap(optax.tree.norm, ["a", None], [], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
     with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):

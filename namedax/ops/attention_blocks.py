@@ -206,7 +206,7 @@ class BlockAttention:
         if not self.key_place:
             return 0
         source: Any = (comm.block_index(self.ring) - step) % self.steps if self.ring else 0
-        coordinates: dict[str, Any] = {axis: lax.axis_index(axis) for axis in self.rest}
+        coordinates: dict[str, Any] = {axis: comm.block_index((axis,)) for axis in self.rest}
         for axis in reversed(self.ring):
             coordinates[axis] = source % lax.axis_size(axis)
             source = source // lax.axis_size(axis)

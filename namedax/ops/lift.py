@@ -31,6 +31,7 @@ from namedax.errors import (
 from namedax.ops.align import local_block, wrap
 from namedax.resources.cpu import on_cpus, with_plain_layouts
 from namedax.resources.programs import collective_axes
+from namedax.resources.raw import DELIBERATE
 from namedax.resources.serial import LoopAxis
 from namedax.resources.variance import cast, cast_data, varying
 
@@ -114,11 +115,14 @@ def is_array_leaf(leaf: Any) -> bool:
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
-def nmap(function: Callable[..., Any]) -> Callable[..., Any]:
+def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable[..., Any]:
     """Lifts a function over names.
 
     Args:
       function: takes and returns pytrees of positional arrays. It must not depend on names.
+      collectives: whether `function` may call the collectives of `jax.lax`, by mesh axis. In a body these are an error elsewhere. They
+        must not be over the mesh axes on which the names of the arguments live; a function of whole blocks takes the data
+        (`nx.nmap(f, collectives=True)(x.data)`), and its result is named by `nx.NamedArray`.
 
     Returns:
       A function of named arrays (and others). Every name of any argument is a batch axis: `function` sees arrays without it,
@@ -142,7 +146,10 @@ def nmap(function: Callable[..., Any]) -> Callable[..., Any]:
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
-    return Lifted(function, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
+    if not isinstance(collectives, bool):
+        raise ArgumentTypeError(f"nmap: collectives={collectives!r} is neither True nor False.")
+    lifted = jax.named_scope(DELIBERATE)(function) if collectives else function
+    return Lifted(lifted, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
 
 
 class Lifted:

@@ -303,7 +303,7 @@ class _Placed:
         partial = partial.reshape(*before, *sizes, -1, *after)
         for n in reversed(range(len(self.kept))):
             if self.kept[n] not in self.common:
-                partial = lax.dynamic_index_in_dim(partial, lax.axis_index(self.kept[n]), dim + n, keepdims=False)
+                partial = lax.dynamic_index_in_dim(partial, comm.block_index((self.kept[n],)), dim + n, keepdims=False)
         return partial.reshape(*before, -1, *after)
 
     def _scatter(self, kind: str, partial: Any, dim: int) -> Any:

@@ -18,6 +18,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from namedax.resources.cpu import widened
+from namedax.resources.raw import own
 from namedax.resources.variance import cast_data, varying
 
 __all__ = [
@@ -41,7 +42,7 @@ Axes = tuple[str, ...]
 def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
     """The axes over which `data` varies, and the number of devices along the others."""
     variance = varying(data)
-    moving = tuple(axis for axis in axes if axis in variance)
+    moving = own(tuple(axis for axis in axes if axis in variance))
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
 
 
@@ -86,8 +87,8 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     if _explicit_axes_left():
         count = math.prod(map(lax.axis_size, axes))
         parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
-        return jnp.sum(lax.all_to_all(parts, axes, dim, dim), dim)
-    return lax.psum_scatter(widened(data), axes, scatter_dimension=dim, tiled=True).astype(data.dtype)
+        return jnp.sum(lax.all_to_all(parts, own(axes), dim, dim), dim)
+    return lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True).astype(data.dtype)
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
@@ -99,11 +100,11 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     variance = varying(data)
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
-            parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), axes, 0, 0)
+            parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0)
             return jnp.moveaxis(parts, 0, dim).reshape((*data.shape[:dim], -1, *data.shape[dim + 1 :]))
         if to == "invarying":
-            return lax.all_gather(data, axes, axis=dim, tiled=True, to=to)
-        return lax.all_gather(widened(data), axes, axis=dim, tiled=True, to=to).astype(data.dtype)
+            return lax.all_gather(data, own(axes), axis=dim, tiled=True, to=to)
+        return lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to).astype(data.dtype)
     # Minor axes first; neighbours of the same kind together.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))
@@ -116,7 +117,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
 
 def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
     """Cuts `split_dim` into a block per device along `axes` and puts the blocks of `concat_dim` together: one all-to-all."""
-    return lax.all_to_all(cast_data(data, axes), axes, split_dim, concat_dim, tiled=True)
+    return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
 def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
@@ -127,12 +128,12 @@ def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
         number = np.arange(math.prod(map(lax.axis_size, ordered))).reshape([lax.axis_size(axis) for axis in ordered])
         number = number.transpose([ordered.index(axis) for axis in axes]).ravel()
         perm = [(int(number[source]), int(number[target])) for source, target in perm]
-    return lax.ppermute(cast_data(data, axes), ordered, perm)
+    return lax.ppermute(cast_data(data, axes), own(ordered), perm)
 
 
 def block_index(axes: Axes) -> Any:
     """The index of this device's block among all along `axes`, row-major."""
-    return lax.axis_index(axes)
+    return lax.axis_index(own(axes))
 
 
 def cut(data: Any, dim: int, axes: Axes) -> Any:

@@ -51,18 +51,24 @@ _BILINEAR = ("mul", "div", "dot_general", "gather", "scatter-add", "scatter_add"
 _ADDITIONS = ("add", "add_any", "sub")
 
 
-def postponing(body: Callable[..., Any], loops: Set[str] = frozenset()) -> Callable[..., Any]:
+Check = Callable[[ClosedJaxpr], None]
+
+
+def postponing(body: Callable[..., Any], loops: Set[str] = frozenset(), check: Check | None = None) -> Callable[..., Any]:
     """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
 
     Args:
       body: the function.
       loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
+      check: looks through the traced body, and raises where something is wrong with it.
     """
 
     def run(*datas: Any) -> Any:
         if not any(isinstance(data, jax.core.Tracer) for data in datas):
             return body(*datas)
         closed, shape = jax.make_jaxpr(body, return_shape=True)(*datas)
+        if check is not None:
+            check(closed)
         return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops))
 
     return run
@@ -80,15 +86,18 @@ class Traced:
     Args:
       body: the function.
       loops: axes that are executed in steps.
+      check: looks through the traced body, and raises where something is wrong with it.
     """
 
-    def __init__(self, body: Callable[..., list[Any]], loops: Set[str] = frozenset()):
-        self._body, self._loops = body, loops
+    def __init__(self, body: Callable[..., list[Any]], loops: Set[str] = frozenset(), check: Check | None = None):
+        self._body, self._loops, self._check = body, loops, check
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
         """Traces the function, and returns nothing."""
         self._closed = jax.make_jaxpr(self._body)(*datas)
+        if self._check is not None:
+            self._check(self._closed)
         return ()
 
     def __call__(self, *datas: Any) -> list[Any]:

@@ -1,0 +1,183 @@
+"""Functions of JAX on the blocks of a body: raw collectives and raw reductions are refused where they can be seen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+from tests.harness import array, make_mesh
+
+X = array(8, 4)
+
+
+def on_leaf(function):
+    """A body that applies `function` to the leaf of its argument, as `jax.tree.map` does."""
+    return lambda a: jax.tree.map(function, a)
+
+
+def mapped(body, resources=None, mesh=None, **options):
+    """The mesh axes have the names of the axes."""
+    mesh = mesh or jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    return nx.xmap(
+        body, ["a", "b"], ["a", "b"], axis_resources={"a": "a"} if resources is None else resources, mesh=mesh, **options
+    )
+
+
+COLLECTIVES = {
+    "psum": lambda a: lax.psum(a, "a"),
+    "pmean": lambda a: lax.pmean(a, "a"),
+    "pmax": lambda a: lax.pmax(a, "a"),
+    "pmin": lambda a: lax.pmin(a, "a"),
+    "ppermute": lambda a: lax.ppermute(a, "a", [(0, 1)]),
+    "pshuffle": lambda a: lax.pshuffle(a, "a", [1, 2, 3, 0]),
+    "axis_index": lambda a: a * lax.axis_index("a"),
+    "all_gather": on_leaf(lambda leaf: lax.all_gather(leaf, "a", to="invarying")[0]),
+    "psum_scatter": on_leaf(lambda leaf: lax.psum_scatter(jnp.tile(leaf, (4, 1)), "a", tiled=True)),
+    "all_to_all": on_leaf(lambda leaf: lax.all_to_all(jnp.tile(leaf, (2, 1)), "a", 0, 0, tiled=True)[:2]),
+}
+WITHIN = {
+    "jit": jax.jit,
+    "checkpoint": jax.checkpoint,
+    "grad": lambda f: jax.grad(lambda a: nx.sum(f(a) ** 2, ("a", "b"))),
+    "scan": lambda f: lambda a: lax.scan(lambda c, _: (c + f(a), None), a, None, length=2)[0],
+    "cond": lambda f: lambda a: lax.cond(True, lambda a: a + f(a), lambda a: a * 2, a),
+    "nx.scan": lambda f: lambda a: nx.scan(lambda c, _: (c + f(a), None), a, length=2)[0],
+    "nested": lambda f: lambda a: nx.xmap(f, axis_resources={})(a),
+    "nested, another mesh axis": lambda f: lambda a: nx.xmap(f, axis_resources={"b": "b"})(a),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_raw_collectives_say_nx_lax(name):
+    with pytest.raises(
+        nx.errors.RawBlockError, match=rf"jax.lax.{name}: in the body of <lambda> \(test_raw.py:\d+\) .* Use nx.lax.{name} "
+    ):
+        mapped(COLLECTIVES[name])(X)
+
+
+@pytest.mark.parametrize("name", ["psum", "pmean", "axis_index", "ppermute", "all_gather"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"resources": {"a": "x"}, "mesh": make_mesh((4, 2))},  # whatever the mesh axes are called
+        {"resources": {}},
+        {"partitioning": "auto"},
+        {"jit": False},
+        {"resources": {}, "jit": False},
+        {"resources": {"a": nx.SerialLoop(2)}},
+        {"resources": {"a": ("a", nx.SerialLoop(2))}},
+        {"resources": {"b": "a"}},  # the mesh axis of another name
+    ],
+    ids=str,
+)
+def test_raw_collectives_under_every_assignment(name, options):
+    with pytest.raises(nx.errors.RawBlockError, match=rf"jax.lax.{name}: .* Use nx.lax.{name} with the name of an axis"):
+        mapped(COLLECTIVES[name], **options)(X)
+
+
+@pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN)
+def test_raw_collectives_within_transformations(within):
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(kind,) * 2)
+        with pytest.raises(nx.errors.RawBlockError, match=r"jax.lax.pmean: .* Use nx.lax.pmean"):
+            mapped(within(COLLECTIVES["pmean"]), mesh=mesh)(X)
+
+
+def test_collectives_that_are_deliberate():
+    mean = nx.nmap(lambda leaf: lax.pmean(leaf, "a") + lax.axis_index("a"), collectives=True)
+
+    def body(a):
+        return nx.NamedArray(mean(a.data), a.dims)
+
+    blocks = np.asarray(X).reshape(4, 2, 4)
+    want = (blocks.mean(0) + np.arange(4)[:, None, None]).reshape(8, 4)
+    np.testing.assert_allclose(mapped(body)(X), want, rtol=1e-5)
+    np.testing.assert_allclose(mapped(jax.checkpoint(lambda a: jax.jit(body)(a)))(X), want, rtol=1e-5)
+    weights = array(8, 4, seed=1)
+    have = jax.grad(lambda x: jnp.sum(mapped(body)(x) * weights))(X)
+    np.testing.assert_allclose(have, np.tile(np.asarray(weights).reshape(4, 2, 4).mean(0), (4, 1)), rtol=1e-4, atol=1e-6)
+    # Over the mesh axis of a name that it is lifted over, entries would mix.
+    with pytest.raises(nx.errors.PlacementConflictError, match="communicates along these"):
+        mapped(lambda a: nx.nmap(lambda row: lax.pmean(row, "a"), collectives=True)(a))(X)
+    with pytest.raises(nx.errors.ArgumentTypeError, match="nmap: collectives=1 is neither True nor False"):
+        nx.nmap(jnp.sin, collectives=1)
+
+
+def test_a_shard_map_in_a_body_has_collectives_of_its_own():
+    def body(a):
+        total = jax.shard_map(lambda row: lax.psum(row.sum(), "b"), in_specs=P("b"), out_specs=P(), axis_names={"b"})
+        return a - nx.nmap(total)(nx.untag(a, ["b"]))
+
+    np.testing.assert_allclose(mapped(body)(X), X - X.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+REDUCTIONS = {
+    "the maximum": on_leaf(lambda leaf: leaf / jnp.max(leaf)),
+    "the minimum": on_leaf(lambda leaf: leaf - jnp.min(leaf)),
+    "the sum": on_leaf(lambda leaf: leaf / jnp.linalg.norm(leaf)),
+    "the sum of all": on_leaf(lambda leaf: leaf - jnp.mean(leaf)),
+    "the product": on_leaf(lambda leaf: leaf * jnp.prod(leaf)),
+    "a truth value": on_leaf(lambda leaf: leaf * jnp.all(jnp.isfinite(leaf))),
+    "an inner product": on_leaf(lambda leaf: leaf * jnp.vdot(leaf, leaf)),
+    "the place of the maximum": on_leaf(lambda leaf: leaf * jnp.argmax(leaf)),
+}
+SOLVERS = {
+    "optax": lambda a: optax.clip_by_global_norm(1.0).update({"w": a}, None)[0]["w"],
+    "cg": lambda a: jax.scipy.sparse.linalg.cg(lambda v: 2 * v, a)[0],
+    "jit": jax.jit(REDUCTIONS["the maximum"]),
+    "jit twice": jax.jit(lambda a: jax.jit(REDUCTIONS["the maximum"])(a) * 2),
+    "checkpoint": jax.checkpoint(REDUCTIONS["the sum"]),
+    "grad": jax.grad(lambda a: nx.sum(REDUCTIONS["the sum"](a), ("a", "b"))),
+    "vmap": lambda a: jax.vmap(lambda s: s * REDUCTIONS["the maximum"](a), out_axes=0)(jnp.ones(2))[0],
+    "nested": lambda a: nx.xmap(REDUCTIONS["the maximum"], axis_resources={})(a),
+}
+
+
+@pytest.mark.parametrize("what", REDUCTIONS)
+def test_raw_reductions_of_a_block_are_refused(what):
+    message = rf"<lambda> \(test_raw.py:\d+\): a function of JAX takes {what.removesuffix(' of all')} of all entries .* of the axes 'a'; .*nx.sum"
+    for options in ({}, {"resources": {"a": ("b", "a")}}, {"resources": {"a": nx.SerialLoop(2)}}, {"jit": False}):
+        with pytest.raises(nx.errors.RawBlockError, match=message):
+            mapped(REDUCTIONS[what], **options)(X)
+    unmapped = mapped(REDUCTIONS[what], {})(X)
+    np.testing.assert_allclose(mapped(REDUCTIONS[what], {}, jit=False)(X), unmapped, rtol=1e-5)
+
+
+@pytest.mark.parametrize("body", SOLVERS.values(), ids=SOLVERS)
+def test_raw_reductions_in_what_a_body_calls_are_refused(body):
+    with pytest.raises(nx.errors.RawBlockError, match=r"of all entries .* 'a'; .*assert_resources_do_not_matter"):
+        mapped(body)(X)
+
+
+def test_what_is_no_raw_reduction():
+    """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""
+    scales = jnp.arange(1.0, 4.0)
+
+    def body(a):
+        scaled = jax.tree.map(lambda leaf: leaf * jnp.sum(scales) / jnp.max(scales), a)
+        total = nx.nmap(lambda row: row / jnp.sqrt(jnp.sum(row**2)))(nx.untag(a, ["b"]))
+        each = nx.map(lambda row: row * jnp.vdot(row, row), nx.untag(a, ["b"]), axis="a")
+        rows = jax.vmap(lambda row: row / jnp.linalg.norm(row))(a.data)
+        slope = jax.grad(lambda s: nx.sum(nx.sin(jax.tree.map(lambda leaf: leaf * s, a)), ("a", "b")))(0.5)
+        return (
+            (scaled * slope + nx.NamedArray(rows, a.dims))
+            * nx.sum(total, 0)
+            * nx.sum(each, 0)
+            * nx.max(nx.lax.pmean(a, "a"), "b")
+        )
+
+    def oracle(x):
+        total = (x / jnp.linalg.norm(x, axis=1, keepdims=True)).sum(1, keepdims=True)
+        each = (x * (x**2).sum(1, keepdims=True)).sum(1, keepdims=True)
+        slope = jnp.sum(jnp.cos(x * 0.5) * x)
+        return (x * 2 * slope + x / jnp.linalg.norm(x, axis=1, keepdims=True)) * total * each * x.mean(0).max()
+
+    for resources in ({"a": "a"}, {}, {"a": ("b", "a")}):
+        np.testing.assert_allclose(mapped(body, resources)(X), oracle(X), rtol=1e-4)
+    have = jax.grad(lambda x: jnp.sum(mapped(body)(x)))(X)
+    np.testing.assert_allclose(have, jax.grad(lambda x: jnp.sum(oracle(x)))(X), rtol=1e-3, atol=1e-4)
