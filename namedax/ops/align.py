@@ -29,7 +29,7 @@ from namedax.resources.layout import relayout
 from namedax.resources.mesh import entering
 from namedax.resources.variance import cast, varying
 
-__all__ = ["align", "local_block", "meet", "merge_dims", "wrap"]
+__all__ = ["align", "local_block", "meet", "merge_dims", "settled", "wrap"]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -239,7 +239,16 @@ def wrap(data: Any, dims: Dims) -> Any:
         for dim, n in zip(dims, data.shape, strict=True):
             if dim is not None:
                 region.note(dim, n)
-        if region.mode == "auto":
-            sharding = NamedSharding(region.mesh, partition_spec(dims, region.resources))
-            data = lax.with_sharding_constraint(data, sharding)
-    return make_in_region(data, dims)
+    return make_in_region(settled(data, dims), dims)
+
+
+def settled(data: Any, dims: Dims) -> Any:
+    """Under XLA's partitioner: `data` where its names say, and whole along its positional dimensions.
+
+    What an operation does over an axis that the partitioner may cut is the partitioner's affair, and it is wrong for some: a maximum
+    drops NaN, a convolution counts a sharded kernel several times. Such operations settle what they take, whole along that axis.
+    """
+    region = ambient()
+    if region is None or region.mode != "auto":
+        return data
+    return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(dims, region.resources)))

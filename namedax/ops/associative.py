@@ -13,7 +13,7 @@ from jax import lax
 
 from namedax.array import dims_of, make_in_region, type_text
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
-from namedax.ops.align import wrap
+from namedax.ops.align import settled, wrap
 from namedax.ops.carries import Grow, ValueType, check_placements, until_it_fits
 from namedax.ops.entries import Entries
 from namedax.ops.leaves import array_of, block_of, flatten
@@ -86,7 +86,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     combine = jax.vmap(pairwise)
 
     def local(*datas: Any) -> list[Any]:
-        return list(lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse))
+        wholes = [(None, *kind.dims[1:]) for kind in types]
+        datas = tuple(settled(data, whole) for data, whole in zip(datas, wholes, strict=True))
+        results = lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
+        return [settled(data, whole) for data, whole in zip(results, wholes, strict=True)]
 
     def over_devices(*datas: Any) -> list[Any]:
         before, after = datas[: len(types)], datas[len(types) :]

@@ -18,7 +18,7 @@ from jax import lax
 from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import Region, ambient, enter
 from namedax.errors import PositionalAxisError, raise_not_found
-from namedax.ops.align import local_block, wrap
+from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.along import Along, along
 from namedax.ops.lift import nmap
 from namedax.ops.windows import (
@@ -103,14 +103,15 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
         batch = [i for i in range(data.ndim) if i != site.dim]
         labelled = [i for i in batch if site.dims[i] is not None]
         order = [*labelled, *(i for i in batch if site.dims[i] is None), site.dim]
-        x = lax.transpose(data, order)
+        x = settled(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
         labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
         with _without_constraints(site.region):
             return nmap(rows)(make_in_region(x, labels) if labelled else x, v)
 
     def named_result(value: Any) -> tuple[Any, Dims]:
-        own = dims_of(value)
-        return (value._data if isinstance(value, NamedArray) else value), (*own[:-1], dims[site.dim])
+        own, out_axis = dims_of(value), dims[site.dim]
+        data = value._data if isinstance(value, NamedArray) else value
+        return settled(data, own), (*own[:-1], out_axis)
 
     gathered = frozenset(site.old) - frozenset(new)
     data, out = named_result(compute(frozenset()))
@@ -314,12 +315,15 @@ def _conv_by_name(
                 )
             places.append(k_dims.index(name))
     batch = [i for i in range(len(k_dims)) if i not in places]
-    k_data = lax.transpose(kernel._data if isinstance(kernel, NamedArray) else jnp.asarray(kernel), [*batch, *places])
+    k_data = kernel._data if isinstance(kernel, NamedArray) else jnp.asarray(kernel)
+    k_data = lax.transpose(k_data, [*batch, *places])
     for i, name in enumerate((features_out, features_in)):
         if name is None:
             k_data = jnp.expand_dims(k_data, len(batch) + i)
     k_labels = tuple(k_dims[i] for i in batch)
     taps = k_data.shape[len(batch) + 2 :]
+    # XLA's partitioner convolves wrongly, or not at all, where it cuts what a window goes over, or places the result by another name.
+    k_data = settled(k_data, (*k_labels, features_out, features_in, *(None,) * count))
     kernel = make_in_region(k_data, k_labels + (None,) * (count + 2)) if batch else k_data
 
     # The array: windows along its axes.
@@ -355,6 +359,7 @@ def _conv_by_name(
         if features_in is None:
             data = jnp.expand_dims(data, len(labelled) + len(rest))
         labels = tuple(dims[i] for i in labelled) + (None,) * (len(rest) + 1 + count)
+        data = settled(data, (*labels[: -1 - count], features_in, *(None,) * count))
         steps, spacing = (stride, None) if op == "conv" else ((1,) * count, stride)
         function = functools.partial(_conv, count, steps, spacing, zeros, dilation, precision, preferred_element_type)
         with _without_constraints(region):
@@ -366,10 +371,9 @@ def _conv_by_name(
         at = len(dims) - count - 1
         if features_out is None:
             data = lax.squeeze(data, (at,))
-        if op == "conv_transpose":
-            whole = (*dims[:at], *(() if features_out is None else (None,)), *out_names)
-            data = whole_for_partitioner(data, whole, out_names)
-        return comm.psum(data, mesh_axes), (*dims[:at], *(() if features_out is None else (features_out,)), *out_names)
+        before = (*dims[:at], *(() if features_out is None else (features_out,)))
+        data = settled(data, (*before, *(None,) * count))
+        return comm.psum(data, mesh_axes), (*before, *out_names)
 
     data, dims = finished(compute(frozenset()))
     _check_together(op, dims)

@@ -31,7 +31,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.ops.align import local_block, wrap
+from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.along import run
 from namedax.ops.patterns import ELLIPSIS, Pattern, Term, parse_pattern
 from namedax.ops.reductions import REDUCTIONS
@@ -267,6 +267,8 @@ def _reduce(
             )
             here[target] = mesh_axes
             return comm.psum_scatter(local, rest.index(target), mesh_axes), rest
+    if reduction not in ("sum", "mean"):
+        value = settled(value, (None,) * len(order))
     reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
     names = tuple(map(_Carried, order))
     inner = None

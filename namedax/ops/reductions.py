@@ -28,7 +28,7 @@ from namedax.array import Dims, NamedArray, dims_of, is_name, make_in_region, ty
 from namedax.environment import ambient, check_region_lives
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, check_options, raise_not_found, show_names
 from namedax.ops import kernels
-from namedax.ops.align import align, local_block, wrap
+from namedax.ops.align import align, local_block, settled, wrap
 from namedax.ops.lift import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast_data, varying
@@ -370,10 +370,12 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
     """
     local, combine = (jnp.max, comm.pmax) if largest else (jnp.min, comm.pmin)
+    reduce = functools.partial(local, axis=axes, keepdims=True)
 
     @jax.custom_jvp
     def extremum(data: Any) -> Any:
-        return combine(local(data, axes, keepdims=True), mesh_axes)
+        # Without mesh axes it is XLA's partitioner that may reduce between devices.
+        return combine(reduce(data), mesh_axes) if mesh_axes else comm.in_order(data, largest, reduce)
 
     @extremum.defjvp
     def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
@@ -387,7 +389,13 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
 
 
 def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
-    if not site.mesh_axes:
+    region, named = ambient(), [site.dims_in[i] for i in site.named]
+    partitioned = region is not None and region.mode == "auto" and not region.resources.keys().isdisjoint(named)
+    if partitioned and jnp.iscomplexobj(site.data):
+        whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
+        mask = None if site.where is None else settled(site.where, whole)
+        site, partitioned = dataclasses.replace(site, data=settled(site.data, whole), where=mask), False
+    if not site.mesh_axes and not partitioned:
         return (jnp.max if largest else jnp.min)(
             site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
         )

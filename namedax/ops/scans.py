@@ -18,7 +18,7 @@ from namedax.array import NamedArray, dims_of
 from namedax.environment import ambient
 from namedax.errors import PositionalAxisError, check_options
 from namedax.ops import kernels
-from namedax.ops.align import local_block, wrap
+from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.lift import explain_type_errors
 from namedax.ops.reductions import Site, axis_key, reduction_site
 from namedax.resources import communication as comm
@@ -111,7 +111,9 @@ def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tup
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
-    data = local(op, site.data, site.axes[0], reverse, *static)
+    # XLA's partitioner fills up what it cuts with zeros, which are no identity of a maximum.
+    whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
+    data = settled(local(op, settled(site.data, whole), site.axes[0], reverse, *static), whole)
     if site.mesh_axes:
         data = _continue_over_blocks(kind, data, site, reverse)
     return site.finish_whole(data)

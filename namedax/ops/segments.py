@@ -20,7 +20,7 @@ from namedax.array import NamedArray, dims_of, is_name, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
 from namedax.ops import kernels
-from namedax.ops.align import local_block, wrap
+from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.variance import cast, cast_data, varying
@@ -213,6 +213,9 @@ def _reduce(
     if region is not None and region.manual:
         union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
         data, numbers = cast(x, union), cast_data(numbers, union)
+    if kind != "sum":  # XLA's partitioner would combine the parts of devices by what drops NaN
+        data = settled(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
+        numbers = settled(numbers, tuple(None if d == name or d is None else d for d in id_dims))
     order = [dims.index(d) for d in shared] + [dim] + rest
     id_order = [id_dims.index(d) for d in batch] + [id_dims.index(name)]
     data, numbers = lax.transpose(data, order), lax.transpose(numbers, id_order)
@@ -223,6 +226,8 @@ def _reduce(
 
     # The result: batch axes, the segments, the rest.
     out_dims = [*batch, out_axis, *(dims[i] for i in rest)]
+    if kind != "sum":
+        result = settled(result, (*batch, None, *(dims[i] for i in rest)))
     if out_axis is None and name is None and position:
         places = [n for n, d in enumerate(out_dims) if d is None]
         result = jnp.moveaxis(result, places[0], places[position])

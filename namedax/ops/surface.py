@@ -21,7 +21,7 @@ from jax import lax
 from namedax.array import NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import ambient
 from namedax.errors import AxisNameError, raise_not_found
-from namedax.ops.align import local_block, wrap
+from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.lax_only import or_of_jax
 from namedax.ops.lift import nmap
 from namedax.ops.mirror import AXIS_PARAMETERS, is_axis_name, mirror
@@ -222,7 +222,8 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
         new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
         data = relayout(data, old, new) if old != new else data
     order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
-    return make_in_region(lax.transpose(data, order), (None,) * len(names) + tuple(dims[i] for i in order[len(names) :]))
+    front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
+    return make_in_region(settled(lax.transpose(data, order), front), front)
 
 
 def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str) -> Any:

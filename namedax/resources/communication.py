@@ -26,6 +26,7 @@ __all__ = [
     "all_to_all",
     "block_index",
     "cut",
+    "in_order",
     "is_keys",
     "over_words",
     "pmax",
@@ -160,18 +161,27 @@ def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
     moving, _ = _split(data, axes)
     if not moving:
         return data
-    dtype = data.dtype
+    dtype, largest = data.dtype, reduce is lax.pmax
     if dtype == jnp.bool_:
         return reduce(data.astype(jnp.int32), moving).astype(dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):  # ordered by jnp, not by XLA's all-reduce
-        local = jnp.max if reduce is lax.pmax else jnp.min
+        local = jnp.max if largest else jnp.min
         return local(all_gather(data[None], 0, moving, "invarying"), 0)
+    return in_order(data, largest, lambda ordered: reduce(ordered, moving))
+
+
+def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
+    """What `reduce`, a maximum (if `largest`) or a minimum, gives for `data`, where XLA's may drop NaNs.
+
+    Floating-point values become integers of the same order, among which a NaN wins.
+    """
+    dtype = data.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
-        return reduce(data, moving)
+        return reduce(data)
     wide = dtype if dtype.itemsize >= 4 else jnp.dtype(jnp.float32)
     bits = jnp.dtype(f"int{8 * wide.itemsize}")
-    ordered = _to_ordered_bits(data.astype(wide), bits, nan_is_last=reduce is lax.pmax)
-    return _from_ordered_bits(reduce(ordered, moving), wide).astype(dtype)
+    ordered = _to_ordered_bits(data.astype(wide), bits, nan_is_last=largest)
+    return _from_ordered_bits(reduce(ordered), wide).astype(dtype)
 
 
 def _to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
