@@ -11,23 +11,10 @@ from tests.fuzz.worker import report, trial
 PROGRAMS, LAYOUTS = 16, 3
 # What their mending waits for.
 WAITING = {
-    "a whole sum is renamed onto a loop",
-    "a row is renamed onto a loop",
-    "a step of power iteration in a loop",
-    "rename of a loop's name",
-    "all_gather of a loop's name",
-    "positional of a loop's name",
-    "top_k of a loop's name",
-    "a JAX array of shifts",
-    "a JAX array of shifts of positions",
-    "a NumPy number as a shift",
-    "narrow negative indices into a long axis",
     "NaN under the partitioner",
     "a kernel on mesh axes of its own",
     "the gradient of a sort over devices beside a loop",
     "the gradient of quantiles over devices beside a loop",
-    "16-bit sums beside an idle mesh axis",
-    "a Fourier transform along a sharded name",
     "keys along a sharded name",
 }
 
