@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.program import Operation
-from tests.fuzz.values import SIZES, V, along, broadcast, front, make, place, spread, union, without
+from tests.fuzz.values import SIZES, V, along, elementwise, front, make, place, spread, union, without
 
 INDEX = ("i8", "i32")
 
@@ -131,7 +131,7 @@ class Update(Operation):
 
 
 class UpdateMany(Operation):
-    """Rows are added at indices: `x.at[{axis: i}].add(y)`."""
+    """One entry is added to for every entry of an index with names, which are batch names: `x.at[{axis: i}].add(y)`."""
 
     names, weight = ("at_rows",), 0.6
 
@@ -156,23 +156,12 @@ class UpdateMany(Operation):
         return f"{a[0]}.at[{{{s['axis']!r}: {a[1]}}}].add({a[2]})"
 
     def run(self, r, s, values, env):
-        v, i, y = values
-        rest = without(v, (s["axis"],))
-        (row,) = i.names
-        hits = segments_of(r.xp, i, s["axis"])  # axis, row
-        rows = broadcast(r.xp, y, (*rest, row))
-        rows = r.xp.moveaxis(spread(r.xp, rows, rows.names, v.ndim), rows.names.index(row), 0)
-        added = r.xp.tensordot(hits, rows, 1)
-        return [v._replace(data=v.data + make(r.xp, added, [s["axis"], *rest], "f32").data)]
+        size, places = SIZES[s["axis"]], V(np.arange(SIZES[s["axis"]]), (s["axis"],), "i32")
 
-    def meetings(self, s, values, results):
-        return [{*values[0].names, *values[1].names}, {*values[1].names, *values[2].names}]
+        def f(x, i, y, place):
+            return r.xp.where(r.xp.where(i < 0, i + size, i) == place, x + y, x)
 
-
-def segments_of(xp: Any, i: V, axis: str) -> Any:
-    """A matrix with a row for every entry of `axis`: 1 where an index says so."""
-    index = xp.where(i.data < 0, i.data + SIZES[axis], i.data)
-    return xp.asarray(np.arange(SIZES[axis])[:, None] == index, float)
+        return [elementwise(r.xp, f, "f32", *values, places)]
 
 
 class Segments(Operation):

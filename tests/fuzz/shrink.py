@@ -68,7 +68,9 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
                 yield dataclasses.replace(layout, resources=tuple(sorted([*rest, (name, entries[:j] + entries[j + 1 :])])))
     used = {entry for _, entries in layout.resources for entry in entries}
     for i, (axis, _) in enumerate(layout.mesh):
-        if axis not in used and (len(layout.mesh) > 1 or layout == dataclasses.replace(Layout(), mesh=layout.mesh, gradient=layout.gradient)):
+        if axis not in used and (
+            len(layout.mesh) > 1 or layout == dataclasses.replace(Layout(), mesh=layout.mesh, gradient=layout.gradient)
+        ):
             yield dataclasses.replace(layout, mesh=layout.mesh[:i] + layout.mesh[i + 1 :])
     if not layout.mesh and layout.partitioning == "auto":
         yield dataclasses.replace(layout, partitioning="manual")
