@@ -263,7 +263,7 @@ class ArgReduction(Operation):
 
 
 class Quantile(Operation):
-    names, weight = ("quantile",), 0.3
+    names, weight, moves = ("quantile",), 0.3, True  # it sorts
 
     def draw(self, g, name):
         x = g.pick(lambda v: v.names and v.dtype == "f32")

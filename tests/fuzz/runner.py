@@ -199,16 +199,16 @@ class Outcome:
 def write(ref: Reference, layout: Layout) -> str:
     """The program as Python for the layout."""
     program = ref.program
-    names = {name for meeting in ref.meetings for name in meeting} | spoken(program)
     given = {axis for argument in program.arguments for axis in argument.axes if isinstance(axis, str)}
     local = {*INNER}
-    sizes = sorted(names - given - local)
+    sizes = sorted(spoken(program) - given - local)
     return source(program, layout, ref.results, sorted({name for meeting in ref.meetings for name in meeting} - local), sizes)
 
 
 def spoken(program: Program) -> set[str]:
     """Names that a statement speaks of, though perhaps no value has them."""
-    return {s["axis"] for s in statements_of(program.main) if s.op in ("psum", "pmean", "pmax", "pmin", "all_gather")}
+    speakers = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")
+    return {s["axis"] for s in statements_of(program.main) if s.op in speakers}
 
 
 def attempt(ref: Reference, layout: Layout) -> Outcome:
@@ -244,7 +244,7 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
     if isinstance(error, nx.errors.SerialLoopError):
         statements = list(statements_of(ref.program.main))
-        return bool(layout.loops) and any(s.blocks or Operation.table[s.op].moves for s in statements)
+        return bool(layout.loops) and any(s.blocks or s.op == "median" or Operation.table[s.op].moves for s in statements)
     return False
 
 
