@@ -313,6 +313,15 @@ class Xmapped:
                     "other devices. Bring it onto the mesh first, with jax.device_put or nx.shard."
                 )
             raise
+        except TypeError as error:
+            looped = sorted(repr(name) for name, axes in with_loops(self._resources).items() if loops_of({name: axes}))
+            if not looped or "forward-mode" not in str(error):
+                raise
+            raise SerialLoopError(
+                f"xmap: {self._name} has {', '.join(looped)} on a SerialLoop, whose steps can be differentiated in reverse mode "
+                "only, again and again: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the "
+                "SerialLoop from axis_resources; a Hessian is jax.jacrev(jax.jacrev(f)), too."
+            ) from error
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

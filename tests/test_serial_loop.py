@@ -741,3 +741,21 @@ def test_placing_knows_no_time():
     assert pickle.loads(pickle.dumps(LOOP(3))) == LOOP(3)
     assert repr(LOOP(3)) == "SerialLoop(3)"
     assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))
+
+
+@pytest.mark.parametrize("resources", [{"b": nx.SerialLoop(2)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
+@pytest.mark.parametrize("differentiate", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd, jax.hessian])
+def test_forward_mode_is_refused_in_words(resources, differentiate):
+    def cubes(x):
+        return nx.sum(x**3, "b")
+
+    f = nx.xmap(cubes, ["b"], [], axis_resources=resources, mesh=make_mesh((4, 2)))
+    x = jnp.arange(8.0)
+    with pytest.raises(nx.errors.SerialLoopError) as error:
+        differentiate(f)(x)
+    assert str(error.value) == (
+        "xmap: cubes has 'b' on a SerialLoop, whose steps can be differentiated in reverse mode only, again and again: jax.grad, jax.vjp, "
+        "jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the SerialLoop from axis_resources; a Hessian is "
+        "jax.jacrev(jax.jacrev(f)), too."
+    )
+    np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(x), np.diag(6 * np.arange(8.0)))

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import pkgutil
 import types
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +38,15 @@ MODULES = dict(modules())
 
 
 def public(module):
-    return [
-        name for name in dir(module) if not name.startswith("_") and not isinstance(getattr(module, name), types.ModuleType)
-    ]
+    """The public names of a module but its submodules, and those that JAX warns of because it is about to drop them."""
+    found = []
+    for name in dir(module):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            value = None if name.startswith("_") else getattr(module, name)
+        if value is not None and not isinstance(value, types.ModuleType) and not said:
+            found.append(name)
+    return found
 
 
 def ours(path):

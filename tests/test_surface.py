@@ -6,7 +6,6 @@ function gives for each entry along it.
 
 import contextlib
 import itertools
-import types
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests.test_signatures import public
 
 pytestmark = pytest.mark.slow
 
@@ -223,10 +223,8 @@ OWN_MEANING = {
 FUNCTIONS = [
     f"{space}.{name}"
     for space, (ours_of, _) in ((label, spaces) for label, spaces in SPACES.items())
-    for name in dir(ours_of)
-    if not name.startswith("_")
-    and callable(getattr(ours_of, name))
-    and not isinstance(getattr(ours_of, name), (type, types.ModuleType))
+    for name in public(ours_of)
+    if callable(getattr(ours_of, name)) and not isinstance(getattr(ours_of, name), type)
 ]
 
 
@@ -294,7 +292,7 @@ def test_what_is_handed_through_is_known():
     untouched = {
         f"{space}.{name}"
         for space, (theirs, ours) in SPACES.items()
-        for name in dir(theirs)
+        for name in public(theirs)
         if f"{space}.{name}" in FUNCTIONS and getattr(theirs, name) is getattr(ours, name)
     }
     assert {name.partition(".")[0] for name in untouched} <= {"numpy", "lax", "nn"}
@@ -303,8 +301,7 @@ def test_what_is_handed_through_is_known():
 
 def test_every_name_resolves():
     for space, (theirs, ours) in SPACES.items():
-        missing = [name for name in dir(theirs) if not name.startswith("_") and not hasattr(ours, name)]
-        assert [m for m in missing if not isinstance(getattr(theirs, m), types.ModuleType)] == [], space
+        assert [name for name in public(theirs) if not hasattr(ours, name)] == [], space
 
 
 def test_exceptions_and_samples_are_not_stale():

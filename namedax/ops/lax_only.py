@@ -25,7 +25,7 @@ from namedax.ops.align import local_block, wrap
 from namedax.ops.collectives import _map, _names, _size, global_index
 from namedax.ops.indexing import take
 from namedax.ops.lift import nmap
-from namedax.ops.mirror import holds_names
+from namedax.ops.mirror import holds_names, public
 
 __all__ = ["FUNCTIONS", "or_of_jax"]
 
@@ -255,7 +255,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pswapaxes": pswapaxes,
     "pcast": pcast,
     "optimization_barrier": optimization_barrier,
-    **{name: _of_devices(name, *how) for name, how in _REMEDIES.items() if hasattr(lax, name)},
+    **{name: _of_devices(name, *_REMEDIES[name]) for name, _ in public(lax) if name in _REMEDIES},
 }
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+import types
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -21,7 +23,7 @@ from namedax.environment import ambient
 from namedax.errors import UnsupportedArgumentError
 from namedax.ops.lift import Lifted
 
-__all__ = ["AXIS_PARAMETERS", "holds_names", "is_axis_name", "mirror"]
+__all__ = ["AXIS_PARAMETERS", "holds_names", "is_axis_name", "mirror", "public"]
 
 # Parameters that mean axes of the first array argument.
 AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
@@ -36,6 +38,18 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 def is_axis_name(entry: Any) -> bool:
     """Whether an entry of an axis argument is a name."""
     return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
+
+
+def public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """The public names of a module but its submodules, and those that JAX is about to drop and warns of."""
+    for name in dir(module):
+        if name.startswith("_"):
+            continue
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            value = getattr(module, name)
+        if not isinstance(value, types.ModuleType) and not any(issubclass(w.category, DeprecationWarning) for w in said):
+            yield name, value
 
 
 def mirror(

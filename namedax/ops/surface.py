@@ -24,7 +24,7 @@ from namedax.errors import AxisNameError, raise_not_found
 from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.lax_only import or_of_jax
 from namedax.ops.lift import nmap
-from namedax.ops.mirror import AXIS_PARAMETERS, is_axis_name, mirror
+from namedax.ops.mirror import AXIS_PARAMETERS, is_axis_name, mirror, public
 from namedax.resources.layout import relayout
 
 __all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
@@ -65,10 +65,7 @@ def lift_namespace(
     """
     keep = frozenset(untouched)
     space: dict[str, Any] = {}
-    for name in dir(module):
-        if name.startswith("_") or isinstance(getattr(module, name), types.ModuleType):
-            continue
-        value = getattr(module, name)
+    for name, value in public(module):
         if name in own:
             face = mirror(value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ()))
             space[name] = or_of_jax(value, face) if name in _COLLECTIVES else face
