@@ -19,6 +19,7 @@ from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictEr
 from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.numpy.linalg import norm
+from namedax.resources.stepping import run_in_steps
 from tests.harness import Placement, array, check, make_mesh, together
 
 LOOP = SerialLoop
@@ -668,6 +669,67 @@ def test_layers_whose_hidden_units_are_computed_in_steps(resources, remat):
     inside = nx.xmap(lambda *xs: jax.grad(loss, argnums=(0, 1, 2))(*xs), axes, axes, **options)(*args)
     for have, grad in zip((*outside, *inside), (*want, *want), strict=True):
         np.testing.assert_allclose(have, grad, rtol=1e-4, atol=1e-5)
+
+
+# --- several names at once, some of them on mesh axes and some on loops -----------------------------------------------
+
+SEVERAL = (
+    {"a": "x", "b": LOOP(2)},
+    {"a": ("x", LOOP(3)), "b": ("y", LOOP(2))},
+    {"a": LOOP(2), "b": LOOP(4), "c": "x"},
+)
+
+
+@pytest.mark.parametrize("resources", SEVERAL, ids=str)
+def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
+    def body(x):
+        return (
+            nx.prod(x, ("a", "b")),
+            nx.prod(x, ("b", "a")),
+            nx.numpy.linalg.norm(x, ord=1, axis=("a", "b")),
+            nx.sum(nx.lax.all_gather(x, ("b", "a")) * jnp.arange(48.0), 0),
+            nx.sum(nx.cumprod(nx.cumprod(x, "b"), "a") ** 2, ("a", "b")),
+            nx.sum(nx.top_k(x, 3, axis="b", out_axis="q")[0], ("q", "a")),
+            nx.real(nx.max(x * (1 + 2j), ("b", "a"))),
+        )
+
+    def oracle(x):
+        columns = x.transpose(1, 0, 2).reshape(48, 4)
+        return (
+            x.prod((0, 1)),
+            x.prod((0, 1)),
+            jnp.linalg.norm(x, ord=1, axis=(0, 1)),
+            (columns * jnp.arange(48.0)[:, None]).sum(0),
+            (jnp.cumprod(jnp.cumprod(x, 1), 0) ** 2).sum((0, 1)),
+            jax.lax.top_k(jnp.moveaxis(x, 1, 2), 3)[0].sum((0, 2)),
+            x.max((0, 1)),
+        )
+
+    x, axes, options = 1 + 0.3 * array(6, 8, 4), ["a", "b", "c"], {"axis_resources": resources, "mesh": make_mesh((2, 2))}
+    f = nx.xmap(body, axes, (["c"],) * 7, **options)
+    values, pullback = jax.vjp(f, x)
+    want, want_pullback = jax.vjp(oracle, x)
+    cotangents = tuple(array(4) * (i + 1) for i in range(7))
+    for have, value in zip((*values, *pullback(cotangents)), (*want, *want_pullback(cotangents)), strict=True):
+        np.testing.assert_allclose(have, value, rtol=1e-3, atol=1e-4)
+    places = nx.xmap(lambda x: (nx.argmax(x, ("b", "a")), nx.argmin(x, ("a", "b"))), axes, ["c"], **options)(x)
+    np.testing.assert_array_equal(places[0], x.transpose(1, 0, 2).reshape(48, 4).argmax(0))
+    np.testing.assert_array_equal(places[1], x.reshape(48, 4).argmin(0))
+
+
+@pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
+def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
+    def body(x):
+        whole = jax.lax.all_gather(x, axes, axis=1, tiled=True)
+        rows = jax.lax.all_gather(x, axes, axis=1)
+        return whole, rows, jax.lax.psum_scatter(whole * x[0, 0], axes, scatter_dimension=1, tiled=True)
+
+    x, spec = array(2, 24, 3), jax.P("y", ("x", "l"))
+    mesh, devices = make_mesh((2, 2)), jax.make_mesh((2, 2, 2), ("x", "y", "l"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
+    want = jax.shard_map(body, mesh=devices, in_specs=spec, out_specs=spec)(x)
+    have = run_in_steps(body, (x,), (spec,), spec, {"l": 2}, mesh, frozenset("xy"), functools.partial(jax.shard_map, mesh=mesh))
+    for one, other in zip(have, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -137,7 +138,7 @@ class Stepper:
 
     def _check_collective(self, node: Node) -> None:
         known = (*SUMS, *_EXTREMA, *GATHERS, *SCATTERS, "late psum")
-        if node.kind in known and (node.kind in (*SUMS, *_EXTREMA, "late psum") or node.axes[-1] == self.axis):
+        if node.kind in known:
             return
         raise SerialLoopError(
             f"SerialLoop: the program moves entries along the axis of {self.axis} from step to step, as conv, roll, shift, flip, sort, "
@@ -341,9 +342,11 @@ class Stepper:
             elif node.kind in GATHERS:
                 to: Any = "varying" if node.kind == "all_gather" else "invarying"
                 dim = node.eqn.params["all_gather_dimension"]
-                known[output] = comm.all_gather(total, dim, others, to) if others else total
+                gathered = comm.all_gather(total, dim, others, to) if others else total
+                known[output] = self._swap_minor(gathered, dim, node.axes, to_minor=False)
             else:
                 dim = node.eqn.params["scatter_dimension"]
+                total = self._swap_minor(total, dim, node.axes, to_minor=True)
                 scattered = comm.psum_scatter(total, dim, others) if others else total
                 if not node.eqn.params["tiled"]:
                     raise SerialLoopError(
@@ -351,6 +354,22 @@ class Stepper:
                         "name, as in nx.lax.psum_scatter."
                     )
                 sliced[output] = (scattered, dim)
+
+    def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
+        """Blocks along a dimension in the order of `axes` (major first) with the steps as the minor ones, or back.
+
+        Each device joins its steps, and devices are joined after that. So a collective over `(loop, "x")` is one over `("x", loop)`,
+        of blocks in another order.
+        """
+        minor = axes[axes.index(self.axis) + 1 :]
+        if not minor:
+            return data
+        counts = (self.steps, math.prod(map(lax.axis_size, minor)))
+        major = math.prod(lax.axis_size(axis) for axis in axes[: axes.index(self.axis)])
+        counts = counts if to_minor else counts[::-1]
+        block = data.shape[dim] // (major * math.prod(counts))
+        blocks = data.reshape((*data.shape[:dim], major, *counts, block, *data.shape[dim + 1 :]))
+        return jnp.swapaxes(blocks, dim + 1, dim + 2).reshape(data.shape)
 
     # --- operations ---
 
