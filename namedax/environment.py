@@ -119,6 +119,11 @@ class Region:
             if self._born.setdefault(name, size) != size:
                 self._born[name] = None
 
+    def noted(self, name: Hashable) -> Hashable:
+        """`name`; notes that it occurs in the body, if only in what an operation was given."""
+        self.seen.add(name)
+        return name
+
     def size_of(self, name: Hashable) -> int | None:
         """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
         return self.sizes[name] if name in self.sizes else self._born.get(name)

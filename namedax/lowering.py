@@ -112,8 +112,11 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         traced = Traced(call.flat_body, check=call.refuse_raw)
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX can not
-        # lower.
-        flat = shard_map(jax.checkpoint(call.within(traced)), out_specs=call.probed_specs(assignment))(*datas)
+        # lower. What the body closes over goes in as arguments: JAX takes values whose types speak of Explicit axes in no other way.
+        closure = [replicated(const) for const in traced.closure]
+        shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
+        run = jax.checkpoint(call.within(traced.with_closure))
+        flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
         flat = call.flat_body(*datas)
     results = [

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
@@ -226,6 +227,50 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
     have = jax.jit(jax.grad(loss(lambda x, w: f(x, w, unused)), (0, 1)))(x, w)
     for h, want in zip(have, jax.grad(loss(oracle), (0, 1))(x, w), strict=True):
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
+
+
+CLOSED_OVER = {
+    "alone": (lambda v, closed, _: closed, ["k", "m", None], lambda v, w, g: jnp.broadcast_to(w, (4, *w.shape)).transpose(1, 2, 0)),
+    "with a sum": (lambda v, closed, _: closed * nx.sum(v, "i"), ["k", "m"], lambda v, w, g: w * v.sum()),
+    "reduced": (lambda v, closed, _: nx.sum(nx.sin(closed), "k") * v, ["m", None], lambda v, w, g: jnp.sin(w).sum(0)[:, None] * v),
+    "beside an array of the program": (
+        lambda v, closed, given: closed * nx.sum(v * given, "i"),
+        ["k", "m"],
+        lambda v, w, g: w * (v * g).sum(),
+    ),
+    "in two levels": (
+        lambda v, closed, _: nx.xmap(lambda u: u * nx.sum(closed, "m"))(nx.sum(v, "i")),
+        ["k"],
+        lambda v, w, g: v.sum() * w.sum(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("case", CLOSED_OVER)
+def test_what_an_inner_region_closes_over_on_any_mesh(case, kind):
+    # A mesh axis of its own makes the inner function a region of its own, which takes values of the outer one as arguments only.
+    body, out_axes, oracle = CLOSED_OVER[case]
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(kind,) * 3, devices=jax.devices()[:8])
+    w, v, given = array(2, 6), array(4, seed=1), array(4, seed=2)
+    inner_out = ["i", ...] if case in ("alone", "reduced") else None
+
+    def outer(w, v):
+        named = nx.named(given, ["i"])
+        options = {"axis_sizes": {"i": 4}, "axis_resources": {"i": "z"}, "mesh": mesh}
+        return nx.xmap(lambda v: body(v, w, named), (["i"],), inner_out, **options)(v)
+
+    f = nx.xmap(outer, (["k", "m"], [None]), out_axes, axis_resources={"k": "x", "m": "y"}, mesh=mesh)
+
+    def loss(f):
+        return lambda w, v: jnp.sum(jnp.sin(f(w, v)))
+
+    wanted = oracle(v, w, given)
+    gradients = jax.grad(loss(lambda w, v: oracle(v, w, given)), (0, 1))(w, v)
+    with jax.set_mesh(mesh):
+        np.testing.assert_allclose(f(w, v), wanted, rtol=2e-5, atol=2e-5)
+        for have, want in zip(jax.jit(jax.grad(loss(f), (0, 1)))(w, v), gradients, strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
 
 
 PAIR = nx.named(array(8, 4), ["a", "k"])

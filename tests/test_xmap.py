@@ -998,3 +998,36 @@ def test_an_inner_function_on_explicit_axes_that_no_longer_divide():
     with jax.set_mesh(mesh):
         f = nx.xmap(body, ["a", None], ["a", None], axis_resources={"a": "x"})
         close(f(x), array(6, 10) / (array(6, 10) ** 2).sum(1, keepdims=True))
+
+
+# What the operations are given says `z`, and neither an operand nor a result has it, or only for a while.
+WITHIN_AN_OPERATION = {
+    "read by einsum": lambda a: nx.einsum("{z:k,d},{k,d}->{}", a, a),
+    "read by einsum, of both": lambda a: nx.einsum("{z:k,d},{z:k,d}->{}", a, a),
+    "written by einsum": lambda a: nx.sum(nx.einsum("{k,d}->{z:k}", a), "z"),
+    "part in rearrange": lambda a: nx.sum(nx.rearrange(a, "{k=(z part)} -> {whole=(part z)}", part=1), ("whole", "d")),
+    "part in reduce": lambda a: nx.sum(nx.reduce(a, "{k=(z part)} -> ", "max", part=1), "d"),
+    "key positions": lambda a: nx.sum(nx.nn.dot_product_attention(a, a, a, axis="k", key_axis="z", features="d"), ("k", "d")),
+    "segments": lambda a: nx.sum(nx.segment_sum(a, 7 - nx.arange(8, axis="k"), 8, axis="k", out_axis="z"), ("z", "d")),
+    "new axis": lambda a: nx.sum(a, ("k", "d")) * nx.sum(nx.arange(8, axis="z"), "z"),
+    "classes": lambda a: nx.sum(a * nx.sum(nx.nn.one_hot(nx.arange(8, axis="k"), 8, axis="z"), "z"), ("k", "d")),
+    "scan": lambda a: nx.scan(lambda total, row: (total + nx.sum(row, "d"), None), 0.0, a.rename(k="z"), axis="z")[0],
+}
+
+
+@pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
+def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):
+    x, mesh = array(8, 6), make_mesh()
+    want = nx.xmap(WITHIN_AN_OPERATION[case], ["k", "d"], [])(x)
+    for sizes, resources in (({"z": 8}, {}), ({"z": 8}, {"z": "x"}), ({}, {"z": "x"}), ({"z": 8}, {"d": "y"})):
+        f = nx.xmap(WITHIN_AN_OPERATION[case], ["k", "d"], [], axis_sizes=sizes, axis_resources=resources, mesh=mesh)
+        np.testing.assert_allclose(f(x), want, rtol=1e-5, err_msg=f"{sizes}, {resources}")
+
+
+@pytest.mark.parametrize("resources", [{}, {"d": "y"}])
+def test_a_name_that_einsum_reads_has_the_size_it_was_given(resources):
+    f = nx.xmap(
+        lambda a: nx.einsum("{z:k,d},{k,d}->{}", a, a), ["k", "d"], [], axis_sizes={"z": 4}, axis_resources=resources, mesh=make_mesh()
+    )
+    with pytest.raises(AxisSizeError, match="axis 'k' of size 8 can not be read as 'z', which has size 4"):
+        f(array(8, 6))

@@ -149,6 +149,8 @@ def dot_product_attention(
     if axis is None:
         return _without_names(locals())
     names = _Names.of(axis, features, key_axis, heads, key_heads, query, key)
+    if (region := ambient()) is not None:
+        names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
     if implementation is not None or return_residual:
         raise ArgumentError(
             f"{_OP}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from namedax.array import dims_of, type_text
+from namedax.environment import ambient
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -81,8 +82,12 @@ def einsum(
             f"{_count(len(operands), 'array')} came with it. Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
+    given = (precision, preferred_element_type, overlap)
     with explain_type_errors:
-        return kernels.run("einsum", _einsum, parsed, (precision, preferred_element_type, overlap), *operands)
+        if parsed.renames and ambient() is not None:
+            # The mapped function learns of names that are in no operand and in no result; a kernel could not tell it.
+            return _einsum("einsum", parsed, *given, *operands)
+        return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
 def _einsum(op: str, spec: EinsumSpec, precision: Any, preferred_element_type: Any, overlap: Any, *arrays: Any) -> Any:

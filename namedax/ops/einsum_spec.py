@@ -53,6 +53,12 @@ class EinsumSpec:
     def __hash__(self) -> int:
         return hash(self.text)
 
+    @property
+    def renames(self) -> bool:
+        """Whether an axis is read or written under another name."""
+        terms = (*self.operands, *([self.result] if self.result else []))
+        return any(label != axis for term in terms for label, axis in term.names)
+
     def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
         """The specification with `number(name)` for every name, and without a text to point into."""
 

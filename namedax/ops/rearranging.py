@@ -339,6 +339,9 @@ def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction
             raise RearrangeError(
                 f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}"
             )
+    region = ambient()
+    if region is not None:  # an axis that only the pattern speaks of occurs, too
+        region.seen.update(label for label in labels if isinstance(label, str))
     sized = pattern.with_sizes(given)
     if callable(reduction):  # the user's, which may depend on anything
         return _by_pattern(op, sized, reduction, x)

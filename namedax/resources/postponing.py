@@ -102,9 +102,18 @@ class Traced:
 
     def __call__(self, *datas: Any) -> list[Any]:
         """The results, for blocks of the types that were traced. What is not to be compiled runs as it is."""
-        if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in datas):
+        return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
+
+    @property
+    def closure(self) -> list[Any]:
+        """What the traced function closes over."""
+        return [] if self._closed is None else list(self._closed.consts)
+
+    def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
+        """The results where `consts` stand for what the traced function closes over."""
+        if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
             return self._body(*datas)
-        return evaluate(self._closed, datas, self._loops)
+        return evaluate(ClosedJaxpr(self._closed.jaxpr, list(consts)), datas, self._loops)
 
 
 # --- what is gained -------------------------------------------------------------------------------------------------
