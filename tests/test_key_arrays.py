@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError
@@ -27,6 +28,16 @@ def changed(at):
     return result
 
 
+def padded(before, after, mode="constant"):
+    """The words with rows before and after them, and without as many at the other end."""
+    return np.pad(WORDS, ((before, after), (0, 0), (0, 0)), mode)
+
+
+# An index beyond the ends: its words are the largest integer, as JAX has it.
+FAR = np.array([5, 9, -10, -1])
+FILLED = np.where(np.array([1, 0, 0, 1])[:, None, None] == 1, WORDS[[5, 0, 0, 7]], np.uint32(2**32 - 1))
+BEYOND = nx.named(jnp.asarray(FAR), ["q"])
+
 MOVES = {
     "an integer": (lambda k: k["n", 5], WORDS[5], ["m"]),
     "an array": (lambda k: k["n", ASKED], WORDS[NUMBERS], ["q", "m"]),
@@ -39,6 +50,20 @@ MOVES = {
     "split": (lambda k: nx.split(k, 2, "n", out_axis="h")[1], WORDS[4:], ["h", "m"]),
     "tile": (lambda k: nx.tile(k, {"n": 2}, out_axes={"n": "n2"}), np.tile(WORDS, (2, 1, 1)), ["n2", "m"]),
     "roll": (lambda k: nx.roll(k, 3, "n"), np.roll(WORDS, 3, 0), ["n", "m"]),
+    "shift": (lambda k: nx.shift(k, 3, "n"), padded(3, 0)[:8], ["n", "m"]),
+    "shift back": (lambda k: nx.shift(k, -3, "n"), padded(0, 3)[3:], ["n", "m"]),
+    "pad": (lambda k: nx.pad(k, {"n": (3, 5)}, out_axes={"n": "n2"}), padded(3, 5), ["n2", "m"]),
+    "pad, edge": (lambda k: nx.pad(k, {"n": (3, 5)}, mode="edge", out_axes={"n": "n2"}), padded(3, 5, "edge"), ["n2", "m"]),
+    "pad, wrap": (lambda k: nx.pad(k, {"n": (3, 5)}, mode="wrap", out_axes={"n": "n2"}), padded(3, 5, "wrap"), ["n2", "m"]),
+    "halo": (lambda k: nx.halo(k, "n", 1, 1)[0], padded(1, 0)[:8], ["n", "m"]),
+    "pgather": (lambda k: nx.lax.pgather(k, ASKED, "n"), WORDS[NUMBERS], ["q", "m"]),
+    "pgather of two axes": (lambda k: nx.lax.pgather(k, ASKED, ("n", "m")), WORDS.reshape(32, 2)[NUMBERS], ["q"]),
+    "pgather, beyond": (lambda k: nx.lax.pgather(k, BEYOND, "n"), FILLED, ["q", "m"]),
+    "take, fill": (lambda k: nx.take(k, BEYOND, "n", mode="fill"), FILLED, ["q", "m"]),
+    "take, clip": (lambda k: nx.take(k, BEYOND, "n", mode="clip"), WORDS[np.clip(FAR, 0, 7)], ["q", "m"]),
+    "take, wrap": (lambda k: nx.take(k, BEYOND, "n", mode="wrap"), WORDS[FAR % 8], ["q", "m"]),
+    "get, fill": (lambda k: k.at["n", BEYOND].get(mode="fill"), FILLED, ["q", "m"]),
+    "set, drop": (lambda k: k.at["n", jnp.asarray(FAR)].set(ONE, mode="drop"), changed([5, 7]), ["n", "m"]),
     "rename": (lambda k: nx.rename(k, {"n": "z"}), WORDS, ["z", "m"]),
     "all_gather": (lambda k: nx.lax.all_gather(k, "n")[2], WORDS[2], ["m"]),
     "ppermute": (lambda k: nx.lax.ppermute(k, "n", [(i, (i + 3) % 8) for i in range(8)]), np.roll(WORDS, 3, 0), ["n", "m"]),
@@ -47,11 +72,20 @@ MOVES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("resources", [{}, {"n": "x"}, {"n": ("y", "x"), "n2": ("y", "x")}])
-def test_keys_move_as_other_values_do(resources):
+@pytest.mark.parametrize(
+    ("resources", "kind"),
+    [
+        ({}, AxisType.Auto),
+        ({"n": "x"}, AxisType.Auto),
+        ({"n": ("y", "x"), "n2": ("y", "x")}, AxisType.Auto),
+        ({"n": ("y", "x"), "n2": ("y", "x")}, AxisType.Explicit),
+    ],
+)
+def test_keys_move_as_other_values_do(resources, kind):
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(kind, kind), devices=jax.devices()[:4])
     for name, (function, want, names) in MOVES.items():
         used = {key: axes for key, axes in resources.items() if key != "n2" or "n2" in names}
-        have = nx.xmap(function, axis_resources=used, mesh=make_mesh((2, 2)))(KEYS)
+        have = nx.xmap(function, axis_resources=used, mesh=mesh)(KEYS)
         np.testing.assert_array_equal(words(have, names), want, err_msg=name)
 
 
@@ -64,3 +98,27 @@ def test_what_computes_with_keys_is_refused(name, resources):
         ArgumentTypeError, match=rf"^{name}: key<fry>.*n:8.* is an array of random keys, which have no order and no sum"
     ):
         nx.xmap(lambda k: getattr(nx, name)(k, "n"), axis_resources=resources, mesh=make_mesh((2, 2)))(KEYS)
+
+
+@pytest.mark.parametrize("resources", [{}, {"n": "x"}])
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda k: nx.shift(k, 1, "n", 5), r"shift: fill_value=5 is not a key, and key<fry>.*n:8"),
+        (lambda k: nx.halo(k, "n", mode="constant", fill_value=5), "halo: fill_value=5 is not a key"),
+        (
+            lambda k: nx.pad(k, {"n": 4}, constant_values=1.5, out_axes={"n": "n2"}),
+            r"pad: constant_values=1.5 is not a key .* nx.where",
+        ),
+    ],
+)
+def test_no_number_comes_in_among_keys(call, text, resources):
+    with pytest.raises(ArgumentTypeError, match=text.replace(" .* ", ".*")):
+        nx.xmap(call, axis_resources=resources, mesh=make_mesh((2, 2)))(KEYS)
+
+
+def test_pgather_takes_indices_of_narrow_types():
+    x = jnp.arange(300.0)
+    np.testing.assert_array_equal(
+        nx.lax.pgather(nx.named(x, ["n"]), jnp.array([-1, 5, -128], jnp.int8), "n"), x[np.array([-1, 5, -128])]
+    )

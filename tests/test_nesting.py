@@ -230,9 +230,17 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
 
 
 CLOSED_OVER = {
-    "alone": (lambda v, closed, _: closed, ["k", "m", None], lambda v, w, g: jnp.broadcast_to(w, (4, *w.shape)).transpose(1, 2, 0)),
+    "alone": (
+        lambda v, closed, _: closed,
+        ["k", "m", None],
+        lambda v, w, g: jnp.broadcast_to(w, (4, *w.shape)).transpose(1, 2, 0),
+    ),
     "with a sum": (lambda v, closed, _: closed * nx.sum(v, "i"), ["k", "m"], lambda v, w, g: w * v.sum()),
-    "reduced": (lambda v, closed, _: nx.sum(nx.sin(closed), "k") * v, ["m", None], lambda v, w, g: jnp.sin(w).sum(0)[:, None] * v),
+    "reduced": (
+        lambda v, closed, _: nx.sum(nx.sin(closed), "k") * v,
+        ["m", None],
+        lambda v, w, g: jnp.sin(w).sum(0)[:, None] * v,
+    ),
     "beside an array of the program": (
         lambda v, closed, given: closed * nx.sum(v * given, "i"),
         ["k", "m"],

@@ -1027,7 +1027,12 @@ def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place
 @pytest.mark.parametrize("resources", [{}, {"d": "y"}])
 def test_a_name_that_einsum_reads_has_the_size_it_was_given(resources):
     f = nx.xmap(
-        lambda a: nx.einsum("{z:k,d},{k,d}->{}", a, a), ["k", "d"], [], axis_sizes={"z": 4}, axis_resources=resources, mesh=make_mesh()
+        lambda a: nx.einsum("{z:k,d},{k,d}->{}", a, a),
+        ["k", "d"],
+        [],
+        axis_sizes={"z": 4},
+        axis_resources=resources,
+        mesh=make_mesh(),
     )
     with pytest.raises(AxisSizeError, match="axis 'k' of size 8 can not be read as 'z', which has size 4"):
         f(array(8, 6))

@@ -138,12 +138,18 @@ class Along:
         data = self.relaid(data, self.old, (), keep)
         before, after = max(0, -int(wanted.min(initial=0))), max(0, int(wanted.max(initial=0)) + 1 - size)
         if before or after:
-            widths = [(before, after) if i == dim else (0, 0) for i in range(data.ndim)]
-            options = {"constant_values": fill} if mode == "fill" else {}
-            data = jnp.pad(data, widths, {"fill": "constant"}.get(mode, mode), **options)
+            data = _padded(data, dim, before, after, mode, fill)
         if not new:
             return lax.slice_in_dim(data, first + before, first + before + length, axis=dim)
         return lax.dynamic_slice_in_dim(cast_data(data, new), comm.block_index(new) * stride + (first + before), length, dim)
+
+
+def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) -> Any:
+    if comm.is_keys(data):
+        return comm.over_words(lambda words: _padded(words, dim, before, after, mode, fill), data)
+    widths = [(before, after) if i == dim else (0, 0) for i in range(data.ndim)]
+    options = {"constant_values": fill} if mode == "fill" else {}
+    return jnp.pad(data, widths, {"fill": "constant"}.get(mode, mode), **options)
 
 
 def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: Axes) -> Any:

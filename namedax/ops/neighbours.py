@@ -152,7 +152,7 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
       x: an array, named or not.
       offset: an integer; entry `i` of the result is entry `i - offset` of `x`.
       axis: a position or a name.
-      fill_value: what comes in.
+      fill_value: what comes in; among random keys, keys of zeros.
 
     Returns:
       An array of the same axes. Along a sharded name it sends what `roll` sends, at most.
@@ -172,8 +172,11 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
 
 def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
     (axis,) = axes
+    _check_fill(op, "fill_value", fill_value, x)
 
     def whole(data: Any, dim: int) -> Any:
+        if comm.is_keys(data):
+            return comm.over_words(lambda words: whole(words, dim), data)
         n = data.shape[dim]
         step = max(-n, min(n, by))
         config = [(step, -step, 0) if i == dim else (0, 0, 0) for i in range(data.ndim)]
@@ -188,6 +191,15 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
     source = np.arange(site.size) - by
     rows = np.where((source < 0) | (source >= site.size), FILL, source)
     return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
+
+
+def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
+    """Raises where something else than zeros would stand among random keys: a number is no key."""
+    if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
+        raise ArgumentTypeError(
+            f"{op}: {parameter}={value!r} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
+            f"only. Leave out {parameter}, or put keys there with nx.where."
+        )
 
 
 # --- windows --------------------------------------------------------------------------------------------------------
@@ -236,6 +248,8 @@ def halo(
     if mode not in _MODES:
         raise PositionalAxisError(f"halo: mode={mode!r} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
+    if _MODES[mode] == "fill":
+        _check_fill("halo", "fill_value", value, x)
     if isinstance(value, (int, float, complex, np.generic)):
         return run("halo", _halo, (axis, out_axis), (before, after, mode, value), x)
     return _halo("halo", (axis, out_axis), before, after, mode, value, x)
@@ -326,7 +340,12 @@ def pad(
 def _pad_one(
     x: Any, axis: Any, before: int, after: int, mode: str, options: Mapping[str, Any], out_axis: Hashable | None
 ) -> Any:
+    if mode == "constant":
+        _check_fill("pad", "constant_values", options["constant_values"], x)
+
     def whole(data: Any, dim: int) -> Any:
+        if comm.is_keys(data) and mode == "constant":
+            return comm.over_words(lambda words: whole(words, dim), data)
         return jnp.pad(data, [(before, after) if i == dim else (0, 0) for i in range(data.ndim)], mode, **options)
 
     if not is_name(axis):

@@ -441,7 +441,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
     Returns:
       The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
-      least integer (the largest, for an unsigned type), or true.
+      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
 
     Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
     `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
@@ -467,6 +467,8 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
 def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
     """`pgather` of blocks; `whole` says that `idx` is whole along the names that are read (and the same on all devices)."""
+    if comm.is_keys(x):
+        return _gather_keys(op, x, idx, axes, whole)
     region = ambient()
     dims, own = dims_of(x), dims_of(idx)
     read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
@@ -505,7 +507,7 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     shards = [1 if not place else region.mesh_axis_size(place) for place in places]  # type: ignore[union-attr]
     sizes = [n * s for n, s in zip(blocks, shards, strict=True)]
     total = math.prod(sizes)
-    if not jnp.issubdtype(index.dtype, jnp.signedinteger):
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
         index = index.astype(jnp.int32)
     index = jnp.where(index < 0, index + total, index)
     valid = (index >= 0) & (index < total)
@@ -544,6 +546,17 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     values = jnp.where(cast_data(spread(valid), varying(values)), values, _fill(values.dtype))
     out = (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest if dims[i] not in shared))
     return wrap(values, out)
+
+
+def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
+    """`gather_entries` of random keys: of their words, which can be compared and added up. These stand along one more position."""
+    dims = dims_of(x)
+    keys = x._data if isinstance(x, NamedArray) else x
+    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
+    words = gather_entries(op, wrap(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
+    data = words._data if isinstance(words, NamedArray) else words
+    return wrap(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
 
 
 def _fill(dtype: Any) -> Any:
