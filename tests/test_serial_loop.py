@@ -739,6 +739,9 @@ def mapped(f, resources=None, **options):
     return nx.xmap(f, ["a", None], ["a", None], axis_resources=resources or {"a": LOOP(4)}, **options)(array(8, 3))
 
 
+MOVES = "^{} moves entries along the axis 'a' of size 8, which SerialLoop.4. of 'a' executes in 4 steps.*Rename the axis"
+AXIS = "SerialLoop(4) of 'a'"
+
 ERRORS = {
     "keep": (lambda: LOOP(2, keep="all"), SerialLoopError, r"SerialLoop: keep='all' is neither 'parts' nor 'whole'\."),
     "steps": (lambda: LOOP(0), SerialLoopError, r"SerialLoop: the number of steps is 0; it is an integer from 1\."),
@@ -751,7 +754,48 @@ ERRORS = {
     "roll": (
         lambda: mapped(lambda x: nx.roll(x, 1, "a")),
         SerialLoopError,
-        r"moves entries along the axis of SerialLoop\(4\) of 'a' from step to step, as conv, roll.* float32\[\d.*Rename the axis",
+        r"^nx\.roll moves entries along the axis 'a' of size 8, which SerialLoop\(4\) of 'a' executes in 4 steps, one after the other; so no "
+        r"step has entries of the others \(here, blocks of float32\[1, 3\]\)\. Rename the axis to a name without a loop first, which gathers "
+        r"it, and rename the result back; or remove the SerialLoop from axis_resources, or execute another axis in steps\.",
+    ),
+    "numpy": (lambda: mapped(lambda x: nx.numpy.flip(x, "a")), SerialLoopError, MOVES.format(r"nx\.flip")),
+    "sort": (lambda: mapped(lambda x: nx.sort(x, "a")), SerialLoopError, MOVES.format(r"nx\.sort")),
+    "quantile": (lambda: mapped(lambda x: x * nx.quantile(x, 0.3, "a")), SerialLoopError, MOVES.format(r"nx\.quantile")),
+    "median": (lambda: mapped(lambda x: x * nx.median(x, "a")), SerialLoopError, MOVES.format(r"nx\.median")),
+    "index": (lambda: mapped(lambda x: x["a", ::-1]), SerialLoopError, MOVES.format(r"x\[\.\.\.\]")),
+    "conv": (
+        lambda: mapped(lambda x: nx.conv(x, nx.named(array(3), [None]), ("a",))),
+        SerialLoopError,
+        MOVES.format(r"nx\.conv"),
+    ),
+    "attention": (
+        lambda: mapped(lambda x: nx.nn.dot_product_attention(*[nx.named(x, ["d"])] * 3, axis="a", features="d")),
+        SerialLoopError,
+        MOVES.format(r"nx\.nn\.dot_product_attention"),
+    ),
+    "ppermute": (
+        lambda: mapped(
+            lambda x: nx.lax.ppermute(x, "a", [(i, (i + 3) % 8) for i in range(8)]), {"a": ("x", LOOP(2))}, mesh=make_mesh((2,))
+        ),
+        SerialLoopError,
+        r"^nx\.lax\.ppermute moves entries along the axis 'a' of size 8, which SerialLoop\(2\) of 'a' executes in 2 steps",
+    ),
+    "inside": (
+        lambda: mapped(lambda x: nx.scan(jax.checkpoint(lambda c, _: (nx.shift(c, 1, "a"), None)), x, jnp.arange(2))[0]),
+        SerialLoopError,
+        MOVES.format(r"nx\.shift"),
+    ),
+    "gradient": (
+        lambda: mapped(jax.grad(lambda x: nx.sum(nx.cumsum(nx.roll(x, 1, "a"), "a"), ("a", 0)))),
+        SerialLoopError,
+        MOVES.format(r"nx\.roll"),
+    ),
+    "deliberate": (
+        lambda: mapped(
+            lambda x: x * nx.nmap(lambda y: jax.lax.ppermute(y, AXIS, [(0, 1), (1, 0)]), collectives=True)(jnp.arange(3.0))
+        ),
+        SerialLoopError,
+        r"^jax\.lax\.ppermute moves entries along the axis of SerialLoop\(4\) of 'a', which is executed in 4 steps",
     ),
     "predicate": (
         lambda: mapped(lambda x: jax.lax.cond(x.data[0, 0] > 0, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),

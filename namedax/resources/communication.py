@@ -19,6 +19,7 @@ from jax.sharding import AxisType
 
 from namedax.resources.cpu import widened
 from namedax.resources.raw import own
+from namedax.resources.refusals import refuse_loops
 from namedax.resources.variance import cast_data, varying
 
 __all__ = [
@@ -117,12 +118,22 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
 
 
 def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
-    """Cuts `split_dim` into a block per device along `axes` and puts the blocks of `concat_dim` together: one all-to-all."""
+    """Cuts `split_dim` into a block per device along `axes` and puts the blocks of `concat_dim` together: one all-to-all.
+
+    Raises:
+      SerialLoopError: one of the axes is a loop's.
+    """
+    refuse_loops(axes, data)
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
 def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
-    """Sends the block of device `source` to device `target`, for all pairs of `perm` (row-major indices over `axes`)."""
+    """Sends the block of device `source` to device `target`, for all pairs of `perm` (row-major indices over `axes`).
+
+    Raises:
+      SerialLoopError: one of the axes is a loop's.
+    """
+    refuse_loops(axes, data)
     # JAX counts devices in the order of the mesh, whatever the order of the tuple (0.10), or refuses another order (0.12).
     ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in axes)
     if ordered != axes:

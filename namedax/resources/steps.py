@@ -35,6 +35,7 @@ from namedax.resources.nodes import (
     consts_and_carries,
 )
 from namedax.resources.programs import CASTS, barrier
+from namedax.resources.refusals import moves_entries
 from namedax.resources.together import STACKED
 from namedax.resources.variance import cast_alike, cast_data, varying, varying_of
 
@@ -140,12 +141,14 @@ class Stepper:
         known = (*SUMS, *_EXTREMA, *GATHERS, *SCATTERS, "late psum")
         if node.kind in known:
             return
+        # Those of this package are refused where the body calls them (`communication`).
         raise SerialLoopError(
-            f"SerialLoop: the program moves entries along the axis of {self.axis} from step to step, as conv, roll, shift, flip, sort, "
-            "attention and the collectives ppermute and all_to_all along it do, of blocks of "
-            f"{', '.join(f'{var.aval.dtype}{list(var.aval.shape)}' for var in node.eqn.invars)}; but the steps run one after the "  # type: ignore[attr-defined]
-            "other. Rename the axis to a name without a loop before, which gathers it, and rename the result back, or remove the "
-            "SerialLoop from axis_resources."
+            moves_entries(
+                f"jax.lax.{node.kind}",
+                f"the axis of {self.axis}",
+                f"is executed in {self.steps} steps",
+                node.eqn.invars[0].aval,
+            )
         )
 
     # --- one execution ---
