@@ -129,3 +129,38 @@ def test_sets_and_views():
         nx.argmax(clean, {"a", "c"})
     with pytest.raises(PositionalAxisError, match=r"argmax: axis=.* must be at least one axis"):
         nx.argmax(clean, ())
+
+
+ODD = nx.named(jnp.arange(24.0).reshape(2, 3, 4), ["k", "q", None])
+
+
+@pytest.mark.parametrize("axis", [True, False, 1.0, np.float32(0)])
+@pytest.mark.parametrize("name", ["unwrap", "trapezoid", "fft.fft", "rollaxis"])
+def test_lifted_functions_take_no_flags_and_fractions_for_axes(name, axis):
+    function = nx.numpy
+    for part in name.split("."):
+        function = getattr(function, part)
+    for _ in range(2):
+        with pytest.raises(nx.errors.PositionalAxisError, match=r"axis=.* is neither a position nor a name"):
+            function(ODD, axis=axis)
+
+
+def test_methods_of_positional_axes_refuse_names_in_words():
+    for call in (
+        lambda: ODD.transpose("k", "q"),
+        lambda: ODD.transpose(("k", "q")),
+        lambda: ODD.squeeze("k"),
+        lambda: ODD.swapaxes("k", "q"),
+        lambda: ODD.repeat(2, axis="k"),
+        lambda: ODD.trace(axis1="k", axis2="q"),
+    ):
+        with pytest.raises(nx.errors.ArgumentTypeError, match=r"acts on positional axes, and .k. is a name\. Call nx"):
+            call()
+
+
+def test_var_and_std_as_methods_take_a_correction():
+    want = np.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_allclose(nx.positional(ODD.var("q", correction=1), ["k", None]), want.var(1, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(nx.positional(ODD.std("q", correction=1), ["k", None]), want.std(1, ddof=1), rtol=1e-6)
+    with pytest.raises(nx.errors.ArgumentError, match="ddof= and correction= are one thing"):
+        ODD.var("q", ddof=1, correction=1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from namedax.array import NamedArray, set_block_of, type_text
 from namedax.environment import ambient
-from namedax.errors import PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
 from namedax.ops import kernels
 from namedax.ops.align import local_block, wrap
 from namedax.ops.einsum import dot
@@ -23,6 +23,7 @@ from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_ca
 from namedax.ops.getitem import getitem
 from namedax.ops.indexing import take
 from namedax.ops.lift import Lifted, nmap
+from namedax.ops.mirror import is_axis_name
 from namedax.ops.reductions import REDUCTIONS, axis_said
 from namedax.ops.reshaping import rename
 from namedax.ops.scans import FUNCTIONS as SCANS
@@ -153,10 +154,25 @@ def _iter(self: NamedArray) -> Iterator[Any]:
     return (getitem(self, i) for i in range(self.shape[0]))
 
 
+# What to write where a method of positional axes is given a name.
+_BY_NAME = {
+    **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "squeeze", "diagonal", "trace")},
+    **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
+    "swapaxes": "nx.numpy.swapaxes(x, ...), which takes names",
+    "repeat": "nx.numpy.repeat(x, ..., axis=...), which takes names",
+}
+
+
 def _positional_method(name: str) -> Callable[..., Any]:
     function = getattr(jnp, name, None)
 
     def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
+            if entry in self.dims and is_axis_name(entry):
+                raise ArgumentTypeError(
+                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {entry!r} is a name. "
+                    f"Call {_BY_NAME[name]}."
+                )
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
     method.__doc__ = (
@@ -214,6 +230,20 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _spread_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`var` and `std`, whose `ddof` JAX also calls `correction`."""
+
+    @functools.wraps(function)
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        if "correction" in kwargs:
+            if kwargs.get("ddof"):
+                raise ArgumentError(f"{function.__name__}: ddof= and correction= are one thing. Give one of them.")
+            kwargs["ddof"] = kwargs.pop("correction")
+        return function(self, *args, **kwargs)
+
+    return method
+
+
 def install() -> None:
     """Hangs operators and methods on `NamedArray`."""
     set_block_of(local_block)
@@ -251,6 +281,8 @@ def install() -> None:
         methods[name] = _as_method(FUNCTIONS[name])
     for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         methods[name] = _as_method(axis_said(REDUCTIONS[name]))
+    for name in ("var", "std"):
+        methods[name] = _spread_method(methods[name])
     for functions, names in (
         (SCANS, "cumsum cumprod"),
         (SORTING, "sort argsort"),
