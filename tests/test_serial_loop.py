@@ -717,6 +717,14 @@ def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resource
     np.testing.assert_array_equal(places[1], x.reshape(48, 4).argmin(0))
 
 
+def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
+    x = array(8, 3)
+    f = nx.xmap(lambda x: (x, nx.roll(x, 8, "a")), ["a", None], ["a", None], axis_resources={"a": LOOP(4)})
+    with jax.set_mesh(jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)):
+        for have in (*f(x), *jax.jit(f)(x), jax.grad(lambda x: jnp.sum(f(x)[1] * x))(x) / 2):
+            np.testing.assert_array_equal(have, x)
+
+
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
     def body(x):

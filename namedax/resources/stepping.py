@@ -245,7 +245,7 @@ class _Program:
     def _execute(self, datas: Sequence[Any]) -> list[Any]:
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
-            return list(body(*datas))
+            return list(body(*map(_on_mesh_in_use, datas)))
         return list(self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))(*datas))
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
@@ -271,6 +271,14 @@ class _Program:
             if not order:
                 return body, in_specs, out_specs
             jaxpr = self._trace_blocks(body, self.jaxpr.in_avals, self.in_specs, in_specs, out_specs, remaining)
+
+
+def _on_mesh_in_use(data: Any) -> Any:
+    """`data` replicated over an Explicit mesh that it does not speak of, since what the steps are joined in is on that mesh."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
+        return data
+    return jax.reshard(data, PartitionSpec(*[None] * jnp.ndim(data)))
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
