@@ -99,3 +99,11 @@ def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
         nx.xmap(call, (["a"],), axis_sizes={"b": 4})(jnp.arange(8))
     assert all(word in str(raised.value) for word in words), raised.value
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "full"])
+def test_arrays_without_names_can_be_put_on_a_device(name):
+    device, value = jax.devices()[1], ({"fill_value": 2.0} if name == "full" else {})
+    assert getattr(nx, name)((2, 3), **value, device=device).devices() == {device}
+    with pytest.raises(nx.errors.UnsupportedArgumentError, match=rf"{name}: device=.*nx\.shard"):
+        getattr(nx, name)(3, **value, device=device, named_shape={"a": 2})

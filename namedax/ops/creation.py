@@ -11,7 +11,15 @@ import numpy as np
 
 from namedax.array import NamedArray, check_dims, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, AxisSizeError, as_integer, did_you_mean
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    UnsupportedArgumentError,
+    as_integer,
+    did_you_mean,
+)
 from namedax.ops.align import wrap
 from namedax.ops.collectives import global_index
 from namedax.ops.elementwise import apply_elementwise
@@ -136,14 +144,21 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     return Lifted(lambda labels: jax.nn.one_hot(labels, classes, dtype=dtype, axis=axis), "one_hot")(x)
 
 
-def _filled(op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, *options: Any) -> Any:
+def _filled(
+    op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, device: Any, *options: Any
+) -> Any:
     if named_shape is None and isinstance(shape, Mapping):
         raise ArgumentTypeError(
             f"{op}: the shape is {shape!r}, a mapping; sizes by name are given as {op}(named_shape={shape!r}), and the "
             "shape is that of the positional axes."
         )
     if named_shape is None or named_shape == {}:
-        return function(shape, *options)
+        return function(shape, *options) if device is None else function(shape, *options, device=device)
+    if device is not None:
+        raise UnsupportedArgumentError(
+            f"{op}: device={device} is not supported for arrays with names. Where a named array lives follows from its names: "
+            "nx.shard(x, axis_resources, mesh) places it."
+        )
     sizes = named_sizes(op, named_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     region = ambient()
@@ -154,13 +169,16 @@ def _filled(op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, i
     return wrap(function((*blocks, *shape), *options), dims)
 
 
-def zeros(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+def zeros(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
     """Zeros, with named axes beside the positional ones.
 
     Args:
       shape: sizes of the positional axes.
       dtype: element type; default: the default float.
       named_shape: sizes by name, global ones; `None` for a size means that of the mapped function.
+      device: of an array without names, as in JAX.
 
     Returns:
       An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
@@ -173,27 +191,31 @@ def zeros(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, 
     >>> nx.zeros(3, named_shape={"batch": 2}).dims
     ('batch', None)
     """
-    return _filled("zeros", jnp.zeros, shape, named_shape, dtype)
+    return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
 
 
-def ones(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+def ones(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
     """Ones, with named axes beside the positional ones; arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
     ('batch', None)
     """
-    return _filled("ones", jnp.ones, shape, named_shape, dtype)
+    return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
 
 
-def empty(shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None) -> Any:
+def empty(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.empty(3, named_shape={"batch": 2}).dims
     ('batch', None)
     """
-    return _filled("empty", jnp.empty, shape, named_shape, dtype)
+    return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
 
 
 def full(
@@ -202,6 +224,7 @@ def full(
     dtype: Any = None,
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
+    device: Any = None,
 ) -> Any:
     """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
 
@@ -210,6 +233,7 @@ def full(
       fill_value: the value; an array without names broadcasts with the positional axes. It must be given.
       dtype: element type; default: that of the value.
       named_shape: sizes by name.
+      device: of an array without names, as in JAX.
 
     Raises:
       ArgumentTypeError: there is no value, or it has names.
@@ -223,7 +247,7 @@ def full(
         raise ArgumentTypeError(
             f"full: fill_value is {what}. Give a number, or an array without names: nx.full(shape, 0.0, named_shape=...)."
         )
-    return _filled("full", jnp.full, shape, named_shape, fill_value, dtype)
+    return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Any:
