@@ -11,14 +11,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax.sharding import NamedSharding
 
 from namedax.array import Dims, NamedArray, make_in_region
-from namedax.environment import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.ops.align import settled
 from namedax.ops.along import along
-from namedax.resources.assignment import partition_spec
 
 __all__ = [
     "Plan",
@@ -53,11 +50,7 @@ def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> An
 
     It gets gradients of windows wrong that overlap, have strides or are dilated.
     """
-    region = ambient()
-    if region is None or region.mode != "auto":
-        return data
-    batch = tuple(None if dim in axes else dim for dim in dims)
-    return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(batch, region.resources)))
+    return settled(data, tuple(None if dim in axes else dim for dim in dims))
 
 
 @dataclasses.dataclass(frozen=True)
