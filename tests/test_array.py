@@ -664,7 +664,7 @@ def test_a_named_index_works_per_instance():
 
 
 def test_too_many_indices():
-    with pytest.raises(IndexError):
+    with pytest.raises(PositionalAxisError, match="Too many indices: array is 1-dimensional, but 2 were indexed"):
         nx.named(jnp.zeros((2, 3)), ["a", None])[0, 0]
 
 

@@ -526,25 +526,25 @@ def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
 
 def test_effects_happen_once_a_step(capsys):
     def body(x):
-        jax.debug.print("sum {}", jnp.sum(x.data))
+        jax.debug.print("last {}", x.data[0, 2])
         return nx.sum(x, ("a", "c"))
 
     f = nx.xmap(body, ["a", "c"], [], axis_resources={"a": LOOP(2)})
     f(jnp.arange(6.0).reshape(2, 3)).block_until_ready()
     jax.effects_barrier()
-    assert sorted(capsys.readouterr().out.split()) == ["12.0", "3.0", "sum", "sum"]
+    assert sorted(capsys.readouterr().out.split()) == ["2.0", "5.0", "last", "last"]
 
 
 def test_effects_happen_once_a_step_also_where_the_axes_of_results_have_to_be_seen_first(capsys):
     def body(x):
-        jax.debug.print("{}", jnp.sum(x.data))
+        jax.debug.print("{}", x.data[0, 2])
         return nx.rename(x, {"c": "d"})
 
     jax.block_until_ready(
         nx.xmap(body, axis_resources={"a": LOOP(2)})(nx.named(jnp.arange(6.0).reshape(2, 3), ["a", "c"])).data
     )
     jax.effects_barrier()
-    assert sorted(capsys.readouterr().out.split()) == ["12.0", "3.0"]
+    assert sorted(capsys.readouterr().out.split()) == ["2.0", "5.0"]
 
 
 def test_the_second_opinion_ignores_time():
