@@ -145,6 +145,27 @@ def test_lifted_functions_take_no_flags_and_fractions_for_axes(name, axis):
             function(ODD, axis=axis)
 
 
+@pytest.mark.parametrize("axis", [False, 0.0])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda axis: nx.numpy.transpose(ODD, (axis,)),
+        lambda axis: nx.numpy.moveaxis(ODD, axis, 0),
+        lambda axis: nx.numpy.gradient(ODD, axis=axis),
+        lambda axis: nx.numpy.fft.fftshift(ODD, axis),
+        lambda axis: nx.numpy.fft.fftn(ODD, axes=(axis,)),
+        lambda axis: nx.scipy.fft.dct(ODD, axis=axis),
+        lambda axis: nx.lax.reduce_sum(ODD, (axis,)),
+        lambda axis: nx.lax.argmax(ODD, axis, jnp.int32),
+        lambda axis: nx.lax.sort(ODD, axis),
+        lambda axis: nx.lax.index_in_dim(ODD, 1, axis),
+    ],
+)
+def test_other_spellings_take_none_either(call, axis):
+    with pytest.raises(nx.errors.PositionalAxisError, match=r"=.* is neither a position nor a name"):
+        call(axis)
+
+
 def test_methods_of_positional_axes_refuse_names_in_words():
     for call in (
         lambda: ODD.transpose("k", "q"),

@@ -20,16 +20,18 @@ import numpy as np
 
 from namedax.array import NamedArray, is_name, type_text
 from namedax.environment import ambient
-from namedax.errors import UnsupportedArgumentError
+from namedax.errors import PositionalAxisError, UnsupportedArgumentError
 from namedax.ops.lift import Lifted
 
-__all__ = ["AXIS_PARAMETERS", "holds_names", "is_axis_name", "mirror", "public"]
+__all__ = ["AXIS_PARAMETERS", "check_axes", "holds_names", "is_axis_name", "mirror", "public"]
 
 # Parameters that mean axes of the first array argument.
 AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
 
 # Hints to the compiler, which change no value. For named arrays they are of no use.
 _HINTS = frozenset({"optimize", "overwrite_input", "unique_indices", "indices_are_sorted"})
+
+_NO_POSITIONS = (bool, float, np.bool_, np.floating)
 
 _EMPTY = inspect.Parameter.empty
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -50,6 +52,24 @@ def public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
             value = getattr(module, name)
         if not isinstance(value, types.ModuleType) and not any(issubclass(w.category, DeprecationWarning) for w in said):
             yield name, value
+
+
+def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
+    """Raises where an axis of an array with names is a truth value or a fraction, which are no positions though they equal some.
+
+    Args:
+      op: the operation.
+      arguments: what it was called with, by parameter.
+      parameters: those that mean axes.
+
+    Raises:
+      PositionalAxisError: there is one.
+    """
+    for parameter in parameters:
+        axes = arguments.get(parameter)
+        entries = axes if isinstance(axes, (tuple, list)) else (axes,)
+        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
+            raise PositionalAxisError(f"{op}: {parameter}={axes!r} is neither a position nor a name nor a tuple of these.")
 
 
 def mirror(

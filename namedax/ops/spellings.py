@@ -5,6 +5,8 @@ Without a name among the axes they are JAX's own, lifted. With one they cost wha
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -24,7 +26,7 @@ from namedax.ops.forms import LOGSUMEXP
 from namedax.ops.getitem import getitem
 from namedax.ops.inspection import size
 from namedax.ops.lift import nmap
-from namedax.ops.mirror import is_axis_name
+from namedax.ops.mirror import check_axes, is_axis_name
 from namedax.ops.reductions import REDUCTIONS, resolve_axis
 from namedax.ops.surface import along_axes, to_front
 
@@ -72,6 +74,7 @@ def _transposition(function: Callable[..., Any], op: str) -> Callable[..., Any]:
         rest = tuple(entry for entry in axes if not is_axis_name(entry))
         return positional(a, rest) if rest else a
 
+    transpose.__name__ = transpose.__qualname__ = op
     return transpose
 
 
@@ -408,14 +411,25 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with its axes looked at: what is left to JAX is JAX's own, and takes `True` for 1."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(function.__name__, signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return checked
+
+
 def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    return {function.__name__: function for function in functions}
+    return {function.__name__: _checked(function) for function in functions}
 
 
 NUMPY = {
-    "transpose": _transposition(jnp.transpose, "transpose"),
-    "permute_dims": _transposition(jnp.permute_dims, "permute_dims"),
     "concat": joining.FUNCTIONS["concatenate"],
+    **_of(_transposition(jnp.transpose, "transpose"), _transposition(jnp.permute_dims, "permute_dims")),
     **_of(moveaxis, diagonal, trace, vecdot, tensordot),
 }
 LINALG = _of(vecdot, tensordot)

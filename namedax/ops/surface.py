@@ -20,11 +20,11 @@ from jax import lax
 
 from namedax.array import NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import ambient
-from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisNameError, raise_not_found
 from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.lax_only import or_of_jax
 from namedax.ops.lift import nmap
-from namedax.ops.mirror import AXIS_PARAMETERS, holds_names, is_axis_name, mirror, public
+from namedax.ops.mirror import AXIS_PARAMETERS, check_axes, is_axis_name, mirror, public
 from namedax.resources.layout import relayout
 
 __all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
@@ -144,13 +144,10 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
+        check_axes(name, bound.arguments, axis_parameters)
         wanted: list[Any] = []
         for parameter in axis_parameters:
             for entry in _entries(bound.arguments.get(parameter)):
-                if isinstance(entry, (bool, float, np.bool_, np.floating)) and holds_names([*args, *kwargs.values()]):
-                    raise PositionalAxisError(
-                        f"{name}: {parameter}={bound.arguments[parameter]!r} is neither a position nor a name nor a tuple of these."
-                    )
                 if is_axis_name(entry) and entry not in wanted:
                     wanted.append(entry)
         if not wanted:
