@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -83,14 +84,14 @@ class Case:
 
 
 def everything() -> Iterator[Case]:
-    """The whole matrix."""
+    """The whole matrix; its gradients are taken inside and outside of the body by turns."""
+    turns = itertools.cycle(WHERE)
     for layout in LAYOUTS:
         for steps in STEPS:
             for mode in MODES:
                 for partitioning in PARTITIONINGS:
                     if not (mode == "overlap" and partitioning == "auto"):  # there XLA chooses
-                        for where in WHERE:
-                            yield Case(layout, steps, mode, partitioning, where)
+                        yield Case(layout, steps, mode, partitioning, next(turns))
 
 
 # --- over names -----------------------------------------------------------------------------------------------------
