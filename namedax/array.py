@@ -615,7 +615,8 @@ def type_text(value: Any) -> str:
     'f32[5]{batch:20, k:7}'
     """
     if not isinstance(value, NamedArray):
-        return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]" if hasattr(value, "dtype") else repr(value)
+        # A Python number that went through jax.checkpoint has an element type and no shape.
+        return f"{_dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
     data, dims = value._data, value._dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
         what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)

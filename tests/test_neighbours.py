@@ -181,6 +181,22 @@ def test_only_what_is_needed_travels(case):
     assert "all-gather" not in back
 
 
+def test_conv_names_the_kernel_axis_that_is_sharded():
+    f = nx.xmap(
+        lambda x, k: conv(x, k, ("a",), kernel_axes=("p",)),
+        (["a"], ["p"]),
+        ["a"],
+        axis_resources={"p": "x"},
+        mesh=make_mesh((2,)),
+    )
+    with pytest.raises(nx.errors.AxisResourceError) as error:
+        f(array(8), array(2))
+    assert str(error.value) == (
+        "conv: the kernel's axis 'p' is sharded over mesh axis 'x', but every device needs the whole window. Map 'p' to nothing, or give "
+        "the kernel's axis another name with nx.rename(kernel, {'p': 'tap'})."
+    )
+
+
 def test_conv_sends_its_halo():
     f = nx.xmap(
         functools.partial(conv, axes=("h", "w"), features_in="c", features_out="d"),

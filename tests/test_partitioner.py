@@ -169,3 +169,22 @@ def test_extrema_of_other_types(dtype):
         assert h.dtype == w.dtype
         wide = np.complex64 if dtype == "complex64" else np.float32
         np.testing.assert_array_equal(np.asarray(h.data).astype(wide), np.asarray(w.data).astype(wide))
+
+
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
+def test_nan_survives_where_an_argument_arrives_sharded_over_a_mesh_axis_that_nobody_maps(resources):
+    # XLA's partitioner reduces between the devices, and its maximum drops NaN on CPUs.
+    x = np.random.default_rng(0).normal(size=(4, 8, 6)).astype(np.float32)
+    x[1, 2, 3] = x[3, 7, 0] = np.nan
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    here = jax.device_put(x, jax.NamedSharding(mesh, jax.P(None, "y")))
+    f = nx.xmap(
+        lambda x, y: (nx.max(x, "b"), nx.min(y, 0)),
+        (["a", "b", "c"], ["a", None, "c"]),
+        ["a", "c"],
+        axis_resources=resources,
+        mesh=mesh,
+    )
+    for have, want in zip(f(here, here), (x.max(1), x.min(1)), strict=True):
+        np.testing.assert_array_equal(have, want)
+    np.testing.assert_array_equal(nx.max(here, 1), x.max(1))

@@ -1036,3 +1036,15 @@ def test_a_name_that_einsum_reads_has_the_size_it_was_given(resources):
     )
     with pytest.raises(AxisSizeError, match="axis 'k' of size 8 can not be read as 'z', which has size 4"):
         f(array(8, 6))
+
+
+def test_a_number_that_went_through_checkpoint_is_a_result():
+    def loss(x):
+        y = jax.checkpoint(lambda x: [0.5])(x)
+        return nx.sum(x**2, "a"), y
+
+    x = jnp.arange(3.0)
+    (value, (half,)), gradient = nx.xmap(jax.value_and_grad(loss, has_aux=True), ["a"], (([], [[]]), ["a"]))(x)
+    assert (value, half) == (5, 0.5)
+    np.testing.assert_array_equal(gradient, 2 * x)
+    assert nx.xmap(lambda x: jax.checkpoint(lambda x: 0.5)(x), ["a"], ["a"])(x).tolist() == [0.5] * 3

@@ -17,7 +17,7 @@ from jax import lax
 
 from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import Region, ambient, enter
-from namedax.errors import PositionalAxisError, raise_not_found
+from namedax.errors import AxisResourceError, PositionalAxisError, raise_not_found
 from namedax.ops.align import local_block, settled, wrap
 from namedax.ops.along import Along, along
 from namedax.ops.lift import nmap
@@ -309,9 +309,11 @@ def _conv_by_name(
         places += [i for i, dim in enumerate(k_dims) if dim is None]
     else:
         for name in kernel_axes:
-            if along(op, kernel, name).old:
-                raise PositionalAxisError(
-                    f"{op}: the kernel's axis {name!r} is sharded; map it to nothing, every device needs the whole window."
+            if sharded := along(op, kernel, name).old:
+                raise AxisResourceError(
+                    f"{op}: the kernel's axis {name!r} is sharded over mesh axis {', '.join(map(repr, sharded))}, but every device "
+                    f"needs the whole window. Map {name!r} to nothing, or give the kernel's axis another name with "
+                    f"nx.rename(kernel, {{{name!r}: 'tap'}})."
                 )
             places.append(k_dims.index(name))
     batch = [i for i in range(len(k_dims)) if i not in places]

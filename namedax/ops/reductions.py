@@ -389,12 +389,12 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
 
 
 def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
-    region, named = ambient(), [site.dims_in[i] for i in site.named]
-    partitioned = region is not None and region.mode == "auto" and not region.resources.keys().isdisjoint(named)
-    if partitioned and jnp.iscomplexobj(site.data):
+    if jnp.iscomplexobj(site.data) and not site.mesh_axes:
         whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
         mask = None if site.where is None else settled(site.where, whole)
-        site, partitioned = dataclasses.replace(site, data=settled(site.data, whole), where=mask), False
+        site = dataclasses.replace(site, data=settled(site.data, whole), where=mask)
+    # Of no elements there is nothing to lose.
+    partitioned = site.data.size > 0 and jnp.issubdtype(site.data.dtype, jnp.floating) and comm.is_partitioned()
     if not site.mesh_axes and not partitioned:
         return (jnp.max if largest else jnp.min)(
             site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where

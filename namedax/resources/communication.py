@@ -181,6 +181,12 @@ def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
     return in_order(data, largest, lambda ordered: reduce(ordered, moving))
 
 
+def is_partitioned() -> bool:
+    """Whether XLA's partitioner may cut what is computed here: of several devices, some are not in the hands of `jax.shard_map`."""
+    kinds = jax.sharding.get_abstract_mesh().axis_types
+    return jax.device_count() > 1 and (not kinds or any(kind != AxisType.Manual for kind in kinds))
+
+
 def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
     """What `reduce`, a maximum (if `largest`) or a minimum, gives for `data`, where XLA's may drop NaNs.
 

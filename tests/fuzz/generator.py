@@ -119,7 +119,7 @@ class Generator:
         try:
             self.run.statement(s, trial)
             fit = all(_fit(trial[number], s.op) for number in s.outs)
-        except (Invalid, ValueError, IndexError):
+        except (Invalid, ValueError, LookupError):
             fit = False
         if not fit:
             del self.run.meetings[before:]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from tests.fuzz import ops_blocks, ops_collective, ops_elementwise, ops_indexing, ops_shape, ops_window
-from tests.fuzz.program import Block, Operation, Program, Statement
+from tests.fuzz.program import Block, Invalid, Operation, Program, Statement
 from tests.fuzz.values import FLOATS, V
 
 __all__ = ["Run"]
@@ -46,6 +46,8 @@ class Run:
         """Adds what the statement makes to `env`."""
         operation, values = Operation.table[s.op], [env[number] for number in s.args]
         results = operation.run(self, s, values, env)
+        if any(len({*v.names}) < len(v.names) for v in results):  # a name that a carry has gained
+            raise Invalid
         self.meetings += map(frozenset, operation.meetings(s, values, results))
         for number, v in zip(s.outs, results, strict=True):
             env[number] = self._noisy(v)

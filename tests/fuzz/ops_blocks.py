@@ -386,8 +386,7 @@ class Nested(Operation):
         result = child.pick(lambda w: _floats(w) and not ({*w.names} & {*INNER}) - {out})
         if result is None:
             return None
-        block = child.block([result])
-        return g.s(name, (x,), blocks=(block,), own=own, out=out, mentions=_mentions(block) | ({own, out} - {None}))
+        return g.s(name, (x,), blocks=(child.block([result]),), own=own, out=out)
 
     def _enter(self, xp, v, own):
         if own is None:
@@ -396,8 +395,9 @@ class Nested(Operation):
 
     def code(self, s, a, functions, resources):
         placed = {own: [own, ...] if own else [...] for own in (s["own"], s["out"])}
-        sizes = {name: SIZES[name] for name in sorted(s["mentions"])}
-        options = f"axis_sizes={sizes}{resources(sorted(s['mentions']))}"
+        mentions = sorted(_mentions(s.blocks[0]) | ({s["own"], s["out"]} - {None}))
+        sizes = {name: SIZES[name] for name in mentions}
+        options = f"axis_sizes={sizes}{resources(mentions)}"
         axes = f"({placed[s['own']]!r},), {placed[s['out']]!r}".replace("Ellipsis", "...")
         return f"nx.xmap({functions[0]}, {axes}, {options})({a[0]})"
 

@@ -76,7 +76,7 @@ class PsumScatter(Operation):
 class AllToAll(Operation):
     """The named axis and the leading positional axis change places, or parts of it."""
 
-    names, weight = ("all_to_all",), 0.8
+    names, weight, moves = ("all_to_all",), 0.8, True
 
     def draw(self, g, name):
         x = g.pick(lambda v: v.ndim and v.dtype in NUMBERS and any(v.shape[0] % SIZES[n] == 0 for n in v.names))

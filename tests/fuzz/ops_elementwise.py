@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.program import Operation
+from tests.fuzz.program import Invalid, Operation
 from tests.fuzz.values import (
     FLOATS,
     NUMBERS,
@@ -353,6 +353,8 @@ class Einsum(Operation):
     def run(self, r, s, values, env):
         from tests.fuzz.values import make
 
+        if any({*v.names} != {*names} for v, names in zip(values, s["reads"], strict=True)):
+            raise Invalid
         read = [make(r.xp, v.data, [names[n] for n in v.names], v.dtype) for v, names in zip(values, s["reads"], strict=True)]
         product = elementwise(r.xp, lambda x, y: x * y, promote(*(v.dtype for v in read)), *read)
         gone = tuple(n for n in product.names if n not in s["writes"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.program import Operation
+from tests.fuzz.program import Invalid, Operation
 from tests.fuzz.values import SIZES, V, along, elementwise, front, make, place, spread, union, without
 
 INDEX = ("i8", "i32")
@@ -125,6 +125,8 @@ class Update(Operation):
 
     def run(self, r, s, values, env):
         v, w = values
+        if not {*w.names} <= {*without(v, (s["axis"],))}:  # in a loop whose carry gains names
+            raise Invalid
         hit = spread(r.xp, V(np.arange(SIZES[s["axis"]]) == s["at"] % SIZES[s["axis"]], (s["axis"],)), v.names, v.ndim)
         new = spread(r.xp, w, v.names, v.ndim)
         return [v._replace(data=r.xp.where(hit, new + (v.data if s.op == "at_add" else 0 * v.data), v.data))]
@@ -156,6 +158,8 @@ class UpdateMany(Operation):
         return f"{a[0]}.at[{{{s['axis']!r}: {a[1]}}}].add({a[2]})"
 
     def run(self, r, s, values, env):
+        if s["axis"] in union(*values[1:]):
+            raise Invalid
         size, places = SIZES[s["axis"]], V(np.arange(SIZES[s["axis"]]), (s["axis"],), "i32")
 
         def f(x, i, y, place):
@@ -185,6 +189,8 @@ class Segments(Operation):
 
     def run(self, r, s, values, env):
         v, i = values
+        if i.names != (s["axis"],):
+            raise Invalid
         data, rest = front(r.xp, v, s["axis"])
         hit = (
             np.arange(SIZES[s["out"]])[:, None] == np.asarray(i.data)
@@ -295,4 +301,6 @@ class Searchsorted(Operation):
 
     def run(self, r, s, values, env):
         v, w = (r.stop(value) for value in values)
+        if v.names != (s["axis"],) or s["axis"] in w.names:
+            raise Invalid
         return [w._replace(data=r.xp.sum(w.data[..., None] > v.data, axis=-1), dtype="i32")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzz.program import Operation
+from tests.fuzz.program import Invalid, Operation
 from tests.fuzz.values import NUMBERS, SIZES, V, along, broadcast, front, make, promote, spread, union, without
 
 MERGES = {"a": ("b", "k"), "a2": ("k", "b"), "c": ("d", "k"), "c2": ("k2", "d")}
@@ -201,6 +201,8 @@ class OneHot(Operation):
 
     def run(self, r, s, values, env):
         names = sorted({*values[0].names, s["axis"]})
+        if s["axis"] in values[0].names:
+            raise Invalid
         index = spread(r.xp, V(np.arange(SIZES[s["axis"]]), (s["axis"],)), names, values[0].ndim)
         return [V(r.xp.asarray(spread(r.xp, values[0], names) == index, float), tuple(names), "f32")]
 

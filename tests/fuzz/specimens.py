@@ -102,6 +102,23 @@ REMATERIALISED = program(
     6,
 )
 
+UP, DOWN = {"b": "b", "k": "k"}, {"a": "a", "k": "k"}
+RESIDUAL = function(
+    (2, 3),
+    [
+        do(4, "einsum", 2, 3, reads=[{"a": "a", "b": "b"}, UP], writes=DOWN),
+        do(5, "sin", 4),
+        do(6, "einsum", 5, 3, reads=[DOWN, UP], writes={"a": "a", "b": "b"}),
+        do(7, "add", 2, 6),
+    ],
+    7,
+)
+REMATERIALISED_RESIDUAL = program(
+    [given("a", "b"), given("d", "b", "k", seed=1)],
+    [do(8, "fold", 0, 1, blocks=[RESIDUAL], axis="d", checkpoint=True, reverse=False)],
+    8,
+)
+
 # --- branches ---
 
 
@@ -128,7 +145,7 @@ SPECIMENS: dict[str, Specimen] = {
     "a step of power iteration in a loop": whole(*POWER, result=4),
     **{f"{how} of a loop's name": gathered(how) for how in GATHERS},
     "a nested map broadcasts along a mesh axis that is taken": Specimen(
-        program([given("a")], [do(2, "xmap", 0, blocks=[function((1,), [], 1)], own=None, out="i", mentions={"i"})], 2),
+        program([given("a")], [do(2, "xmap", 0, blocks=[function((1,), [], 1)], own=None, out="i")], 2),
         (on(X4, a="x", i="x"), on(X4, "inside", a="x", i="x"), on(X4, options=AUTO, a="x", i="x"), on(XY, a="x", i="y")),
         may_refuse=True,
     ),
@@ -168,6 +185,10 @@ SPECIMENS: dict[str, Specimen] = {
         REMATERIALISED,
         (on(X2, b2="x", a=2), on(X2, "inside", b2="x", a=2), on(X4, b2="x", a=4)),
     ),
+    "a rematerialised layer with a residual over devices and steps": Specimen(
+        REMATERIALISED_RESIDUAL,
+        (on(X2, k="x", a=2), on(X2, "inside", k="x", a=4), on(XY22, "inside", k="x", a=("y", 2))),
+    ),
     "the gradient of a sort over devices beside a loop": Specimen(
         program([given("a", "b")], [do(1, "sort", 0, axis="a", descending=False), do(2, "tanh", 1)], 2),
         (on(X4, a="x", b=2), on(X4, "inside", a="x", b=2)),
@@ -203,7 +224,7 @@ SPECIMENS: dict[str, Specimen] = {
             6,
             7,
         ),
-        (on(), on(X4, a="x"), on(X8, a="x"), on(XY, a="x", b="y"), on((), a=2)),
+        (on(), on(X4, a="x"), on(XY, a="x", b="y"), on((), a=2)),
     ),
     "the first branch is a number": Specimen(branches("cond", NUMBER, ([], (1,))), BRANCH_LAYOUTS),
     "the first branch has other names": Specimen(branches("cond", ([], (1,)), ([], (2,))), BRANCH_LAYOUTS),
