@@ -27,7 +27,7 @@ from namedax.ops.lift import explain_type_errors
 from namedax.resources import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
+from namedax.resources.mesh import auto_mesh, current_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
 from namedax.resources.postponing import Traced, postponing
 from namedax.resources.raw import explain_unbound_axes, refuse_raw
 from namedax.resources.serial import loops_of, on_devices
@@ -132,6 +132,9 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     devices, loops = on_devices(resources), loops_of(resources)
     specs, manual = call.specs(resources), _axes_of(devices)
     datas, shard_map = [jnp.asarray(argument.data) for argument in call.arguments], None
+    if current_mesh() is not None:  # the sums over the steps have types that speak of its Explicit axes
+        released = frozenset(current_mesh().axis_names)
+        datas = [to_spec(data, jax.P(), None, released) for data in datas]
     if devices:
         datas, shard_map = _on_devices(call, mesh, from_context, devices, in_steps=True)
     run = functools.partial(

@@ -873,3 +873,17 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
         "jax.jacrev(jax.jacrev(f)), too."
     )
     np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(x), np.diag(6 * np.arange(8.0)))
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_steps_under_an_explicit_mesh_whose_axes_nobody_maps(sharded):
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    x = jnp.arange(128.0).reshape(2, 64)
+    here = jax.device_put(x, jax.NamedSharding(mesh, jax.P(None, "x"))) if sharded else x
+    f = nx.xmap(
+        lambda x: (nx.sin(x), nx.sum(x, "b")), (["b", "c"],), (["c", "b"], ["c"]), axis_resources={"b": LOOP(2)}, mesh=mesh
+    )
+    with jax.set_mesh(mesh):
+        sines, sums = f(here)
+    np.testing.assert_allclose(sines, np.sin(x).T, rtol=1e-5)
+    np.testing.assert_allclose(sums, x.sum(0))
