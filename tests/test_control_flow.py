@@ -531,12 +531,16 @@ def test_serial_loops(loop):
         np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
 
 
-def test_scan_over_a_serial_loop_says_what_to_do():
+def test_scan_over_a_serial_loops_name_and_beside_it():
     f = nx.xmap(
-        lambda x: nx.scan(lambda c, x: (c + x, None), 0.0, x, axis="a")[0], ["a"], [], axis_resources={"a": nx.SerialLoop(4)}
+        lambda x: nx.scan(lambda c, x: (c * 0.5 + x, None), 0.0, x, axis="a")[0],
+        ["a"],
+        [],
+        axis_resources={"a": nx.SerialLoop(4)},
     )
-    with pytest.raises(nx.errors.SerialLoopError, match=r"remove the SerialLoop"):
-        f(jnp.ones(8))
+    weights = 0.5 ** np.arange(8.0)[::-1]
+    np.testing.assert_allclose(f(jnp.arange(8.0)), weights @ np.arange(8.0), rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(f)(jnp.arange(8.0)), weights, rtol=1e-6)
     g = nx.xmap(
         lambda w, x: nx.sum(nx.fold(layer, x, w, axis="l"), ("a", "c")),
         (["l", "c", "d"], ["a", "c"]),

@@ -178,7 +178,11 @@ class _Plan:
         wanted, have = list(jax_signature.parameters.values()), list(signature.parameters.values())
         words = {p.name: p.name for p in wanted if p.name in signature.parameters}
         for one, other in zip(wanted, have, strict=False):  # another word for the same place
-            if one.name not in words and other.name not in jax_signature.parameters and one.kind in _BY_POSITION:
+            if (
+                one.name not in words
+                and other.name not in jax_signature.parameters
+                and {one.kind, other.kind} <= {*_BY_POSITION}
+            ):
                 words[one.name] = other.name
         stars = {p.kind: p.name for p in have if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)}
         words |= {p.name: stars[p.kind] for p in wanted if p.kind in stars}
