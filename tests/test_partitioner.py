@@ -188,3 +188,31 @@ def test_nan_survives_where_an_argument_arrives_sharded_over_a_mesh_axis_that_no
     for have, want in zip(f(here, here), (x.max(1), x.min(1)), strict=True):
         np.testing.assert_array_equal(have, want)
     np.testing.assert_array_equal(nx.max(here, 1), x.max(1))
+
+
+def test_the_gradient_of_what_is_written_along_a_sharded_axis():
+    """XLA's partitioner gets it wrong where it may cut the axis that is written along."""
+    x, ids = np.random.default_rng(0).normal(size=(4, 6, 3)).astype("float32"), np.array([0, 2, 1, 1, 0, 2, 2, 1])
+    weights = np.random.default_rng(1).normal(size=(4, 6, 8)).astype("float32")
+
+    def loss(x, ids):
+        read = x[{"d": ids}]
+        written = read.at["a", 4].set(nx.sum(read, ("a", "b", "c")))
+        return nx.sum(written * nx.named(weights, ["b", "c", "a"]), ("a", "b", "c")), written
+
+    def plain(x):
+        read = jnp.asarray(x)[:, :, ids]
+        return jnp.sum(read.at[:, :, 4].set(jnp.sum(read)) * weights)
+
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    f = nx.xmap(
+        jax.value_and_grad(loss, has_aux=True),
+        (["b", "c", "d"], ["a"]),
+        (([], ["a", "b", "c"]), ["b", "c", "d"]),
+        axis_resources={"a": "x"},
+        mesh=mesh,
+        partitioning="auto",
+    )
+    (value, _), gradient = f(x, ids)
+    np.testing.assert_allclose(value, plain(x), rtol=1e-4)
+    np.testing.assert_allclose(gradient, jax.grad(plain)(x), rtol=1e-4, atol=1e-4)

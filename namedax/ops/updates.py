@@ -19,7 +19,7 @@ from namedax.array import Dims, NamedArray, dims_of, make_in_region, type_text
 from namedax.environment import Region, ambient
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
 from namedax.ops import kernels
-from namedax.ops.align import align, local_block, wrap
+from namedax.ops.align import align, local_block, settled, wrap
 from namedax.ops.conversion import named
 from namedax.ops.getitem import (
     ARRAY,
@@ -341,7 +341,8 @@ def _scatter(
     own_names = [name for name in names if name in dims]
     rest = [i for i in range(len(dims)) if dims[i] is None and i not in targets and i not in slices]
     order = [dims.index(name) for name in own_names] + targets + list(slices) + rest
-    data = lax.transpose(data, order)
+    # XLA's partitioner gets gradients wrong of what is written along an axis that it cuts.
+    data = settled(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
     index_names = [name for name in names if name in joint]
     index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
     datas = [lax.transpose(index, index_order) if np.ndim(index) else index for index in datas]
@@ -371,6 +372,7 @@ def _scatter(
         at_value = [0 if name in value_names else None] if is_value else []
         function = jax.vmap(function, in_axes=(0 if name in own_names else None, *at_index, *at_value))
     result = function(data, *operands)
+    result = settled(result, (*names, *(None,) * (result.ndim - len(names))))
 
     # Back to the order of x, new names in front.
     new = [name for name in names if name not in own_names]
