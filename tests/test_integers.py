@@ -161,10 +161,10 @@ NOT_INTEGERS = {
     "split, positions": (lambda v: nx.split(jnp.ones(4), [v], 0), r"split: indices_or_sections[0]={} must be an integer"),
     "tile": (lambda v: nx.tile(K, {"k": v}), "tile: reps['k']={} must be an integer from 0"),
     "repeat": (lambda v: nx.numpy.repeat(K, v, "k"), "repeat: repeats={} must be an integer from 0"),
-    "repeat, positions": (lambda v: nx.numpy.repeat(jnp.ones(3), v, 0), "repeat: repeats={} must be an integer from 0"),
+    "repeat, positions": (lambda v: nx.numpy.repeat(nx.named(jnp.ones((2, 3)), ["q", None]), v, 0), "repeat: repeats={} must be an integer from 0"),
     "top_k": (lambda v: nx.top_k(K, v, axis="k"), "top_k: k={} must be an integer"),
     "partition": (lambda v: nx.numpy.partition(K, v, "k"), "partition: kth={} must be an integer"),
-    "bincount": (lambda v: nx.numpy.bincount(jnp.arange(3), length=v), "bincount: length={} must be an integer from 0"),
+    "bincount": (lambda v: nx.bincount(jnp.arange(3), length=v), "bincount: length={} must be an integer from 0"),
     "histogram": (lambda v: nx.numpy.histogram(K, v, axis="k"), "histogram: bins={} must be an integer from 1"),
     "segment_sum": (
         lambda v: nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=v, out_axis="s"),
@@ -188,7 +188,7 @@ def test_integers_that_are_too_small():
     with pytest.raises(ArgumentError, match="segment_sum: num_segments=-1 must be an integer from 0"):
         nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=-1, out_axis="s")
     with pytest.raises(ArgumentError, match="bincount: length=-1 must be an integer from 0"):
-        nx.numpy.bincount(jnp.arange(3), length=-1)
+        nx.bincount(jnp.arange(3), length=-1)
     with pytest.raises(ArgumentTypeError, match="roll: a shift is f32"):
         nx.roll(K, jnp.array([1.0]), "k")
     with pytest.raises(PositionalAxisError, match=r"roll: the shifts are i32\[1,1\]"):

@@ -117,6 +117,10 @@ SPECIAL = {
     "numpy.choose": call(i(3), [f(3), f(3), f(3)], mode="clip"),
     "numpy.compress": call(b(3), f(3, 3), axis=0, size=2, fill_value=0.0),
     "numpy.concatenate": call([f(3, 3), f(3, 3)], 0),
+    "numpy.concat": call([f(3, 3), f(3, 3)], axis=0),
+    "lax.linalg.lu_pivots_to_permutation": call(i(3), 4),
+    "lax.linalg.ormqr": call(f(4, 3), f(3), f(4, 2)),
+    "lax.linalg.tridiagonal_solve": call(f(4), positive(4), f(4), f(4, 2)),
     "numpy.nanquantile": call(f(3, 3), 0.25, 0),
     "numpy.quantile": call(f(3, 3), 0.25, 0),
     "numpy.stack": call([f(3, 3), f(3, 3)], 1),
@@ -209,6 +213,13 @@ EXCEPTIONS = {
     },
     **{f"numpy.fft.{name}": NO_ARRAYS for name in ("fftfreq", "rfftfreq")},
     "scipy.special.bernoulli": NO_ARRAYS,
+    "lax.linalg.cholesky_update": "JAX cannot vectorise it",
+    # By name, or refused by name: tests/test_lax_namespace.py.
+    **{
+        f"lax.{name}": MESH
+        for name in ("pcast", "precv", "psend", "pswapaxes", "ragged_all_to_all", "with_sharding_constraint")
+    },
+    **{f"lax.{name}": "states of generators, not keys" for name in ("rng_bit_generator", "rng_uniform")},
 }
 
 # Written by this package, with tests of their own for what named axes mean to them.
