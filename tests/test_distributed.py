@@ -279,7 +279,7 @@ def worker_programs():
         mesh = mesh_of(*mesh)
         with jax.set_mesh(mesh) if label == "explicit" else contextlib.nullcontext():
             x = nx.from_process_local(parts(mesh, resources), ["batch", "k"], resources, mesh)
-            w = nx.shard(nx.named(jnp.asarray(weights), ["k", "out"]), resources, mesh)
+            (w,) = nx.shard((nx.named(jnp.asarray(weights), ["k", "out"]),), resources, mesh)
             mapped = nx.xmap(loss, axis_resources=resources, mesh=mesh)
             value, (dx, dw) = jax.jit(jax.value_and_grad(mapped, argnums=(0, 1)))(x, w)
             np.testing.assert_allclose(float(value), np.mean(np.sum(product**2, 1)), rtol=1e-5)

@@ -385,13 +385,14 @@ def test_tangents_of_integers():
 
 
 def test_steps_in_time():
-    """The passes of a SerialLoop profit too: the sum over devices after the loop, as a reduce-scatter."""
+    """The passes of a SerialLoop profit too: the sum over devices is a reduce-scatter, after the loop or of each step's share."""
     x, w, _ = operands()
 
     def body(x, w):
         return nx.rename(dot(x, w), {"e": "e_m"})
 
-    f = nx.xmap(body, axis_resources={"k": ("m", SerialLoop(2)), "e_m": "m"}, mesh=mesh_of())
-    np.testing.assert_allclose(f(x, w).data, x.data @ w.data, rtol=1e-4, atol=1e-5)
-    assert sent(f.lower(x, w).compile()) == {SCATTER: (1, NORMAL)}
-    assert math.prod(f(x, w).named_shape.values()) == POS * E
+    for keep, kind in {"whole": SCATTER, "parts": f"{SCATTER} in a loop"}.items():
+        f = nx.xmap(body, axis_resources={"k": ("m", SerialLoop(2, keep=keep)), "e_m": "m"}, mesh=mesh_of())
+        np.testing.assert_allclose(f(x, w).data, x.data @ w.data, rtol=1e-4, atol=1e-5)
+        assert sent(f.lower(x, w).compile()) == {kind: (1, NORMAL)}
+        assert math.prod(f(x, w).named_shape.values()) == POS * E

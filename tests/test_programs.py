@@ -324,8 +324,9 @@ def run_experiment(program: Program, setting: Setting, arguments: Any) -> Any:
     mesh = jax.make_mesh(shape, axes, axis_types=(axis_type,) * len(axes), devices=jax.devices()[: int(np.prod(shape))])
     in_axes = tuple(list(names) for names in program.arguments)
     out_axes = ([], [list(names) for names in program.names[len(in_axes) :]])
+    spoken_of = {name for names in (*program.names, *(step.axes for step in program.steps)) for name in names}
     options = {
-        "axis_sizes": SIZES,
+        "axis_sizes": {name: SIZES[name] for name in sorted(spoken_of)},
         "axis_resources": dict(setting.resources),
         "mesh": mesh,
         "partitioning": setting.partitioning,

@@ -630,8 +630,8 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     """Whether some element is true, over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> bool(nx.any(nx.named(jnp.array([False, True]), ["k"]), "k"))
-    True
+    >>> nx.any(nx.named(jnp.array([False, True]), ["k"]), "k")
+    Array(True, dtype=bool)
     """
     return _run("any", _any, x, axis, keepdims, where)
 
@@ -640,8 +640,8 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> bool(nx.all(nx.named(jnp.array([False, True]), ["k"]), "k"))
-    False
+    >>> nx.all(nx.named(jnp.array([False, True]), ["k"]), "k")
+    Array(False, dtype=bool)
     """
     return _run("all", _all, x, axis, keepdims, where)
 

@@ -101,18 +101,20 @@ def _lift(
     return lifted
 
 
+# Classes of JAX's, and what stands for them here.
+_CLASSES: dict[type[Any], type[Any]] = {}
+
+
 def lift_methods(cls: type[Any]) -> type[Any]:
     """Lifts what a class of JAX's can do, for its subclass `cls`: names are batch axes.
 
     The class is a pytree of arrays. Where its methods return one of JAX's, they return one of `cls`.
     """
     (base,) = cls.__bases__
+    _CLASSES[base] = cls
 
     def of_ours(result: Any) -> Any:
-        if type(result) is not base:
-            return result
-        fields: Any = result
-        return cls(*fields)
+        return _CLASSES[type(result)](*result) if type(result) in _CLASSES else result
 
     for name, member in vars(base).items():
         is_maker = isinstance(member, classmethod)
