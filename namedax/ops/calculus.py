@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
-from namedax.array import NamedArray, is_name, type_text
+from namedax.array import NamedArray, type_text
 from namedax.errors import ArgumentError, AxisSizeError
 from namedax.ops import scans
 from namedax.ops.conversion import named
 from namedax.ops.creation import arange
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.inspection import size
+from namedax.ops.mirror import is_axis_name
 from namedax.ops.neighbours import shift
 from namedax.ops.reductions import REDUCTIONS, inexact_type, resolve_axis
 from namedax.ops.surface import along_axes
@@ -38,7 +39,7 @@ def _one_name(axis: Any) -> Any:
     """The name that an axis argument means; `None` where it is a position."""
     if isinstance(axis, (tuple, list)) and len(axis) == 1:
         (axis,) = axis
-    return axis if is_name(axis) and not isinstance(axis, (bool, float, list, np.ndarray)) else None
+    return axis if is_axis_name(axis) else None
 
 
 def _inexact(op: str, x: Any, axis: Hashable) -> Any:

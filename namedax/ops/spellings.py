@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -309,11 +309,7 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
         return _positional_index(operand, index, axis, keepdims)
     (name,) = _names(axis)
     entry = getitem(operand, {name: operator.index(index)})
-    return _with_axis_of_one(entry, name) if keepdims else entry
-
-
-def _with_axis_of_one(x: Any, name: Hashable) -> Any:
-    return joining.FUNCTIONS["expand_dims"](x, name)
+    return joining.FUNCTIONS["expand_dims"](entry, name) if keepdims else entry
 
 
 def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Any:
