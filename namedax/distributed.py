@@ -16,11 +16,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from namedax.array import make, type_text
-from namedax.axes import AxisMapping
-from namedax.environment import Region, ambient
+from namedax.core.array import make, type_text
+from namedax.core.axis_mappings import AxisMapping
+from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
-from namedax.ops.conversion import attach_names, map_with_mappings
+from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops

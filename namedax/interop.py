@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from namedax.array import Dims, NamedArray, check_dims, dims_of, make, type_text
-from namedax.environment import Region, ambient
+from namedax.core.array import Dims, NamedArray, check_dims, dims_of, make, type_text
+from namedax.core.region import Region, ambient
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,
@@ -26,9 +26,9 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.ops.align import local_block
-from namedax.ops.conversion import is_named
-from namedax.ops.leaves import data_of
+from namedax.operands.broadcasting import local_block
+from namedax.operands.leaves import data_of
+from namedax.ops.shape.conversion import is_named
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import concrete_mesh, resolve_mesh

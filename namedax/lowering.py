@@ -17,21 +17,21 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.array import Dims, dims_of, make_in_region, type_text
-from namedax.axes import AxisMapping, is_mapping, parse_mapping
-from namedax.environment import Region, ambient, enter
+from namedax.core.array import Dims, dims_of, make_in_region, type_text
+from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.ops.align import local_block, wrap
-from namedax.ops.conversion import detach_names, is_named, map_with_mappings
-from namedax.ops.lift import explain_type_errors
-from namedax.resources import stepping
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.shape.conversion import detach_names, is_named, map_with_mappings
+from namedax.programs.late_sums import Traced, postponing
+from namedax.programs.raw import explain_unbound_axes, refuse_raw
+from namedax.programs.serial import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, current_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
-from namedax.resources.postponing import Traced, postponing
-from namedax.resources.raw import explain_unbound_axes, refuse_raw
 from namedax.resources.serial import loops_of, on_devices
-from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested"]
 

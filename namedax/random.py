@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.array import NamedArray, check_dims, dims_of, is_name, make_in_region, type_text
-from namedax.environment import ambient
+from namedax.core.array import NamedArray, check_dims, dims_of, is_name, make_in_region, type_text
+from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentTypeError,
     AxisNotFoundError,
@@ -38,12 +38,12 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.ops.align import local_block, wrap
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import nmap
+from namedax.ops.collectives.permuting import gather_entries
 from namedax.ops.elementwise import apply_elementwise
-from namedax.ops.indexing import take
-from namedax.ops.lift import nmap
-from namedax.ops.permutations import gather_entries
-from namedax.ops.reductions import REDUCTIONS
+from namedax.ops.indexing.take import take
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.resources.layout import relayout
 
 Sizes = dict[Hashable, int]

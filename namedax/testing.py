@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.element_types import common_type
 from namedax.errors import ArgumentError
-from namedax.ops.conversion import is_named, order_like
-from namedax.ops.element_types import common_type
-from namedax.ops.leaves import data_of
+from namedax.operands.leaves import data_of
+from namedax.ops.shape.conversion import is_named, order_like
 from namedax.xmap import Xmapped, xmap
 
 __all__ = ["assert_resources_do_not_matter"]

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.array import NamedArray, _dtype_text, is_name, type_text
+from namedax.core.array import NamedArray, _dtype_text, is_name, type_text
 from namedax.errors import ArrayTypeError, AxisNameError, NamedaxError, show_names
 
 __all__ = [

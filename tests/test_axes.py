@@ -17,7 +17,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import namedax as nx
-from namedax.axes import is_mapping, parse_mapping
+from namedax.core.axis_mappings import is_mapping, parse_mapping
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,
@@ -27,7 +27,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PlacementConflictError,
 )
-from namedax.ops.lift import belongs_to_jax
+from namedax.operands.nmap import belongs_to_jax
 from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
 
 quick = hypothesis.settings(max_examples=40, deadline=None, derandomize=True)

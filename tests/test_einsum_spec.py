@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import namedax as nx
-from namedax.ops.einsum_spec import parse_einsum
+from namedax.ops.contraction.spec import parse_einsum
 
 
 def ones(*shape):

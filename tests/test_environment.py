@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.environment import Region, ambient, enter
+from namedax.core.region import Region, ambient, enter
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
 from tests.harness import array, make_mesh
 

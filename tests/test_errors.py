@@ -16,7 +16,7 @@ import pytest
 
 import namedax as nx
 from namedax import errors
-from namedax.environment import Region
+from namedax.core.region import Region
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,

@@ -25,7 +25,7 @@ from IPython.core.formatters import DisplayFormatter
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
-from namedax import display
+from namedax.core import display
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import SerialLoop, hlo
-from namedax.resources.postponing import postponing
+from namedax.programs.late_sums import postponing
 
 POS, K, E, F = 16, 8, 12, 4  # floats have 4 bytes
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"

@@ -19,7 +19,7 @@ from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictEr
 from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.numpy.linalg import norm
-from namedax.resources.stepping import run_in_steps
+from namedax.programs.serial.stepping import run_in_steps
 from tests.harness import Placement, array, check, make_mesh, together
 
 LOOP = SerialLoop

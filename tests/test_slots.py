@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from namedax.ops.slots import rank_among_equals
+from namedax.ops.experts.slots import rank_among_equals
 
 
 @hypothesis.settings(deadline=None, max_examples=25)

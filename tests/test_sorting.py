@@ -14,7 +14,7 @@ from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives, summary
-from namedax.ops.sorting import merge_exchange
+from namedax.ops.sorting.sorting import merge_exchange
 
 IN = ["a", None, "b"]
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import jax.lax as _module
 
 from namedax.lax import linalg as linalg
-from namedax.ops.surface import lift_namespace as _lift_namespace
-from namedax.ops.vocabulary import LAX as _OWN
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.registry import LAX as _OWN
 
 # What speaks of types or tokens, or takes functions and pytrees, named arrays too.
 _UNTOUCHED = (

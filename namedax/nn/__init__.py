@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax.nn as _module
 
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.registry import NN as _OWN
 from namedax.nn import initializers as initializers
-from namedax.ops.surface import lift_namespace as _lift_namespace
-from namedax.ops.vocabulary import NN as _OWN
 
 globals().update(_lift_namespace(_module, _OWN, __name__, untouched=("get_scaled_dot_general_config",)))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]

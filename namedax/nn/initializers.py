@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from jax.nn.initializers import Initializer as Initializer
 
-from namedax.ops.initializers import INITIALIZERS as _INITIALIZERS
+from namedax.ops.nn.initializers import INITIALIZERS as _INITIALIZERS
 
 globals().update(_INITIALIZERS)
 __all__ = ["Initializer", *sorted(_INITIALIZERS)]

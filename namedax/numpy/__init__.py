@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as _jnp
 
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.registry import NUMPY as _OWN
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
-from namedax.ops.surface import lift_namespace as _lift_namespace
-from namedax.ops.vocabulary import NUMPY as _OWN
 
 # What does not look at the values of arrays, or takes functions, or makes positional arrays.
 _UNTOUCHED = (

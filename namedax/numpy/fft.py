@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy.fft as _module
 
-from namedax.ops.surface import lift_namespace as _lift_namespace
-from namedax.ops.vocabulary import FFT as _OWN
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.registry import FFT as _OWN
 
 globals().update(_lift_namespace(_module, _OWN, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]

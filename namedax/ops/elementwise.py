@@ -14,11 +14,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.array import NamedArray
+from namedax.core.array import NamedArray
 from namedax.errors import NamedAxesLeftError
-from namedax.ops import kernels
-from namedax.ops.align import align, wrap
-from namedax.ops.lift import explain_type_errors
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import align, wrap
+from namedax.operands.nmap import explain_type_errors
 
 __all__ = ["FUNCTIONS", "apply_elementwise", "elementwise", "elementwise_call"]
 
@@ -83,7 +83,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             return by_keyword(args, kwargs)
         if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
             return operator.pow(*args)  # a Python integer is static, as in jnp
-        return kernels.run_elementwise(name, call, (), *args)
+        return compiled_ops.run_elementwise(name, call, (), *args)
 
     def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
@@ -92,7 +92,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
         names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
         operands = (*args, *(kwargs[key] for key in names))
-        return kernels.run_elementwise(name, call_by_keyword, (len(args), names, fixed), *operands)
+        return compiled_ops.run_elementwise(name, call_by_keyword, (len(args), names, fixed), *operands)
 
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
@@ -124,7 +124,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
                 "where: a named condition needs both x and y; the shape of the form with one argument depends on data."
             )
         return jnp.where(condition, x, y)
-    return kernels.run_elementwise("where", _where, (), condition, x, y)
+    return compiled_ops.run_elementwise("where", _where, (), condition, x, y)
 
 
 _where = elementwise_call(jnp.where)

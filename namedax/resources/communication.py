@@ -17,10 +17,10 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType
 
-from namedax.resources.cpu import widened
-from namedax.resources.raw import own
+from namedax.core.cpu import widened
+from namedax.core.variance import cast_data, varying
+from namedax.programs.raw import own
 from namedax.resources.refusals import refuse_loops
-from namedax.resources.variance import cast_data, varying
 
 __all__ = [
     "all_gather",
@@ -155,7 +155,7 @@ def cut(data: Any, dim: int, axes: Axes) -> Any:
 
 
 def pmax(data: Any, axes: Axes) -> Any:
-    """Maximum over `axes`, NaN where one is NaN: one all-reduce. Not differentiable; see `namedax.ops.reductions`.
+    """Maximum over `axes`, NaN where one is NaN: one all-reduce. Not differentiable; see `namedax.ops.reduction.reductions`.
 
     XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values travel as integers of the same order. Sixteen-bit
     types travel as 32 bits, because not every backend reduces 16-bit integers.

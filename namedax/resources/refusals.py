@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from namedax.environment import ambient
+from namedax.core.region import ambient
 from namedax.errors import SerialLoopError, show_names
 from namedax.resources.serial import LoopAxis
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
-from namedax.resources.variance import cast_data, varying
 
 __all__ = ["Route", "execute_route", "plan_route"]
 

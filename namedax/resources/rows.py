@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
-from namedax.resources.variance import cast_data, varying
 
 __all__ = ["FILL", "along_dim", "move_rows"]
 

@@ -1,7 +1,7 @@
 """`SerialLoop`: time as a resource. An axis that is mapped to it is executed in steps, to save memory.
 
 In an assignment a loop is an axis like those of the mesh, with a name of its own (`LoopAxis`); it comes after them, since the
-entries of one device are what its steps divide. How the steps are executed is the business of `namedax.resources.stepping`.
+entries of one device are what its steps divide. How the steps are executed is the business of `namedax.programs.serial.stepping`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as _jnp
 import jax.scipy.interpolate as _module
 
-from namedax.ops.lift import nmap as _nmap
-from namedax.ops.mirror import holds_names as _holds_names
+from namedax.namespaces.mirror import holds_names as _holds_names
+from namedax.operands.nmap import nmap as _nmap
 
 __all__ = ["RegularGridInterpolator"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax.scipy.stats as _module
 
-from namedax.ops.surface import lift_namespace as _lift_namespace
-from namedax.ops.vocabulary import STATS as _OWN
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.registry import STATS as _OWN
 
 globals().update(_lift_namespace(_module, _OWN, __name__))
 for _name in (info.name for info in _pkgutil.iter_modules(_module.__path__)):

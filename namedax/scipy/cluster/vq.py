@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.scipy.cluster.vq as _module
 
-from namedax.ops.surface import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
 
 globals().update(_lift_namespace(_module, {}, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]

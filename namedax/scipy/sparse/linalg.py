@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax.scipy.sparse.linalg as _module
 
-from namedax.ops.solvers import FUNCTIONS as _FUNCTIONS
-from namedax.ops.surface import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.ops.loops.solvers import FUNCTIONS as _FUNCTIONS
 
 globals().update(_lift_namespace(_module, _FUNCTIONS, __name__))
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]

@@ -1,0 +1,1 @@
+"""What an array, a name and a region are; no operation."""

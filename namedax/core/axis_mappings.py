@@ -1,0 +1,146 @@
+"""The notation for axis mappings: which positional axes of an array have which names.
+
+A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["batch", None, "k"]` with one entry per axis
+(it asserts the rank), or a list `["batch", ...]` that speaks of the first axes only. `nx.named`, `nx.positional` and the
+`in_axes` and `out_axes` of `nx.xmap` take it, and pytrees of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from namedax.core.array import Dims, is_name
+from namedax.errors import AxisMappingError
+
+__all__ = ["AxisMapping", "is_mapping", "parse_mapping"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisMapping:
+    """A parsed axis mapping.
+
+    Attributes:
+      names: pairs of a position (0 or more) and the name that stands there, by position.
+      rank: the number of axes that the mapping asserts, or `None` if it speaks of some axes only.
+      text: the mapping as the user wrote it.
+    """
+
+    names: tuple[tuple[int, Hashable], ...]
+    rank: int | None
+    text: str
+
+    def place(self, ndim: int, op: str, what: str) -> Dims:
+        """The dims of an array of `ndim` dimensions, with `None` where the mapping names nothing.
+
+        Args:
+          ndim: the number of dimensions, of which positions count.
+          op: the operation, for messages.
+          what: the array, for messages (`"argument 'x' of shape (3, 4)"`).
+
+        Raises:
+          AxisMappingError: the rank is not the asserted one, or a position is out of range.
+        """
+        if self.rank is not None and self.rank != ndim:
+            raise AxisMappingError(
+                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {what} has {ndim}. Write one entry per axis "
+                "(None for one without a name), or end the list with '...' to speak of the first axes only."
+            )
+        dims: list[Hashable | None] = [None] * ndim
+        for position, name in self.names:
+            if position >= ndim:
+                raise AxisMappingError(
+                    f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but {what} has only {ndim} axes."
+                )
+            dims[position] = name
+        return tuple(dims)
+
+
+def is_mapping(value: Any) -> bool:
+    """Whether `value` is one axis mapping (otherwise it is a container of mappings, or a mistake).
+
+    >>> [is_mapping(v) for v in (["batch", ...], [], {0: "b"}, {}, [["b"], ["c"]], {"x": ["b"]}, ("b",))]
+    [True, True, True, True, False, False, False]
+    """
+    if isinstance(value, AxisMapping):
+        return True
+    if isinstance(value, dict):  # one with keys of both kinds is a mistake, which parsing explains
+        return not value or any(isinstance(key, (int, np.integer)) for key in value)
+    if isinstance(value, list):
+        return all(entry is None or entry is ... or is_name(entry) or isinstance(entry, int) for entry in value)
+    return False
+
+
+def parse_mapping(value: Any, op: str) -> AxisMapping:
+    """Parses one axis mapping.
+
+    Args:
+      value: a dict from positions to names, or a list of names, `None` and at most one `...`, which stands last.
+      op: the operation, for messages.
+
+    Raises:
+      AxisMappingError: it is none of these, a position is negative, or a name appears twice.
+
+    >>> parse_mapping(["batch", None, "k"], "nx.named").names
+    ((0, 'batch'), (2, 'k'))
+    """
+    if isinstance(value, AxisMapping):
+        return value
+    text = repr(value).replace("Ellipsis", "...")
+    if isinstance(value, Mapping):
+        pairs, rank = _from_dict(value, text, op)
+    elif isinstance(value, list):
+        pairs, rank = _from_list(value, text, op)
+    else:
+        raise AxisMappingError(
+            f"{op}: {text} is no axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one entry "
+            f"per "
+            "axis (['batch', None]), or a list that ends with '...' (['batch', ...])."
+        )
+    seen: set[Hashable] = set()
+    for _, name in pairs:
+        if name in seen:
+            raise AxisMappingError(
+                f"{op}: axis {name!r} appears twice in the axis mapping {text}; an array has an axis at most once."
+            )
+        seen.add(name)
+    return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
+
+
+def _check_name(name: Any, text: str, op: str) -> Any:
+    if not is_name(name):
+        raise AxisMappingError(
+            f"{op}: {name!r} in the axis mapping {text} is no axis name; names are any hashable values but integers, None and "
+            f"'...'."
+        )
+    return name
+
+
+def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple[int, Hashable]], None]:
+    pairs = []
+    for position, name in value.items():
+        if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
+            raise AxisMappingError(
+                f"{op}: key {position!r} in the axis mapping {text} is no position; keys are integers from 0."
+            )
+        if position < 0:
+            raise AxisMappingError(
+                f"{op}: position {position} in the axis mapping {text} is negative; the rank that it would count from depends "
+                f"on "
+                "where the mapping is used. Count from the front, from 0."
+            )
+        pairs.append((int(position), _check_name(name, text, op)))
+    return pairs, None
+
+
+def _from_list(value: list[Any], text: str, op: str) -> tuple[list[tuple[int, Hashable]], int | None]:
+    if any(isinstance(entry, EllipsisType) for entry in value[:-1]):
+        raise AxisMappingError(f"{op}: '...' stands before the end in the axis mapping {text}; it can only be the last entry.")
+    prefix = bool(value) and value[-1] is ...
+    entries = value[:-1] if prefix else value
+    pairs = [(i, _check_name(name, text, op)) for i, name in enumerate(entries) if name is not None]
+    return pairs, None if prefix else len(entries)

@@ -1,0 +1,149 @@
+"""Device variance: over which mesh axes a value differs from device to device.
+
+JAX's checker gives every value in a `jax.shard_map` body a type that says over which mesh axes it
+varies. namedax keeps that set within the mesh axes of the value's own names. Where values of
+different variance meet, the one that varies less is cast (`jax.lax.pcast`). The cast is free, but
+its transpose is an all-reduce, so it is made early (before a broadcast makes the value larger) and
+once: an array keeps its casts, and a parameter that is used many times has its gradient reduced
+once.
+
+A value that was gathered has two forms. In the one it counts as replicated, and the transpose of
+the gather is a slice. In the other it varies over the mesh axes that it was gathered over, and the
+transpose is a reduce-scatter. Who returns the value wants the first form; who combines it with
+values that vary there wants the second. So an array that was gathered keeps ways to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import get_opaque_trace_state
+
+from namedax.core.array import Dims, NamedArray, make_in_region
+from namedax.core.cpu import widened
+
+__all__ = [
+    "cast",
+    "cast_alike",
+    "cast_data",
+    "has_varying_form",
+    "keep_varying_form",
+    "remembered",
+    "share_memory",
+    "varying",
+    "varying_of",
+    "with_varying_form",
+    "with_varying_forms",
+]
+
+_FORM = "varying form"
+
+
+def varying(data: Any) -> frozenset[str]:
+    """The mesh axes over which `data` may differ from device to device."""
+    return varying_of(jax.typeof(data))
+
+
+def varying_of(aval: Any) -> frozenset[str]:
+    """The mesh axes over which values of a type vary."""
+    axes: frozenset[str] = aval.manual_axis_type.varying
+    return axes
+
+
+def cast_data(data: Any, axes: Iterable[str]) -> Any:
+    """`data` as a value that varies over (at least) `axes`; moves nothing."""
+    missing = frozenset(axes) - varying(data)
+    if not missing:
+        return data
+    wide = widened(data)  # the transpose is a sum
+    value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
+    return value if wide is data else value.astype(data.dtype)
+
+
+def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
+    """The values, cast to one device variance."""
+    variances = {varying(value) for value in values}
+    if len(variances) < 2:
+        return values
+    union = frozenset[str]().union(*variances)
+    return [cast_data(jnp.asarray(value), union) for value in values]
+
+
+def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> Any:
+    """`compute()`, or what it gave before for this array and `key`.
+
+    An array remembers for the trace that it was made in, and for no other.
+    """
+    memory = array._casts
+    if memory is None or memory["trace"] != get_opaque_trace_state():
+        return compute()
+    if key not in memory:
+        memory[key] = compute()
+    return memory[key]
+
+
+def share_memory(array: NamedArray, source: NamedArray) -> NamedArray:
+    """Lets `array`, which has the data of `source` under other dims, remember what `source` does."""
+    memory = array._casts
+    if memory is not None and source._casts is not None:
+        if source._casts["trace"] == memory["trace"] and source._casts["region"] == memory["region"]:
+            NamedArray.__dict__["_casts"].__set__(array, source._casts)
+    return array
+
+
+def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callable[[], Any]) -> NamedArray:
+    """An array that was gathered over `axes`, with a form that varies over all of them.
+
+    Args:
+      data: the gathered value, invarying over `axes` (its transpose is a slice).
+      dims: its dims.
+      axes: the mesh axes that it was gathered over.
+      form: makes the same value varying over `axes` (its transpose is a reduce-scatter). Without it a cast of `data` would be
+        transposed to an all-reduce and a slice.
+    """
+    array = make_in_region(data, dims)
+    remembered(array, _FORM, lambda: lambda wanted: form() if axes <= wanted else data)
+    return array
+
+
+def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> NamedArray:
+    """An array that was gathered, with a form for all mesh axes over which it may have to vary.
+
+    Args:
+      dims: its dims.
+      form: makes the value that varies over the mesh axes that it is given (beside those of its own names). Over those of them
+        that it was gathered over, the gather's transpose is a reduce-scatter; over others the value is cast before it is
+        gathered, while it is small.
+    """
+    array = make_in_region(form(frozenset()), dims)
+    keep_varying_form(array, form)
+    return array
+
+
+def keep_varying_form(array: NamedArray, form: Callable[[frozenset[str]], Any]) -> None:
+    """Lets `array` have a varying form, as that of `with_varying_forms`."""
+    remembered(array, _FORM, lambda: form)
+
+
+def has_varying_form(array: Any) -> bool:
+    """Whether `array` was gathered, or computed of arrays that were, and has a form for whoever needs it to vary."""
+    return type(array) is NamedArray and array._casts is not None and _FORM in array._casts
+
+
+def cast(array: Any, axes: frozenset[str]) -> Any:
+    """The data of `array` (named or not) varying over `axes`; a named array is cast once."""
+    if type(array) is not NamedArray:
+        return cast_data(array, axes)
+    missing = axes - varying(array._data)
+    if not missing:
+        return array._data
+
+    def compute() -> Any:
+        form = remembered(array, _FORM, lambda: lambda wanted: array._data)
+        return cast_data(form(missing), missing)
+
+    return remembered(array, missing, compute)

@@ -1,0 +1,1 @@
+"""How JAX's namespaces become those of this package."""

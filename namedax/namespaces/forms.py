@@ -1,0 +1,441 @@
+"""What JAX's functions take beside the ordinary: `var(mean=, correction=)`, `quantile(weights=)`, `logsumexp(b=)`, `where(size=)` and their like.
+
+The ordinary form of each stands in a module of its own, and is called wherever nothing else is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.element_types import common_type
+from namedax.errors import ArgumentError
+from namedax.namespaces.lifting import to_front
+from namedax.namespaces.mirror import is_axis_name
+from namedax.operands.broadcasting import wrap
+from namedax.operands.leaves import data_of
+from namedax.operands.nmap import nmap
+from namedax.ops import elementwise
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing import getitem
+from namedax.ops.reduction import cumulative as scans
+from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.shape import joining
+from namedax.ops.sorting import sorting
+from namedax.ops.sorting.selection import nonzero
+from namedax.ops.statistics import statistics
+from namedax.ops.window import neighbours
+
+__all__ = ["FORMS", "LOGSUMEXP"]
+
+_sum, _max = REDUCTIONS["sum"], REDUCTIONS["max"]
+_where, _isfinite, _exp, _log, _abs, _sign, _real, _conj = (
+    _ELEMENTWISE[name] for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj")
+)
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, NamedArray) else jnp.asarray(x)
+
+
+def _left_out(function: Callable[..., Any]) -> Any:
+    """What `function` takes for an axis that is left out."""
+    return inspect.signature(function).parameters["axis"].default
+
+
+def _ones_like(x: Any, dtype: Any) -> Any:
+    return nmap(lambda data: jnp.ones_like(data, dtype))(x)
+
+
+# --- spread -------------------------------------------------------------------------------------------------------------
+
+
+def _spread(name: str, base: Callable[..., Any], skips_nans: bool, root: bool) -> Callable[..., Any]:
+    """`var` or its like, with the arguments of the array API beside NumPy's."""
+    left_out = _left_out(base)
+
+    def spread(
+        x: Any,
+        axis: Any = left_out,
+        dtype: Any = None,
+        *,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: Any = None,
+        mean: Any = None,
+        correction: float | None = None,
+    ) -> Any:
+        if correction is not None:
+            if not isinstance(ddof, int) or ddof != 0:
+                raise ArgumentError(f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them.")
+            ddof = correction
+        if mean is None:
+            return base(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+        result = _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
+        return _ELEMENTWISE["sqrt"](result) if root else result
+
+    spread.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+
+    Args beyond those of `sum`:
+      ddof: what is taken off the count.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
+        deviations from it are squared, whatever it is.
+      correction: another word for `ddof`, that of the array API.
+
+    Costs over a sharded name: two all-reduces, with a `mean` that is known one.
+
+    Raises:
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.{name}(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array({2 if root else 4}., dtype=float32)
+    """
+    spread.__name__ = spread.__qualname__ = name
+    return spread
+
+
+def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool, where: Any, skips_nans: bool) -> Any:
+    """The mean square of `x - mean`."""
+    x, mean = _array(x), _array(mean)
+    of = inexact_type(x.dtype)
+    result = (jnp.zeros((), of).real.dtype) if dtype is None else jnp.zeros((), dtype).dtype
+    wide = of if dtype is None else result
+    wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
+    if skips_nans and jnp.issubdtype(x.dtype, jnp.inexact):
+        x, where = statistics.without_nans(x, where)
+    centred = x.astype(wide) - mean.astype(wide)
+    squares = _real(centred * _conj(centred))
+    total = _sum(squares, axis, keepdims=keepdims, where=where)
+    count = _sum(_ones_like(squares, squares.dtype), axis, keepdims=keepdims, where=where) - jnp.asarray(ddof, squares.dtype)
+    valid = count > 0
+    variance = total / _where(valid, count, jnp.ones((), squares.dtype))
+    return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
+
+
+# --- log-sum-exp with factors -------------------------------------------------------------------------------------------
+
+
+_ALL: Any = _left_out(REDUCTIONS["logsumexp"])
+
+
+def logsumexp(
+    x: Any,
+    axis: Any = _ALL,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
+    """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      b: factors, named or not, that broadcast with `x`; 1 if they are left out.
+      keepdims: whether reduced positional axes stay, with size 1.
+      return_sign: whether the sum's sign is returned too, and the logarithm is that of its size. Without it the logarithm of a sum below
+        zero is NaN.
+      where: a boolean array, named or not; elements where it is false are left out.
+
+    Returns:
+      An array with the remaining axes, or a pair of them with `return_sign`.
+
+    Costs over a sharded name: two all-reduces.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, b = nx.named(jnp.array([0.0, 1000.0]), ["k"]), nx.named(jnp.array([5.0, -2.0]), ["k"])
+    >>> value, sign = nx.nn.logsumexp(x, "k", b=b, return_sign=True)
+    >>> round(float(value), 3), float(sign)
+    (1000.693, -1.0)
+    """
+    if b is None and not return_sign:
+        return REDUCTIONS["logsumexp"](x, axis, keepdims=keepdims, where=where)
+    x = _array(x)
+    dtype = inexact_type(x.dtype)
+    if b is not None:
+        b = _array(b)
+        dtype = inexact_type(jnp.promote_types(x.dtype, b.dtype))
+        b = b.astype(dtype)
+        x = _where(b != 0, x.astype(dtype), jnp.asarray(-jnp.inf, dtype))
+    x = x.astype(dtype)
+    low = jnp.asarray(-jnp.inf, jnp.zeros((), dtype).real.dtype)
+    positions = tuple(dims_of(x)[:i].count(None) for i in resolve_axis("logsumexp", x, axis) if dims_of(x)[i] is None)
+    top = nmap(lax.stop_gradient)(_max(_real(x), axis, keepdims=True, where=where, initial=low))
+    top = _where(_isfinite(top), top, jnp.zeros((), low.dtype))
+    terms = _exp(x - top.astype(dtype))
+    total = _sum(terms if b is None else terms * b, axis, keepdims=keepdims, where=where)
+    sign = _sign(total)
+    is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+    if return_sign or not is_complex:
+        total = _abs(total)
+    # Over axes of size 1 a sum only drops them.
+    result = _log(total) + (top if keepdims or not positions else _sum(top, positions)).astype(total.dtype)
+    if return_sign:
+        return result, sign
+    return result if is_complex else _where(sign < 0, np.asarray(np.nan, result.dtype), result)
+
+
+# --- quantiles with weights ---------------------------------------------------------------------------------------------
+
+
+def _weighted(name: str, percent: bool = False) -> Callable[..., Any]:
+    base, function = sorting.FUNCTIONS[name], getattr(jnp, name)
+    left_out = _left_out(base)
+
+    def quantiles(
+        x: Any, q: Any, axis: Any = left_out, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    ) -> Any:
+        if weights is None and method != "inverted_cdf":
+            return base(x, q, axis, method=method, keepdims=keepdims)
+        x = _array(x)
+        resolve_axis(name, x, axis)
+        entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
+        places = tuple(
+            names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0) for entry in entries
+        )
+
+        def of_whole(x: Any, weights: Any) -> Any:
+            return function(x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights)
+
+        result = nmap(of_whole)(to_front(x, names, name), to_front(weights, names, name))
+        return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
+
+    unit = "0 and 100" if percent else "0 and 1"
+    quantiles.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+
+    Args:
+      x: an array, named or not.
+      q: a number within {unit}, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
+        `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands.
+
+    Over a sharded name the blocks are sorted as by `sort`, and the axis is never gathered. With `weights`, and with
+    `method="inverted_cdf"`, it is: one all-gather of the array, and one of the weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.{name}(x, {50 if percent else 0.5}, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    quantiles.__name__ = quantiles.__qualname__ = name
+    return quantiles
+
+
+def _drop_positions(x: Any, positions: Any) -> Any:
+    """`x` without these positional axes of size 1."""
+    dims = dims_of(x)
+    places = [i for i, dim in enumerate(dims) if dim is None]
+    drop = tuple(places[i] for i in positions)
+    data = x.data if isinstance(x, NamedArray) else x
+    return wrap(lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop))
+
+
+# --- selections ---------------------------------------------------------------------------------------------------------
+
+
+def where(
+    condition: Any,
+    x: Any = None,
+    y: Any = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: Any = None,
+    out_axis: Hashable | None = None,
+) -> Any:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
+        batch axes.
+      size: how many indices the form with one argument returns; needed if the array has names.
+      fill_value: what stands behind the last index found.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      out_axis: the name of the axis of the indices then.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      ArgumentError: `size` or `fill_value` with `x` and `y`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
+    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
+    Array([1., 0., 3.], dtype=float32)
+    """
+    if x is not None and y is not None:
+        if not (size is None and fill_value is None and axis is None and out_axis is None):
+            raise ArgumentError(
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument; leave them out beside x and y."
+            )
+        return elementwise.where(condition, x, y)
+    if axis is not None:
+        return nonzero(condition, size=size, fill_value=fill_value, axis=axis, out_axis=out_axis)
+    if not isinstance(condition, NamedArray):
+        plain: Any = jnp.where  # whose types keep the two forms apart
+        return plain(condition, x, y, size=size, fill_value=fill_value)
+    if size is None:
+        return elementwise.where(condition, x, y)
+    return nmap(lambda data: jnp.where(data, size=size, fill_value=fill_value))(condition)
+
+
+@functools.wraps(getitem.take_along_axis)
+def take_along_axis(
+    x: Any,
+    indices: Any,
+    axis: Any = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    if wrap_negative_indices is False and mode != "promise_in_bounds":
+        x, indices = _array(x), _array(indices)
+        (dim,) = resolve_axis("take_along_axis", x, (axis,))
+        name = dims_of(x)[dim]
+        size = x.shape[dims_of(x)[:dim].count(None)] if name is None else x.named_shape[name]
+        # Out of range as they stand: behind the end to be filled, or before the beginning to be clipped.
+        outside = 0 if mode == "clip" else size
+        indices = indices.astype(common_type(indices.dtype, jnp.int32))
+        indices = _where(indices < 0, jnp.asarray(outside, indices.dtype), indices)
+    return getitem.take_along_axis(x, indices, axis, mode, fill_value)
+
+
+del take_along_axis.__wrapped__  # whose signature it does not have
+
+
+# --- axes that become longer ----------------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
+    base = scans.FUNCTIONS[name]
+
+    def cumulative(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+    ) -> Any:
+        if not include_initial or axis is None or not is_axis_name(axis):
+            return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
+        return neighbours.pad(
+            base(x, axis=axis, dtype=dtype),
+            {axis: (1, 0)},
+            constant_values=neutral,
+            out_axes={axis: out_axis} if out_axis else None,
+        )
+
+    cumulative.__doc__ = f"""Cumulative {"sum" if neutral == 0 else "product"} along one axis, as in the array API.
+
+    Narrow integers are combined as `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name; may be left out if there is exactly one positional axis.
+      dtype: element type of the result.
+      include_initial: whether the result begins with {neutral}, and is longer by one.
+      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
+
+    Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has another size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.{name}(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    {[0.0, 1.0, 3.0, 6.0] if neutral == 0 else [1.0, 1.0, 2.0, 6.0]}
+    """
+    cumulative.__name__ = cumulative.__qualname__ = name
+    return cumulative
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+    """The name of an axis with what stands before and behind it."""
+
+    axis: Hashable
+
+
+def diff(
+    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+) -> Any:
+    """The `n`-th differences along one axis, which becomes shorter by `n`.
+
+    Args:
+      a: an array, named or not.
+      n: how often differences are taken.
+      axis: a position or a name.
+      prepend: values before the first: a number, or an array with that axis. Along a name an array without it is one entry; one that has it
+        is as many as it has.
+      append: the same at the other end.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has another size.
+
+    Returns:
+      The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
+      joined on first, for which a sharded axis is gathered.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the name.
+      AxisSizeError: in a mapped function the name has another size than the result, or than the entries in front or behind.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])
+    >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
+    [-2, -2, 3, 5]
+    """
+    ends = [end for end in (prepend, append) if end is not None]
+    if not is_axis_name(axis) or not any(axis in dims_of(end) for end in ends):
+        return neighbours.diff(a, n, axis, prepend, append, out_axis=out_axis)
+
+    def entries(end: Any) -> list[Any]:
+        if end is None:
+            return []
+        return [end if axis in dims_of(end) else wrap(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+
+    joined = _Joined(axis)
+    whole = joining.concatenate([*entries(prepend), a, *entries(append)], axis, out_axis=joined)
+    return neighbours.diff(whole, n, joined, out_axis=axis if out_axis is None else out_axis)
+
+
+#: Functions of `jax.numpy` whose ordinary form is another module's.
+FORMS: dict[str, Callable[..., Any]] = {
+    "var": _spread("var", REDUCTIONS["var"], False, False),
+    "std": _spread("std", REDUCTIONS["std"], False, True),
+    "nanvar": _spread("nanvar", statistics.FUNCTIONS["nanvar"], True, False),
+    "nanstd": _spread("nanstd", statistics.FUNCTIONS["nanstd"], True, True),
+    "quantile": _weighted("quantile"),
+    "nanquantile": _weighted("nanquantile"),
+    "percentile": _weighted("percentile", percent=True),
+    "nanpercentile": _weighted("nanpercentile", percent=True),
+    "cumulative_sum": _cumulative("cumulative_sum", 0),
+    "cumulative_prod": _cumulative("cumulative_prod", 1),
+    "diff": diff,
+    "take_along_axis": take_along_axis,
+    "where": where,
+}
+#: The one of `jax.nn` and `jax.scipy.special`.
+LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}

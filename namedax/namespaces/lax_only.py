@@ -1,0 +1,296 @@
+"""What `jax.lax` has around its collectives: groups of instances, `pswapaxes`, casts of variance, barriers, and what speaks of devices alone.
+
+A collective within groups keeps the name: each instance has what its own group gives. JAX itself has them on devices only (under `jax.vmap`
+they are not implemented); here they have that meaning over logical indices, wherever these live.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, ArgumentTypeError, UnsupportedArgumentError
+from namedax.namespaces.mirror import holds_names, public
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import nmap
+from namedax.ops.collectives import permuting, reducing
+from namedax.ops.collectives.reducing import _map, _names, _size, global_index
+from namedax.ops.indexing.take import take
+from namedax.ops.reduction import segments
+
+__all__ = ["FUNCTIONS", "or_of_jax"]
+
+Groups = Sequence[Sequence[int]] | None
+
+
+# --- groups -------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _GroupsOf:
+    """The name of the axis along which the groups of the instances of `name` lie for a while."""
+
+    name: Hashable
+
+
+def _one_name(op: str, axis_name: Any) -> Hashable:
+    names = _names(op, axis_name)
+    if len(names) != 1:
+        raise UnsupportedArgumentError(
+            f"{op}: axis_index_groups is for one name, and there are {len(names)}, {names!r}. Merge them first: nx.merge_axes."
+        )
+    return names[0]
+
+
+def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The groups, which have every index of the axis once.
+
+    Raises:
+      ArgumentError: they have not.
+    """
+    members = [[operator.index(i) for i in group] for group in groups]
+    size = _size(op, name)
+    if sorted(i for group in members for i in group) != list(range(size)) or not all(members):
+        raise ArgumentError(
+            f"{op}: axis_index_groups={members} must have each index of axis {name!r}, 0 to {size - 1}, exactly once, and no empty group."
+        )
+    return members
+
+
+def _of_instances(op: str, name: Hashable, table: np.ndarray[Any, Any]) -> NamedArray:
+    """`table`, whose first axis is that of the instances, along `name`: the block that is here."""
+    index = global_index(op, name, len(table))
+    result: NamedArray = wrap(jnp.asarray(table)[index.data], (name,) + (None,) * (table.ndim - 1))
+    return result
+
+
+def _reduce_groups(op: str, kind: str, x: Any, axis_name: Any, groups: Sequence[Sequence[int]]) -> Any:
+    name = _one_name(op, axis_name)
+    members = _members(op, name, groups)
+    table = np.zeros(_size(op, name), np.int32)
+    for number, group in enumerate(members):
+        table[group] = number
+    sizes = np.asarray([len(members[number]) for number in table])
+    function = {"sum": segments.segment_sum, "max": segments.segment_max, "min": segments.segment_min}[kind]
+
+    def one(leaf: Any) -> Any:
+        if name not in dims_of(leaf):
+            if kind != "sum":
+                return leaf
+            return leaf * (len(members[0]) if len(set(map(len, members))) == 1 else _of_instances(op, name, sizes))
+        if leaf.dtype == jnp.bool_:
+            leaf = leaf.astype(jnp.int32)
+        ids = _of_instances(op, name, table)
+        of_groups = function(leaf, ids, len(members), axis=name, out_axis=_GroupsOf(name))
+        return take(of_groups, ids, _GroupsOf(name))
+
+    result = _map(one, x)
+    if op != "pmean":
+        return result
+    count: Any = sizes[0] if len(set(sizes)) == 1 else _of_instances(op, name, sizes)
+
+    def divided(leaf: Any, before: Any) -> Any:
+        return leaf / count if name in dims_of(before) else before
+
+    return jax.tree.map(divided, result, x, is_leaf=_is_named)
+
+
+def _with_groups(op: str, kind: str) -> Callable[..., Any]:
+    base = getattr(reducing, op)
+
+    @functools.wraps(base)
+    def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+        return base(x, axis_name) if axis_index_groups is None else _reduce_groups(op, kind, x, axis_name, axis_index_groups)
+
+    del grouped.__wrapped__  # whose signature it does not have
+    grouped.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
+    grouped.__doc__ = f"""{base.__doc__ or ""}
+    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
+    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """
+    return grouped
+
+
+def all_gather(
+    x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
+) -> Any:
+    if to not in ("varying", "invarying"):
+        raise UnsupportedArgumentError(
+            f"all_gather: to={to!r} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
+        )
+    if axis_index_groups is None:
+        return reducing.all_gather(x, axis_name, axis=axis, tiled=tiled)
+    op = "all_gather"
+    name = _one_name(op, axis_name)
+    members = _members(op, name, axis_index_groups)
+    if len(set(map(len, members))) != 1:
+        raise ArgumentError(f"{op}: axis_index_groups={members} must be of one size; what is gathered has one shape.")
+    table = np.zeros((_size(op, name), len(members[0])), np.int32)
+    for group in members:
+        table[group] = group
+
+    def pick(whole: Any, index: Any) -> Any:
+        part = whole[index]
+        if not tiled:
+            return jnp.moveaxis(part, 0, axis)
+        return jnp.concatenate(list(part), axis)
+
+    def one(leaf: Any) -> Any:
+        whole = reducing.all_gather(leaf, name)
+        return nmap(pick)(whole, _of_instances(op, name, table))
+
+    return _map(one, x)
+
+
+all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
+    `axis_index_groups`, lists of one size that have every index of the axis once, gathers within each of them, and keeps the name: every instance
+    has the entries of its group. That too is one all-gather of the whole axis. `to=` is JAX's word for how the result varies over a mesh, which
+    follows from its names here: it changes nothing.
+    """
+
+
+# --- beside the collectives ---------------------------------------------------------------------------------------------
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int) -> Any:
+    """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=["i", None], out_axes=["i", None])
+    >>> f(jnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
+    return permuting.all_to_all(x, axis_name, axis, axis)
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """`x` itself. In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so, and is cast where that is needed.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name, or a tuple of names.
+      to: `"varying"`, which changes no value.
+
+    Raises:
+      AxisNotFoundError: a name has no size here.
+      UnsupportedArgumentError: `to` is another word; sums that are put off are namedax's own affair.
+    """
+    for name in _names("pcast", axis_name):
+        _size("pcast", name)
+    if to != "varying":
+        raise UnsupportedArgumentError(
+            f"pcast: to={to!r} is not supported for axis {axis_name!r}: how values vary follows from their names. Leave the cast out, and "
+            "reduce over the name (nx.lax.psum) where a sum is meant."
+        )
+    return x
+
+
+def optimization_barrier(operand: Any) -> Any:
+    """The operands, none of which is computed later than any use of the results; see `jax.lax.optimization_barrier`. Changes no value.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, y = nx.lax.optimization_barrier((nx.named(jnp.arange(3.0), ["k"]), 2.0))
+    >>> x.dims
+    ('k',)
+    """
+    region = ambient()
+    leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    blocks = [local_block(leaf, "optimization_barrier", region) for leaf in leaves]
+    datas = lax.optimization_barrier([block.data if isinstance(block, NamedArray) else block for block in blocks])
+    return jax.tree.unflatten(tree, [wrap(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)])
+
+
+def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
+    """A function of JAX that speaks of devices: for plain arrays as it is, refused for named ones."""
+    function = getattr(lax, name)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        region = ambient()
+        values = [*args, *kwargs.values()]
+        if holds_names(values) or (collective and region is not None and bool(region.resources)):
+            named = [leaf for leaf in jax.tree.leaves(values, is_leaf=_is_named) if _is_named(leaf)]
+            of = ", ".join(map(type_text, named)) or "a mapped function"
+            raise ArgumentTypeError(f"{name}: it speaks of devices, which names do not know, and was called for {of}. {remedy}")
+        return function(*args, **kwargs)
+
+    call.__module__ = "namedax.lax"
+    call.__doc__ = f"`jax.lax.{name}`, for arrays without names outside of mapped functions. {remedy}"
+    return call
+
+
+def _is_named(leaf: Any) -> bool:
+    return isinstance(leaf, NamedArray)
+
+
+_REMEDIES = {
+    "psend": ("Entries travel by nx.lax.ppermute.", True),
+    "precv": ("Entries travel by nx.lax.ppermute.", True),
+    "ragged_all_to_all": (
+        "Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts.",
+        True,
+    ),
+    "with_sharding_constraint": ("Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh).", False),
+    "rng_uniform": ("Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...).", False),
+    "rng_bit_generator": ("Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...).", False),
+}
+
+#: Functions of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "psum": _with_groups("psum", "sum"),
+    "pmean": _with_groups("pmean", "sum"),
+    "pmax": _with_groups("pmax", "max"),
+    "pmin": _with_groups("pmin", "min"),
+    "all_gather": all_gather,
+    "pswapaxes": pswapaxes,
+    "pcast": pcast,
+    "optimization_barrier": optimization_barrier,
+    **{name: _of_devices(name, *_REMEDIES[name]) for name, _ in public(lax) if name in _REMEDIES},
+}
+
+
+# --- axes that are JAX's own ----------------------------------------------------------------------------------------------
+
+
+def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    """A collective over names that goes to JAX's own where the axes are JAX's: in a user's `jax.shard_map` or `jax.vmap(axis_name=...)`.
+
+    A mesh axis of a mapped function is no axis of JAX's in this sense, since the values there are blocks.
+    """
+
+    @functools.wraps(own)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if not holds_names([*args, *kwargs.values()]) and _all_bound(args, kwargs):
+            return theirs(*args, **kwargs)
+        return own(*args, **kwargs)
+
+    place = 0 if theirs in (lax.axis_index, lax.axis_size) else 1
+
+    def _all_bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        axis_name = kwargs.get("axis_name", args[place] if len(args) > place else None)
+        names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
+        return bool(names) and all(_is_bound(name) for name in names)
+
+    return collective
+
+
+def _is_bound(name: Any) -> bool:
+    region = ambient()
+    if region is not None and (name in region.sizes or (region.mesh is not None and name in region.mesh.axis_names)):
+        return False
+    try:
+        lax.axis_size(name)
+    except (NameError, KeyError, TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,254 @@
+"""Whole namespaces of JAX, lifted: every function that has no named version of its own gets one from its signature.
+
+Three kinds are left when the modules of this package have had their turn. A function without axis arguments is lifted over names, like
+`nx.nmap`. A function with axis arguments also takes names there: a named axis becomes a positional one for the call, and
+a name again in the result. A function that does not look at array values (types, printing, index helpers) is JAX's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, make_in_region, type_text
+from namedax.core.region import ambient
+from namedax.errors import AxisNameError, raise_not_found
+from namedax.namespaces.lax_only import or_of_jax
+from namedax.namespaces.mirror import AXIS_PARAMETERS, check_axes, is_axis_name, mirror, public
+from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.nmap import nmap
+from namedax.resources.layout import relayout
+
+__all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
+
+# Functions that speak of names whatever they are given.
+_COLLECTIVES = frozenset(
+    "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes".split()
+)
+# These, and functions that take functions, which may close over named arrays.
+_TAKE_FUNCTIONS = _COLLECTIVES | frozenset(
+    "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend ragged_all_to_all rng_bit_generator rng_uniform "
+    "scan switch while_loop with_sharding_constraint".split()
+)
+# Parameters that may be a name and are not called an axis.
+_NAMES_ELSEWHERE = {"arange": ("start",)}
+
+
+def lift_namespace(
+    module: types.ModuleType,
+    own: Mapping[str, Any],
+    namespace: str,
+    *,
+    untouched: Iterable[str] = (),
+    by_axis: Mapping[str, tuple[str, ...]] | None = None,
+) -> dict[str, Any]:
+    """Every public name of a JAX module, for named arrays.
+
+    Args:
+      module: `jax.numpy`, say.
+      own: named versions that this package has; they win, and get JAX's signature.
+      namespace: the module of this package that the functions stand in.
+      untouched: functions that go through as they are.
+      by_axis: for functions whose axis parameters bear other names than `AXIS_PARAMETERS`, those names.
+
+    Returns:
+      JAX's names and those of `own`, which need not be JAX's (of `pdot` and `pgather` JAX has dropped the names), and what they stand
+      for: functions lifted, all else (types, constants) as it is in `module`.
+    """
+    keep = frozenset(untouched)
+    space: dict[str, Any] = {}
+    for name, value in public(module):
+        if name in own:
+            face = mirror(value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ()))
+            space[name] = or_of_jax(value, face) if name in _COLLECTIVES else face
+        elif name in keep or not callable(value) or isinstance(value, type):
+            space[name] = value
+        else:
+            space[name] = _lift(value, name, namespace, (by_axis or {}).get(name))
+    return {**own, **space}
+
+
+def _lift(
+    function: Callable[..., Any], name: str, namespace: str, axis_parameters: tuple[str, ...] | None
+) -> Callable[..., Any]:
+    try:
+        parameters: Mapping[str, Any] = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        parameters = {}
+    found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
+    lifted = along_axes(function, name, found) if found else nmap(function)
+    home = (getattr(function, "__module__", None) or "jax").removeprefix("jax.")
+    summary = (inspect.getdoc(function) or "").split("\n\n")[0].strip()
+    lifted.__doc__ = (
+        f"{summary}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n"
+        + (
+            f"`{'`, `'.join(found)}` take names too, or tuples of names and positions. All other names are batch axes. A sharded axis that is\n"
+            "given by name is gathered for this (one all-gather), and what remains of it is sharded again."
+            if found
+            else "Names of array arguments are batch axes of the result. Moves no data between devices."
+        )
+    )
+    lifted.__name__ = lifted.__qualname__ = name
+    lifted.__module__ = namespace  # where it is found by its name, so that it can be pickled
+    return lifted
+
+
+# Classes of JAX's, and what stands for them here.
+_CLASSES: dict[type[Any], type[Any]] = {}
+
+
+def lift_methods(cls: type[Any]) -> type[Any]:
+    """Lifts what a class of JAX's can do, for its subclass `cls`: names are batch axes.
+
+    The class is a pytree of arrays. Where its methods return one of JAX's, they return one of `cls`.
+    """
+    (base,) = cls.__bases__
+    _CLASSES[base] = cls
+
+    def of_ours(result: Any) -> Any:
+        return _CLASSES[type(result)](*result) if type(result) in _CLASSES else result
+
+    for name, member in vars(base).items():
+        is_maker = isinstance(member, classmethod)
+        function = member.__func__ if isinstance(member, classmethod) else member
+        if not isinstance(function, types.FunctionType) or (
+            name.startswith("_") and name not in ("__call__", "__getitem__", "__mul__")
+        ):
+            continue
+        lifted = nmap(functools.partial(function, base) if is_maker else function)
+
+        def call(*args: Any, _lifted: Any = lifted, _is_maker: bool = is_maker, **kwargs: Any) -> Any:
+            return of_ours(_lifted(*args[_is_maker:], **kwargs))
+
+        functools.update_wrapper(call, function)
+        call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        setattr(cls, name, classmethod(call) if is_maker else call)
+    return cls
+
+
+def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...]) -> Callable[..., Any]:
+    """Lets `function` take names where it takes axes; other names are batch axes.
+
+    A named axis becomes a positional one, in front of the others, of every array argument that has it. In a result with as many
+    positional axes as the first array argument had, the front ones get their names back; in one with fewer they are gone.
+    """
+    signature = inspect.signature(function)
+    positional = nmap(function)
+
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        check_axes(name, bound.arguments, axis_parameters)
+        wanted: list[Any] = []
+        for parameter in axis_parameters:
+            for entry in _entries(bound.arguments.get(parameter)):
+                if is_axis_name(entry) and entry not in wanted:
+                    wanted.append(entry)
+        if not wanted:
+            return positional(*args, **kwargs)
+        first = next((leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None)
+        for axis in wanted:
+            if first is None or axis not in first.dims:
+                raise_not_found(
+                    name,
+                    axis,
+                    "the arguments" if first is None else type_text(first),
+                    [] if first is None else [dim for dim in first.dims if dim is not None],
+                )
+        shift = len(wanted)
+        for parameter in axis_parameters:
+            if parameter in bound.arguments:
+                bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
+        rank = first.ndim + shift  # type: ignore[union-attr]
+        bound.arguments = {
+            key: jax.tree.map(
+                lambda leaf: to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+            )
+            for key, value in bound.arguments.items()
+        }
+        result = positional(*bound.args, **bound.kwargs)
+        keepdims = bool(bound.arguments.get("keepdims", False))
+        return jax.tree.map(
+            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name),
+            result,
+            is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+        )
+
+    return lifted
+
+
+def _entries(axis: Any) -> tuple[Any, ...]:
+    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+
+
+def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
+    leaves = jax.tree.leaves(list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
+
+
+def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
+    """Names become the first positions, and positions that count from the front move behind them."""
+
+    def one(entry: Any) -> Any:
+        if entry in names and not isinstance(entry, int):
+            return names.index(entry)
+        return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
+
+    if isinstance(axis, (tuple, list)):
+        return type(axis)(one(entry) for entry in axis)
+    return axis if axis is None else one(axis)
+
+
+def to_front(leaf: Any, names: list[Any], op: str) -> Any:
+    """A named array with the axes `names` as its first positional ones, whole on every device."""
+    if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
+        return leaf
+    region = ambient()
+    block = local_block(leaf, op, region)
+    missing = [name for name in names if name not in block.dims]
+    if missing:
+        raise_not_found(op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None])
+    data, dims = block.data, block.dims
+    if region is not None and region.manual:
+        old = [() if dim is None else region.placement(dim) for dim in dims]
+        new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
+        data = relayout(data, old, new) if old != new else data
+    order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
+    front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
+    return make_in_region(settled(lax.transpose(data, order), front), front)
+
+
+def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str) -> Any:
+    """The result with its first positional axes named again, if it has as many as the argument had."""
+    dims = dims_of(leaf)
+    if dims.count(None) != rank:
+        return leaf
+    places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
+    data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
+    if keepdims and all(data.shape[i] == 1 for i in places):
+        return wrap(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+    named = list(dims)
+    for place, name in zip(places, names, strict=True):
+        named[place] = name
+    region = ambient()
+    if region is not None:
+        for place, name in zip(places, names, strict=True):
+            size = region.sizes.get(name)
+            if size is not None and size != data.shape[place]:
+                raise AxisNameError(
+                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size {size} in this mapped function; a name has "
+                    f"one size. Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
+                )
+        if region.manual:
+            old = [() if dim is None else region.placement(dim) for dim in dims]
+            new = [() if dim is None else region.placement(dim) for dim in named]
+            data = relayout(data, old, new) if old != new else data
+    return wrap(data, tuple(named))

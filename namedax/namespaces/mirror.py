@@ -1,0 +1,266 @@
+"""JAX's signatures for the functions of this package that stand in a namespace of JAX's.
+
+Porting is an import swap: a call that JAX takes, with its parameter names, their order and their defaults, has to be taken here. A function of
+this package may have parameters more (`out_axis=`, `named_shape=`), words of its own (`x` for JAX's `a`), and may lack one that has no meaning
+for names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to JAX's own function, so that for them nothing
+changes at all; the others are handed on under this package's words, and what it lacks is refused, not dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.core.array import NamedArray, is_name, type_text
+from namedax.core.region import ambient
+from namedax.errors import PositionalAxisError, UnsupportedArgumentError
+from namedax.operands.nmap import Lifted
+
+__all__ = ["AXIS_PARAMETERS", "check_axes", "holds_names", "is_axis_name", "mirror", "public"]
+
+# Parameters that mean axes of the first array argument.
+AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
+
+# Hints to the compiler, which change no value. For named arrays they are of no use.
+_HINTS = frozenset({"optimize", "overwrite_input", "unique_indices", "indices_are_sorted"})
+
+_NO_POSITIONS = (bool, float, np.bool_, np.floating)
+
+_EMPTY = inspect.Parameter.empty
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def is_axis_name(entry: Any) -> bool:
+    """Whether an entry of an axis argument is a name."""
+    return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
+
+
+def public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """The public names of a module but its submodules, and those that JAX is about to drop and warns of."""
+    for name in dir(module):
+        if name.startswith("_"):
+            continue
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            value = getattr(module, name)
+        if not isinstance(value, types.ModuleType) and not any(issubclass(w.category, DeprecationWarning) for w in said):
+            yield name, value
+
+
+def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
+    """Raises where an axis of an array with names is a truth value or a fraction, which are no positions though they equal some.
+
+    Args:
+      op: the operation.
+      arguments: what it was called with, by parameter.
+      parameters: those that mean axes.
+
+    Raises:
+      PositionalAxisError: there is one.
+    """
+    for parameter in parameters:
+        axes = arguments.get(parameter)
+        entries = axes if isinstance(axes, (tuple, list)) else (axes,)
+        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
+            raise PositionalAxisError(f"{op}: {parameter}={axes!r} is neither a position nor a name nor a tuple of these.")
+
+
+def mirror(
+    theirs: Callable[..., Any], own: Callable[..., Any], module: str, *, always: bool = False, also: Collection[str] = ()
+) -> Callable[..., Any]:
+    """`own` behind the signature of `theirs`.
+
+    Args:
+      theirs: the function of JAX.
+      own: the function of this package that stands for it.
+      module: the namespace that the result stands in, where it can be found by its name.
+      always: whether calls without any name go to `own` too: functions that take functions, which may close over named arrays.
+      also: parameters beside those of `AXIS_PARAMETERS` that may be names.
+
+    Returns:
+      A function with the parameters of `theirs`, then those that `own` has besides, by keyword. `own` itself, if that has them already.
+    """
+    plan = _Plan.of(theirs, own)
+    if plan is None:
+        return own
+    axis_parameters = frozenset(AXIS_PARAMETERS) | frozenset(also)
+    places = tuple(
+        i for i, p in enumerate(plan.signature.parameters.values()) if p.name in axis_parameters and p.kind in _BY_POSITION
+    )
+    ours = frozenset(plan.extra)
+    by_name = axis_parameters | ours
+
+    def speaks_of_names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return (
+            any(holds_names(arg) for arg in args)
+            or (args and isinstance(args[0], str) and "{" in args[0])  # a specification of einsum
+            or any(i < len(args) and _is_named_axis(args[i]) for i in places)
+            or any(
+                key in ours or holds_names(value) or (key in by_name and _is_named_axis(value)) for key, value in kwargs.items()
+            )
+        )
+
+    @functools.wraps(own)
+    def face(*args: Any, **kwargs: Any) -> Any:
+        if not always and not speaks_of_names(args, kwargs):
+            region = ambient()
+            # In a mapped function a plain array may have to enter the mesh first, which a lifted function sees to.
+            return theirs(*args, **kwargs) if region is None or not region.resources else plain(*args, **kwargs)
+        return plan.call(own, args, kwargs)
+
+    plain = Lifted(theirs, own.__name__)
+    name = getattr(theirs, "__name__", own.__name__)
+    face.__signature__ = plan.signature  # type: ignore[attr-defined]
+    face.__module__, face.__name__, face.__qualname__ = module, name, name
+    face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{plan.note(f'{module}.{name}'.removeprefix('namedax.'), own.__name__)}"
+    return face
+
+
+def _is_named_axis(axis: Any) -> bool:
+    return any(is_axis_name(entry) for entry in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+
+
+def holds_names(value: Any) -> bool:
+    """Whether a value is a named array, or a tree that has one."""
+    kind = type(value)
+    if kind is NamedArray:
+        return True
+    if kind is tuple or kind is list:
+        return any(holds_names(entry) for entry in value)
+    if value is None or isinstance(value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)):
+        return False
+    return any(
+        isinstance(leaf, NamedArray) for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, (bool, int, float, str, tuple)) and type(a) is type(b) and a == b)
+
+
+class _Plan:
+    """How arguments by one signature are handed to a function with another one.
+
+    Attributes:
+      signature: JAX's parameters, then those that this package's function has besides.
+      words: JAX's parameter to this package's, where it has one.
+      extra: the parameters that are only this package's.
+      filled: what this package's parameters get if JAX's are left out, where the two have other defaults.
+    """
+
+    def __init__(
+        self, signature: inspect.Signature, words: Mapping[str, str], extra: tuple[str, ...], own: inspect.Signature
+    ) -> None:
+        self.signature, self.words, self.extra, self.own = signature, words, extra, own
+        self.filled = {
+            theirs: signature.parameters[theirs].default
+            for theirs, ours in words.items()
+            if own.parameters[ours].kind in (*_BY_POSITION, inspect.Parameter.KEYWORD_ONLY)
+            and not _same(own.parameters[ours].default, signature.parameters[theirs].default)
+            and signature.parameters[theirs].default is not _EMPTY
+            and (isinstance(signature.parameters[theirs].default, (bool, int, float, str, tuple)) or theirs in AXIS_PARAMETERS)
+        }
+
+    @classmethod
+    def of(cls, theirs: Callable[..., Any], own: Callable[..., Any]) -> _Plan | None:
+        """The plan for two functions; `None` if nothing has to be done, or nothing is known of JAX's parameters."""
+        try:
+            jax_signature, signature = inspect.signature(theirs), inspect.signature(own)
+        except (TypeError, ValueError):
+            return None
+        wanted, have = list(jax_signature.parameters.values()), list(signature.parameters.values())
+        words = {p.name: p.name for p in wanted if p.name in signature.parameters}
+        for one, other in zip(wanted, have, strict=False):  # another word for the same place
+            if (
+                one.name not in words
+                and other.name not in jax_signature.parameters
+                and {one.kind, other.kind} <= {*_BY_POSITION}
+            ):
+                words[one.name] = other.name
+        stars = {p.kind: p.name for p in have if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)}
+        words |= {p.name: stars[p.kind] for p in wanted if p.kind in stars}
+        extra = tuple(p.name for p in have if p.name not in words.values())
+        merged = _optional(wanted, words, signature)
+        beside = [signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in extra]
+        rest = [p for p in merged if p.kind is inspect.Parameter.VAR_KEYWORD]
+        merged = [p for p in merged if p.kind is not inspect.Parameter.VAR_KEYWORD] + beside + rest
+        plain = [p.replace(annotation=_EMPTY) for p in merged]
+        if [(p.name, p.kind, p.default) for p in plain] == [(p.name, p.kind, p.default) for p in have]:
+            return None
+        return cls(inspect.Signature(plain), words, extra, signature)
+
+    def call(self, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`own` with these arguments.
+
+        Raises:
+          UnsupportedArgumentError: an argument that `own` lacks is not JAX's default.
+        """
+        given = self.signature.bind(*args, **kwargs).arguments
+        by_place: list[Any] = []
+        by_name: dict[str, Any] = {}
+        contiguous = True
+        values = {self.words.get(key, key): self._checked(own, key, value, given) for key, value in given.items()}
+        values |= {self.words[key]: value for key, value in self.filled.items() if key not in given}
+        for key, parameter in self.own.parameters.items():
+            if key not in values:
+                contiguous = contiguous and parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                by_place.extend(values[key])
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                by_name |= values[key]
+            elif contiguous and parameter.kind in _BY_POSITION:
+                by_place.append(values[key])
+            else:
+                by_name[key] = values[key]
+        return own(*by_place, **by_name)
+
+    def _checked(self, own: Callable[..., Any], key: str, value: Any, given: Mapping[str, Any]) -> Any:
+        if key in self.words or key in self.extra or key in _HINTS or _same(value, self.signature.parameters[key].default):
+            return value
+        named = [leaf for leaf in jax.tree.leaves(list(given.values()), is_leaf=_is_named) if _is_named(leaf)]
+        of = type_text(named[0]) if named else "arguments with names"
+        raise UnsupportedArgumentError(
+            f"{own.__name__}: {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__} is not supported for {of}. "
+            + _REMEDY.get(key, "Leave it out; for an array without names it means what it means in JAX.")
+        )
+
+    def note(self, where: str, own: str) -> str:
+        """What the docstring says of the difference."""
+        lost = [
+            key for key in self.signature.parameters if key not in self.words and key not in self.extra and key not in _HINTS
+        ]
+        text = f"`nx.{where}` has JAX's parameters, in JAX's order"
+        text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
+        text += ". Arguments without any name go to JAX's own function."
+        return text + (f" With names, `{'`, `'.join(lost)}` must be left out." if lost else "")
+
+
+_REMEDY = {
+    "out": "Arrays are immutable, and JAX has no such argument either: take the result.",
+    "device": "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh) places it.",
+    "out_sharding": "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh) places it.",
+}
+
+
+def _is_named(leaf: Any) -> bool:
+    return isinstance(leaf, NamedArray)
+
+
+def _optional(wanted: list[inspect.Parameter], words: Mapping[str, str], own: inspect.Signature) -> list[inspect.Parameter]:
+    """JAX's parameters, of which those get defaults that this package can do without (a size that a name has, say)."""
+    result: list[inspect.Parameter] = []
+    may = True
+    for parameter in reversed(wanted):
+        if parameter.kind in _BY_POSITION and parameter.default is _EMPTY:
+            default = own.parameters[words[parameter.name]].default if parameter.name in words else _EMPTY
+            may = may and default is not _EMPTY
+            parameter = parameter.replace(default=default) if may else parameter
+        result.append(parameter)
+    return result[::-1]

@@ -1,0 +1,299 @@
+"""Operators and methods of `NamedArray`: they call the functions of this package.
+
+`install` is called once, when namedax is imported, so that the array itself needs to know no operation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, set_block_of, type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
+from namedax.namespaces.mirror import is_axis_name
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import Lifted, nmap
+from namedax.ops.contraction.einsum import dot
+from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_call
+from namedax.ops.indexing.getitem import getitem
+from namedax.ops.indexing.take import take
+from namedax.ops.indexing.updates import at
+from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
+from namedax.ops.reduction.reductions import REDUCTIONS, axis_said
+from namedax.ops.shape.rename import rename
+from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
+from namedax.ops.statistics.statistics import FUNCTIONS as STATISTICS
+
+__all__ = ["install"]
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "truediv": jnp.true_divide,
+    "floordiv": jnp.floor_divide,
+    "mod": jnp.mod,
+    "pow": jnp.power,
+    "and": jnp.bitwise_and,
+    "or": jnp.bitwise_or,
+    "xor": jnp.bitwise_xor,
+    "lshift": jnp.left_shift,
+    "rshift": jnp.right_shift,
+}
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "eq": jnp.equal,
+    "ne": jnp.not_equal,
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+}
+_UNARY: dict[str, Callable[..., Any]] = {"neg": jnp.negative, "pos": jnp.positive, "abs": jnp.abs, "invert": jnp.invert}
+
+_operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
+
+
+def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    operate = elementwise_call(function)
+
+    def forward(self: NamedArray, other: Any) -> Any:
+        if not isinstance(other, _operand_types):
+            return NotImplemented
+        return compiled_ops.run_elementwise(name, operate, (), self, other)
+
+    def backward(self: NamedArray, other: Any) -> Any:
+        if not isinstance(other, _operand_types):
+            return NotImplemented
+        return compiled_ops.run_elementwise(name, operate, (), other, self)
+
+    return backward if reflected else forward
+
+
+_power = _binary("power", jnp.power)
+
+
+def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    operate = elementwise_call(function)
+
+    def method(self: NamedArray) -> Any:
+        return compiled_ops.run_elementwise(name, operate, (), self)
+
+    return method
+
+
+def _pow(self: NamedArray, exponent: Any) -> Any:
+    if type(exponent) is not int:
+        return _power(self, exponent)
+    # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
+    return compiled_ops.run_elementwise("power", _integer_power, (exponent,), self)
+
+
+def _integer_power(op: str, exponent: int, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: jnp.power(v, exponent), x)
+
+
+def _divmod(self: NamedArray, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _rdivmod(self: NamedArray, other: Any) -> Any:
+    return other // self, other % self
+
+
+def _round(self: NamedArray, ndigits: int | None = None) -> Any:
+    if ndigits is not None:
+        return round_(self, ndigits)
+    # As in Python and in JAX, the result is of integers.
+    return compiled_ops.run_elementwise("round", _to_integers, (), self)
+
+
+_to_integers = elementwise_call(round)
+
+
+def round_(self: NamedArray, decimals: int = 0) -> Any:
+    """The values rounded to `decimals` decimals."""
+    return compiled_ops.run_elementwise("round", _round_to, (decimals,), self)
+
+
+def _round_to(op: str, decimals: int, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """Matrix product over the positional axes, vectorised over names; names are contracted by `nx.dot` and `nx.einsum`."""
+    return nmap(jnp.matmul)(x, y)
+
+
+def _matmul(self: NamedArray, other: Any) -> Any:
+    return matmul(self, other) if isinstance(other, _operand_types) else NotImplemented
+
+
+def _rmatmul(self: NamedArray, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, _operand_types) else NotImplemented
+
+
+def astype(self: NamedArray, dtype: Any) -> Any:
+    """The values as another element type."""
+    return compiled_ops.run_elementwise("astype", _as_type, (dtype,), self)
+
+
+def _as_type(op: str, dtype: Any, x: Any) -> Any:
+    return apply_elementwise(op, lambda v: v.astype(dtype), x)
+
+
+def _iter(self: NamedArray) -> Iterator[Any]:
+    if not self.shape:
+        raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
+    return (getitem(self, i) for i in range(self.shape[0]))
+
+
+# What to write where a method of positional axes is given a name.
+_BY_NAME = {
+    **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "squeeze", "diagonal", "trace")},
+    **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
+    "swapaxes": "nx.numpy.swapaxes(x, ...), which takes names",
+    "repeat": "nx.numpy.repeat(x, ..., axis=...), which takes names",
+}
+
+
+def _positional_method(name: str) -> Callable[..., Any]:
+    function = getattr(jnp, name, None)
+
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
+            if entry in self.dims and is_axis_name(entry):
+                raise ArgumentTypeError(
+                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {entry!r} is a name. "
+                    f"Call {_BY_NAME[name]}."
+                )
+        return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
+
+    method.__doc__ = (
+        f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
+    )
+    return method
+
+
+def copy(self: NamedArray) -> Any:
+    """A copy of the array."""
+    x = local_block(self, "copy", ambient())
+    return wrap(jnp.copy(x.data), x.dims)
+
+
+def _take(self: NamedArray, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
+    """`nx.take` of this array."""
+    return take(self, indices, axis, **kwargs)
+
+
+def _rename(self: NamedArray, names: Any = None, /, **more: Hashable) -> Any:
+    """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
+    return rename(self, dict(names or {}) | more)
+
+
+def _dot(self: NamedArray, other: Any, axis: Any, **kwargs: Any) -> Any:
+    """`nx.dot` of this array and another."""
+    return dot(self, other, axis, **kwargs)
+
+
+def _transposed(self: NamedArray) -> Any:
+    """The positional axes in reverse order."""
+    return nmap(jnp.transpose)(self)
+
+
+def _matrix_transposed(self: NamedArray) -> Any:
+    """The last two positional axes swapped."""
+    return nmap(jnp.matrix_transpose)(self)
+
+
+def _real(self: NamedArray) -> Any:
+    """The real part."""
+    return FUNCTIONS["real"](self)
+
+
+def _imag(self: NamedArray) -> Any:
+    """The imaginary part."""
+    return FUNCTIONS["imag"](self)
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+def _spread_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`var` and `std`, whose `ddof` JAX also calls `correction`."""
+
+    @functools.wraps(function)
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+        if "correction" in kwargs:
+            if kwargs.get("ddof"):
+                raise ArgumentError(f"{function.__name__}: ddof= and correction= are one thing. Give one of them.")
+            kwargs["ddof"] = kwargs.pop("correction")
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+def install() -> None:
+    """Hangs operators and methods on `NamedArray`."""
+    set_block_of(local_block)
+    methods: dict[str, Any] = {}
+    for name, function in _BINARY.items():
+        op = getattr(function, "__name__", name)
+        methods[f"__{name}__"] = _binary(op, function)
+        methods[f"__r{name}__"] = _binary(op, function, reflected=True)
+    for name, function in _COMPARE.items():
+        methods[f"__{name}__"] = _binary(getattr(function, "__name__", name), function)
+    for name, function in _UNARY.items():
+        methods[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
+    methods |= {
+        "__pow__": _pow,
+        "__divmod__": _divmod,
+        "__rdivmod__": _rdivmod,
+        "__round__": _round,
+        "__matmul__": _matmul,
+        "__rmatmul__": _rmatmul,
+        "__getitem__": getitem,
+        "__iter__": _iter,
+        "astype": astype,
+        "at": property(at),
+        "copy": copy,
+        "dot": _dot,
+        "rename": _rename,
+        "round": round_,
+        "take": _take,
+        "T": property(_transposed),
+        "mT": property(_matrix_transposed),
+        "real": property(_real),
+        "imag": property(_imag),
+    }
+    for name in ("clip", "conj", "conjugate"):
+        methods[name] = _as_method(FUNCTIONS[name])
+    for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
+        methods[name] = _as_method(axis_said(REDUCTIONS[name]))
+    for name in ("var", "std"):
+        methods[name] = _spread_method(methods[name])
+    for functions, names in (
+        (SCANS, "cumsum cumprod"),
+        (SORTING, "sort argsort"),
+        ({"ptp": axis_said(STATISTICS["ptp"])}, "ptp"),
+    ):
+        for name in names.split():
+            methods[name] = _as_method(functions[name])
+    for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
+        methods[name] = _positional_method(name)
+    for name, method in methods.items():
+        if callable(method):
+            method.__name__ = name
+            method.__qualname__ = f"NamedArray.{name}"
+        setattr(NamedArray, name, method)

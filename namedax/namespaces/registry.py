@@ -1,0 +1,139 @@
+"""Which functions this package writes itself, by the JAX namespace that they stand in; the rest is lifted (`lifting`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from namedax.namespaces import lax_only, spellings
+from namedax.namespaces.forms import FORMS, LOGSUMEXP
+from namedax.ops.collectives import permuting, reducing
+from namedax.ops.contraction import pdot
+from namedax.ops.contraction.einsum import dot, einsum
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.experts import mixture, routing
+from namedax.ops.indexing import slicing
+from namedax.ops.indexing.take import take
+from namedax.ops.loops import associative_scan, branches, control_flow, custom_rules, vmap
+from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
+from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
+from namedax.ops.reduction import comparison, cumulative, segments
+from namedax.ops.reduction.reductions import REDUCTIONS, WITH_INDEX, axis_said
+from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, rearrange, triangles
+from namedax.ops.sorting import selection, sorting
+from namedax.ops.statistics import covariance, statistics
+from namedax.ops.window import convolution, neighbours, pooling
+from namedax.ops.window.calculus import CALCULUS, detrend
+
+__all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS", "TOP"]
+
+_Functions = dict[str, Callable[..., Any]]
+
+
+def _only(functions: _Functions, *names: str) -> _Functions:
+    return {name: functions[name] for name in names}
+
+
+def _without(functions: _Functions, *names: str) -> _Functions:
+    return {name: function for name, function in functions.items() if name not in names}
+
+
+def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
+    """SciPy's form, whose default is all (positional) axes, of a function whose default is the last one."""
+
+    def over_all(x: Any, /, *, axis: Any = None) -> Any:
+        return function(x, axis)
+
+    over_all.__name__ = over_all.__qualname__ = function.__name__
+    over_all.__doc__ = function.__doc__
+
+    return over_all
+
+
+NUMPY: _Functions = {
+    **ELEMENTWISE,
+    **inspection.FUNCTIONS,
+    **_without(REDUCTIONS, "logsumexp"),
+    **_without(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
+    **_without(sorting.FUNCTIONS, "top_k"),
+    **_without(statistics.FUNCTIONS, "norm", "vector_norm"),
+    **joining.FUNCTIONS,
+    **_only(neighbours.FUNCTIONS, "pad", "roll"),
+    **_only(convolution.FUNCTIONS, "convolve"),
+    **broadcast_to.FUNCTIONS,
+    **covariance.FUNCTIONS,
+    **grids.FUNCTIONS,
+    **selection.FUNCTIONS,
+    **triangles.FUNCTIONS,
+    **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
+    "einsum": einsum,
+    "take": take,
+    **FORMS,
+    **CALCULUS,
+    **spellings.NUMPY,
+}
+FFT: _Functions = {**grids.FFT_FUNCTIONS, **spellings.FFT}
+INTEGRATE: _Functions = _only(CALCULUS, "trapezoid")
+SIGNAL: _Functions = {"detrend": detrend}
+STATS: _Functions = dict(spellings.STATS)
+LINALG: _Functions = {**statistics.LINALG_FUNCTIONS, **spellings.LINALG}
+LAX: _Functions = {
+    **{name: getattr(reducing, name) for name in reducing.__all__ if name != "global_index"},
+    **permuting.FUNCTIONS,
+    **pdot.FUNCTIONS,
+    **joining.LAX_FUNCTIONS,
+    **cumulative.LAX_FUNCTIONS,
+    **_only(sorting.FUNCTIONS, "top_k"),
+    **_without(control_flow.FUNCTIONS, "fold"),
+    **branches.FUNCTIONS,
+    **_only(vmap.FUNCTIONS, "map"),
+    **associative_scan.FUNCTIONS,
+    **lax_only.FUNCTIONS,
+    **spellings.LAX,
+}
+NN: _Functions = {
+    **ACTIVATIONS,
+    **attention.FUNCTIONS,
+    **binary_cross_entropy.FUNCTIONS,
+    **mixture.FUNCTIONS,
+    **losses.FUNCTIONS,
+    **masks.FUNCTIONS,
+    **normalisation.FUNCTIONS,
+    **pooling.FUNCTIONS,
+    **routing.FUNCTIONS,
+    **LOGSUMEXP,
+    **spellings.NN,
+    "log_softmax": log_softmax,
+    "one_hot": creation.one_hot,
+    "softmax": softmax,
+}
+SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax), **LOGSUMEXP}
+
+# The named vocabulary at the top level, `nx.<function>`.
+TOP: _Functions = {
+    **NUMPY,
+    **comparison.FUNCTIONS,
+    **slicing.FUNCTIONS,
+    **LOGSUMEXP,
+    **_only(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
+    **_only(sorting.FUNCTIONS, "top_k"),
+    **_only(statistics.FUNCTIONS, "norm"),
+    **_without(neighbours.FUNCTIONS, "diff"),
+    **convolution.FUNCTIONS,
+    **segments.FUNCTIONS,
+    **rearrange.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
+    **WITH_INDEX,
+    **control_flow.FUNCTIONS,
+    **branches.FUNCTIONS,
+    **vmap.FUNCTIONS,
+    **associative_scan.FUNCTIONS,
+    **custom_rules.FUNCTIONS,
+    "axis_size": reducing.axis_size,
+    "dot": dot,
+}
+_BY_DEFAULT_POSITIONAL = (
+    *REDUCTIONS,
+    *(name for name in sorting.FUNCTIONS if name.endswith(("median", "quantile", "percentile"))),
+    *(name for name in statistics.FUNCTIONS if name.startswith("nan") or name in ("ptp", "average", "norm")),
+)
+TOP.update({name: axis_said(TOP[name]) for name in _BY_DEFAULT_POSITIONAL if name in TOP})

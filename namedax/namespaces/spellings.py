@@ -1,0 +1,452 @@
+"""Other spellings: functions of JAX's namespaces that are one of ours under another name, along names.
+
+Without a name among the axes they are JAX's own, lifted. With one they cost what their namesakes cost: nothing is gathered.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy as jsp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
+from namedax.namespaces.forms import LOGSUMEXP
+from namedax.namespaces.lifting import along_axes, to_front
+from namedax.namespaces.mirror import check_axes, is_axis_name
+from namedax.operands.nmap import nmap
+from namedax.ops.contraction.einsum import dot
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing.getitem import getitem
+from namedax.ops.reduction.reductions import REDUCTIONS, resolve_axis
+from namedax.ops.shape import joining
+from namedax.ops.shape.creation import arange
+from namedax.ops.shape.inspection import size
+from namedax.ops.sorting import sorting
+from namedax.ops.statistics import statistics
+from namedax.ops.window import neighbours
+
+__all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "STATS"]
+
+_where, _conj, _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("where", "conj", "sqrt", "log", "isnan"))
+_sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
+
+
+def _names(axes: Any) -> list[Any]:
+    """The names among axes."""
+    return [entry for entry in (axes if isinstance(axes, (tuple, list)) else (axes,)) if is_axis_name(entry)]
+
+
+def _entries(axes: Any) -> tuple[Any, ...]:
+    return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+
+
+# --- names have no order --------------------------------------------------------------------------------------------
+
+
+def _transposition(function: Callable[..., Any], op: str) -> Callable[..., Any]:
+    positional = nmap(function)
+
+    def transpose(a: Any, axes: Any = None) -> Any:
+        """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
+
+        Args:
+          a: an array, named or not.
+          axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+
+        Moves nothing between devices.
+
+        Raises:
+          AxisNotFoundError: `a` lacks a name.
+
+        >>> import jax.numpy as jnp, namedax as nx
+        >>> nx.numpy.transpose(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), ("b", 1, 0)).shape
+        (4, 3)
+        """
+        names = [] if axes is None else _names(axes)
+        resolve_axis(op, a, tuple(names))
+        if not names:
+            return positional(a) if axes is None else positional(a, axes)
+        rest = tuple(entry for entry in axes if not is_axis_name(entry))
+        return positional(a, rest) if rest else a
+
+    transpose.__name__ = transpose.__qualname__ = op
+    return transpose
+
+
+_moveaxis = along_axes(jnp.moveaxis, "moveaxis", ("source", "destination"))
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to.
+
+    Raises:
+      AxisNameError: an axis is a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.moveaxis(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), 0, 1).shape
+    (4, 3)
+    """
+    names = [*_names(source), *_names(destination)]
+    dims = dims_of(a)
+    for name in names:
+        if name not in dims:
+            raise_not_found("moveaxis", name, type_text(a), [dim for dim in dims if dim is not None])
+    if names:
+        raise AxisNameError(
+            f"moveaxis: names have no order, so axis {names[0]!r} of {type_text(a)} cannot be moved from {source!r} to {destination!r}. To "
+            "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
+        )
+    return _moveaxis(a, source, destination)
+
+
+# --- diagonals ------------------------------------------------------------------------------------------------------
+
+
+def _diagonal(op: str, a: Any, offset: Any, axis1: Any, axis2: Any) -> tuple[Any, int, int]:
+    """The entries of the diagonal along `axis1`, without `axis2`; the first row that has one, and their number."""
+    first, second = size(a, axis1), size(a, axis2)
+    resolve_axis(op, a, (axis1, axis2))
+    k = operator.index(offset)
+    start, stop = max(0, -k), min(first, second - k)
+    column = _ELEMENTWISE["clip"](arange(first, axis=axis1) + k, 0, second - 1)
+    return getitem(a, {axis2: column}), start, max(0, stop - start)
+
+
+def _both_named(axis1: Any, axis2: Any) -> bool:
+    return is_axis_name(axis1) and is_axis_name(axis2)
+
+
+_positional_diagonal = along_axes(jnp.diagonal, "diagonal", ("axis1", "axis2"))
+_positional_trace = along_axes(jnp.trace, "trace", ("axis1", "axis2"))
+
+
+def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
+    """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
+
+    Args:
+      a: an array, named or not.
+      offset: how far right of the main diagonal.
+      axis1: the axis of rows, a position or a name.
+      axis2: the axis of columns.
+
+    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where `axis2` is sharded), and gathered where
+    `axis1` is, because it becomes a positional axis. To keep the name write `x["k", nx.arange(axis="q")]`.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.diagonal(nx.named(jnp.arange(4).reshape(2, 2), ["q", "k"]), axis1="q", axis2="k")
+    Array([0, 3], dtype=int32)
+    """
+    if not _both_named(axis1, axis2):
+        return _positional_diagonal(a, offset, axis1, axis2)
+    entries, start, count = _diagonal("diagonal", a, offset, axis1, axis2)
+    whole = to_front(entries, [axis1], "diagonal")
+    cut = whole[start : start + count]
+    return nmap(lambda data: jnp.moveaxis(data, 0, -1))(cut)
+
+
+def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Any:
+    """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
+
+    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is sharded too.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.trace(nx.named(jnp.arange(4).reshape(2, 2), ["q", "k"]), axis1="q", axis2="k")
+    Array(3, dtype=int32)
+    """
+    if not _both_named(axis1, axis2):
+        return _positional_trace(a, offset, axis1, axis2, dtype, out)
+    entries, start, count = _diagonal("trace", a, offset, axis1, axis2)
+    row = arange(size(a, axis1), axis=axis1)
+    return _sum(entries, axis1, dtype=dtype, where=(row >= start) & (row < start + count))
+
+
+# --- products -------------------------------------------------------------------------------------------------------
+
+
+_positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.vecdot(x, x, axis="k")
+    Array(5., dtype=float32)
+    """
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+    if not _names(axis):
+        return _positional_vecdot(x1, x2, axis=axis, **options)
+    return dot(_conj(x1) if jnp.iscomplexobj(getattr(x1, "data", x1)) else x1, x2, axis, **options)
+
+
+_positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.tensordot(x, x, "k")
+    Array(5., dtype=float32)
+    """
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+    names = _names(axes)
+    if not names or len(names) < len(_entries(axes)):
+        return _positional_tensordot(a, b, axes, **options)
+    return dot(a, b, tuple(names), **options)
+
+
+# --- reductions and the like in jax.lax -----------------------------------------------------------------------------
+
+
+def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    positional = along_axes(getattr(lax, name), name, ("axes",))
+
+    def reduce(operand: Any, axes: Any) -> Any:
+        return own(operand, tuple(_entries(axes))) if _names(axes) else positional(operand, axes)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""`jax.lax.{name}`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return reduce
+
+
+def _logical(name: str, own: str) -> Callable[..., Any]:
+    """`reduce_and` and its like, which act on the bits of integers: those are lifted."""
+    by_bits = along_axes(getattr(lax, name), name, ("axes",))
+    return _lax_reduction(name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes))
+
+
+def _lax_arg(name: str) -> Callable[..., Any]:
+    positional = along_axes(getattr(lax, name), name, ("axis",))
+
+    def arg(operand: Any, axis: Any, index_dtype: Any) -> Any:
+        return REDUCTIONS[name](operand, axis).astype(index_dtype) if _names(axis) else positional(operand, axis, index_dtype)
+
+    arg.__name__ = arg.__qualname__ = name
+    arg.__doc__ = f"""`jax.lax.{name}`, by name or position. Over a sharded name: reductions of the size of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    return arg
+
+
+def rev(operand: Any, dimensions: Any) -> Any:
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return joining.FUNCTIONS["flip"](operand, tuple(_entries(dimensions)))
+
+
+_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
+
+
+def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    if isinstance(operand, NamedArray) and _names(dimension):
+        return sorting.FUNCTIONS["sort"](operand, dimension, stable=is_stable)
+    return _positional_sort(operand, dimension, is_stable, num_keys)
+
+
+_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
+
+
+def concatenate(operands: Any, dimension: Any) -> Any:
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+    return (
+        joining.FUNCTIONS["concatenate"](operands, dimension)
+        if _names(dimension)
+        else _positional_concatenate(operands, dimension)
+    )
+
+
+_positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
+
+
+def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Any:
+    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
+    """
+    if not _names(axis):
+        return _positional_index(operand, index, axis, keepdims)
+    (name,) = _names(axis)
+    entry = getitem(operand, {name: operator.index(index)})
+    return joining.FUNCTIONS["expand_dims"](entry, name) if keepdims else entry
+
+
+def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Any:
+    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the name would have another size in this mapped function.
+    """
+    if not _names(axis):
+        return _positional_slice(operand, start_index, limit_index, stride, axis)
+    (name,) = _names(axis)
+    n = size(operand, name)
+    for index in (start_index, limit_index):
+        if index is not None and not -n <= operator.index(index) <= n:
+            raise AxisSizeError(
+                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
+            )
+    return getitem(operand, {name: slice(start_index, limit_index, stride)})
+
+
+_positional_slice = along_axes(lax.slice_in_dim, "slice_in_dim", ("axis",))
+
+
+# --- Fourier shifts, statistics -------------------------------------------------------------------------------------
+
+
+def _fourier_shift(name: str) -> Callable[..., Any]:
+    positional = nmap(getattr(jnp.fft, name))
+
+    def shifted(x: Any, axes: Any = None) -> Any:
+        names = _names(axes)
+        rest = [entry for entry in _entries(axes) if entry not in names] if axes is not None else None
+        for axis in names:
+            resolve_axis(name, x, axis)
+            n = size(x, axis)
+            x = neighbours.FUNCTIONS["roll"](x, n // 2 if name == "fftshift" else -(n // 2), axis)
+        return x if rest == [] else positional(x, rest)
+
+    shifted.__name__ = shifted.__qualname__ = name
+    shifted.__doc__ = f"""`jnp.fft.{name}`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+    """
+    return shifted
+
+
+_positional_sem = along_axes(jsp.stats.sem, "sem", ("axis",))
+
+
+def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+    """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
+
+    Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
+    0.913
+    """
+    if not _names(axis) or nan_policy not in ("propagate", "omit"):
+        return _positional_sem(a, axis, ddof, nan_policy, keepdims=keepdims)
+    if nan_policy == "propagate":
+        spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
+        return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
+    spread = statistics.FUNCTIONS["nanstd"](a, axis, ddof=ddof, keepdims=keepdims)
+    count = _sum(~_isnan(a), axis, keepdims=keepdims)
+    return spread / _sqrt(count.astype(spread.dtype))
+
+
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
+
+    Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nn.logmeanexp(nx.named(jnp.array([0.0, 0.0, 0.0]), ["k"]), "k")
+    Array(0., dtype=float32)
+    """
+    if not _names(axis):
+        return _positional_logmeanexp(x, axis, where, keepdims)
+    total = LOGSUMEXP["logsumexp"](x, axis, where=where, keepdims=keepdims)
+    if where is None:
+        return total - jnp.log(size(x, axis)).astype(total.dtype)
+    counted = where + nmap(lambda data: jnp.zeros_like(data, int))(x)
+    return total - _log(_sum(counted, axis, keepdims=keepdims).astype(total.dtype))
+
+
+_positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with its axes looked at: what is left to JAX is JAX's own, and takes `True` for 1."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(function.__name__, signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    return {function.__name__: _checked(function) for function in functions}
+
+
+NUMPY = {
+    "concat": joining.FUNCTIONS["concatenate"],
+    **_of(_transposition(jnp.transpose, "transpose"), _transposition(jnp.permute_dims, "permute_dims")),
+    **_of(moveaxis, diagonal, trace, vecdot, tensordot),
+}
+LINALG = _of(vecdot, tensordot)
+FFT = _of(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))
+LAX = _of(
+    _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),
+    _lax_reduction("reduce_prod", lambda x, axes: REDUCTIONS["prod"](x, axes, promote_integers=False)),
+    _lax_reduction("reduce_max", lambda x, axes: REDUCTIONS["max"](x, axes)),
+    _lax_reduction("reduce_min", lambda x, axes: REDUCTIONS["min"](x, axes)),
+    _logical("reduce_and", "all"),
+    _logical("reduce_or", "any"),
+    _lax_arg("argmax"),
+    _lax_arg("argmin"),
+    concatenate,
+    rev,
+    sort,
+    index_in_dim,
+    slice_in_dim,
+)
+NN = _of(logmeanexp)
+STATS = _of(sem)

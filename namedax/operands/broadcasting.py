@@ -1,0 +1,254 @@
+"""Broadcasting by name: operands of any dims become arrays of the same dims.
+
+Positional axes meet from the right, as in NumPy; named axes meet by name. The result has the physical order of the first
+operand, and names of later operands take the place that they have there relative to those that are known, so that
+`bias{h} + x{batch, h}` is stored as `x` is. The plan depends on dims only and is cached.
+
+This is also where an operand enters a mapped body: a global array that the body closes over is cut to its block, and values of
+different device variance are cast to meet.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding
+
+from namedax.core.array import Dims, NamedArray, dims_of, make, make_in_region, origin_of, positions, type_text
+from namedax.core.cpu import sums_abort
+from namedax.core.region import Region, ambient
+from namedax.core.variance import cast, varying
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.resources import communication as comm
+from namedax.resources.assignment import partition_spec
+from namedax.resources.layout import relayout
+from namedax.resources.mesh import entering
+
+__all__ = ["align", "local_block", "meet", "merge_dims", "settled", "wrap"]
+
+
+@functools.lru_cache(maxsize=8192)
+def _labels(dims: Dims) -> tuple[Hashable, ...]:
+    """Dims with every positional axis numbered from the right: -1, -2, ... (integers are no names)."""
+    numbers = iter(range(-dims.count(None), 0))
+    return tuple(next(numbers) if dim is None else dim for dim in dims)
+
+
+@functools.lru_cache(maxsize=8192)
+def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple[tuple[Any, tuple[int, ...]], ...]]:
+    """Labels and dims of the result, and for each operand its permutation (or `None`) and its positions in the result."""
+    result: list[Hashable] = []
+    for dims in all_dims:
+        at = len(result)
+        for label in reversed(_labels(dims)):
+            if label in result:
+                at = result.index(label)
+            else:
+                result.insert(at, label)
+    # Names may have pulled positional axes apart; these keep their own order, in the places that they have.
+    places = [i for i, label in enumerate(result) if isinstance(label, int)]
+    for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
+        result[i] = label
+    steps = []
+    for dims in all_dims:
+        places = [result.index(label) for label in _labels(dims)]
+        order = tuple(int(i) for i in np.argsort(places))
+        steps.append((None if order == tuple(range(len(order))) else order, tuple(sorted(places))))
+    dims_out = tuple(None if isinstance(label, int) else label for label in result)
+    return tuple(result), dims_out, tuple(steps)
+
+
+def merge_dims(*all_dims: Dims) -> Dims:
+    """The dims of the result of broadcasting operands with these dims.
+
+    >>> merge_dims(("h",), ("batch", "h")), merge_dims(("a", None), ("b",))
+    (('batch', 'h'), ('a', None, 'b'))
+    """
+    return _plan(all_dims)[1]
+
+
+def local_block(array: Any, op: str, region: Region | None) -> Any:
+    """`array` as the body of `region` sees it: a global array that it closes over is cut to its block.
+
+    So is what is a block of the body of a surrounding mapped function, along the names that are mapped in this one only.
+
+    Raises:
+      AxisSizeError: a name has another size than the region says.
+      PlacementConflictError: an array from outside has two names that are on one mesh axis here.
+    """
+    if type(array) is not NamedArray:
+        return array if region is None or not region.resources else entering(array, region.mesh)
+    dims = positions(array, op)
+    if region is None:
+        return array
+    region.seen.update(dim for dim in dims if dim is not None)
+    origin = origin_of(array)
+    if origin is not None and origin != region:
+        return _from_surrounding(array, op, origin, region)
+    whole = origin is None
+    data = array._data
+    if whole and region.resources:
+        region.check_placement(f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY)
+        data = entering(data, region.mesh)
+    for i, dim in enumerate(dims):
+        if dim is None:
+            continue
+        size = region.sizes.get(dim)
+        if size is None:
+            if not whole or dim not in region.resources:
+                continue
+            size = data.shape[i]  # a name that comes into the body with an array that it closes over
+        block = region.block_size(dim, size, op)
+        if data.shape[i] == block and not (whole and block != size):
+            continue
+        if data.shape[i] != size:
+            raise AxisSizeError(
+                f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape} with dims {dims}, but {dim!r} has size "
+                f"{size} in this mapped function; a name has one size. Rename one of the two axes."
+            )
+        data = comm.cut(data, i, region.placement(dim))
+    return array if data is array._data else make_in_region(data, dims)
+
+
+_FROM_OUTSIDE = "an array that the mapped function closes over"
+_OUTSIDE_REMEDY = "Rename one of them before, outside of the mapped function (nx.rename, which sends nothing there), or change axis_resources."
+
+
+def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region) -> NamedArray:
+    """A block of the body of another region, as the body of `region` sees it."""
+    dims, data = array._dims, array._data
+    names = [dim for dim in dims if dim is not None]
+    old, new = ([() if dim is None else r.placement(dim) for dim in dims] for r in (origin, region))
+    for dim, n in zip(dims, data.shape, strict=True):
+        if dim is None:
+            continue
+        size = origin.global_size(dim, n)
+        known = region.sizes.get(dim, size)
+        if known != size:
+            raise AxisSizeError(
+                f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with dims {dims}, but {dim!r} "
+                f"has size {known} in this mapped function; a name has one size. Rename one of the two axes."
+            )
+        region.block_size(dim, size, op)
+    region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
+    entered = relayout(entering(data, region.mesh), old, new)
+    return array if entered is data else make_in_region(entered, dims)
+
+
+def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:
+    """The size of every label in the result; raises where operands disagree."""
+    sizes: dict[Hashable, int] = {}
+    first: dict[Hashable, int] = {}
+    for i, (operand, labels) in enumerate(zip(operands, all_labels, strict=True)):
+        for label, n in zip(labels, np.shape(operand._data if type(operand) is NamedArray else operand), strict=True):
+            known = sizes.setdefault(label, n)
+            first.setdefault(label, i)
+            if known == n:
+                continue
+            if not isinstance(label, int):
+                raise AxisSizeError(
+                    f"{op}: axis {label!r} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size {n} "
+                    f"in operand {i}, {type_text(operand)}; a name has one size. Rename one of the two axes."
+                )
+            if known == 1 or n == 1:
+                sizes[label] = max(known, n) if n and known else 0
+                continue
+            raise PositionalAxisError(
+                f"{op}: positional axis {label} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size "
+                f"{n} in operand {i}, {type_text(operand)}; positional axes broadcast from the right, as in NumPy. Insert an axis "
+                "(x[..., None]), or give the axis a name."
+            )
+    return sizes
+
+
+def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
+    """Data of all operands, broadcast to common dims, and these dims. Operands without dimensions stay scalars.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+      PositionalAxisError: positional axes do not broadcast.
+      PlacementConflictError: two names on one mesh axis meet.
+    """
+    region = ambient()
+    blocks = [local_block(operand, op, region) for operand in operands]
+    all_dims = tuple(dims_of(block) for block in blocks)
+    labels, dims, steps = _plan(all_dims)
+    sizes = _check_sizes(op, blocks, [_labels(d) for d in all_dims])
+    if region is not None and region.resources:
+        region.check_placement(op, (dim for dim in dims if dim is not None))
+    if region is not None and region.manual:
+        union = _union_of_variance(blocks)
+        datas = [cast(b, union) if hasattr(b, "dtype") and len(d) else b for b, d in zip(blocks, all_dims, strict=True)]
+    else:
+        datas = [b._data if type(b) is NamedArray else b for b in blocks]
+    shape = tuple(sizes[label] for label in labels)
+    return [_expand(data, shape, step) for data, step in zip(datas, steps, strict=True)], dims
+
+
+def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
+    """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them.
+
+    What is not a scalar varies at least over the mesh axes that are `wanted`.
+    """
+    blocks = [local_block(operand, op, region) for operand in operands]
+    if not region.manual:
+        return blocks
+    names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
+    region.check_placement(op, names)
+    if len(blocks) == 1 and not wanted:
+        return blocks
+    union = _union_of_variance(blocks) | wanted
+    return [
+        make(cast(block, union), block._dims)
+        if type(block) is NamedArray
+        else cast(block, union)
+        if hasattr(block, "dtype") and (np.ndim(block) or sums_abort(block))
+        else block
+        for block in blocks
+    ]
+
+
+def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
+    datas = [block._data if type(block) is NamedArray else block for block in blocks]
+    return frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+
+
+def _expand(data: Any, shape: tuple[int, ...], step: tuple[Any, tuple[int, ...]]) -> Any:
+    order, places = step
+    if not places:
+        return data
+    if not hasattr(data, "dtype"):
+        data = jnp.asarray(data)
+    if order is not None:
+        data = lax.transpose(data, order)
+    return data if data.shape == shape else lax.broadcast_in_dim(data, shape, places)
+
+
+def wrap(data: Any, dims: Dims) -> Any:
+    """The result of an operation: a named array, or `data` itself if no dim has a name."""
+    names = [dim for dim in dims if dim is not None]
+    if not names:
+        return data
+    region = ambient()
+    if region is not None:
+        for dim, n in zip(dims, data.shape, strict=True):
+            if dim is not None:
+                region.note(dim, n)
+    return make_in_region(settled(data, dims), dims)
+
+
+def settled(data: Any, dims: Dims) -> Any:
+    """Under XLA's partitioner: `data` where its names say, and whole along its positional dimensions.
+
+    What an operation does over an axis that the partitioner may cut is the partitioner's affair, and it is wrong for some: a maximum
+    drops NaN, a convolution counts a sharded kernel several times. Such operations settle what they take, whole along that axis.
+    """
+    region = ambient()
+    if region is None or region.mode != "auto":
+        return data
+    return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(dims, region.resources)))

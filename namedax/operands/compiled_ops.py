@@ -1,0 +1,348 @@
+"""One compiled kernel per operation and pattern of dims: what makes named operations as cheap as plain ones.
+
+The bookkeeping of names depends on dims only, not on values. So an operation is compiled once for the dims of its operands, and a later
+call is a dictionary look-up and one dispatch (`jax.jit` takes care of shapes, element types, configuration and the ambient
+region). Under a trace the same kernels are inlined: JAX then has the traced operation, and its linearization, in its
+caches, as it has those of `jnp`'s functions.
+
+A kernel knows no names. Names become numbers, in the order in which they appear in the operands and then in the axes that the operation
+was given, and are put back into the dims of the result. So what is the same but for the names is compiled once, and no result can depend on
+how an axis is called. What is kept is bounded, however many names and operations a process sees.
+
+What identifies a kernel is what is called: a function of the module, and the arguments that it is called with before the operands. There is
+no key beside them that could say something else. They are told apart by value and type, as `1`, `1.0` and `True` have to be.
+
+In a body whose names are sharded only elementwise operations do, on blocks; the others run as they are, because they may
+communicate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import Dims, NamedArray, is_name, make
+from namedax.core.region import Region, ambient, leave_for_kernel
+from namedax.core.variance import has_varying_form, keep_varying_form, varying
+from namedax.operands.broadcasting import meet, wrap
+
+__all__ = ["AxesAndNew", "run", "run_elementwise"]
+
+_scalars = frozenset({bool, int, float, complex})
+
+
+# --- the face -------------------------------------------------------------------------------------------------------
+
+
+def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
+    """`function(op, axes, *static, *operands)` through its kernel, unless some name is sharded.
+
+    Args:
+      op: the operation, for messages.
+      function: returns one array. It must be the same object in every call, a function of the module: it and what stands before
+        the operands identify the kernel. It computes nothing of values, names or arrays that it has from elsewhere.
+      axes: all names that the operation was given: a name, a position or `None`, or a tuple of these; or an object that holds names, with a
+        method `renamed(number)` that returns it with `number(name)` for each of its names.
+      static: further arguments that are known when the kernel is compiled. If one is not hashable, `function` is called as it is.
+      *operands: arrays and Python scalars.
+    """
+    region = ambient()
+    if region is None:
+        # Within a `jax.shard_map` that is not ours names may have to be looked at.
+        for operand in operands:
+            data = operand._data if type(operand) is NamedArray else operand
+            if isinstance(data, jax.core.Tracer) and varying(data):
+                return function(op, axes, *static, *operands)
+        return _through_kernel(function, (op, axes, *static), operands, True)
+    if region.resources:
+        return function(op, axes, *static, *operands)
+    return _in_region(region, function, (op, axes, *static), operands, True)
+
+
+def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any) -> Any:
+    """Like `run`, for an operation that acts on every element by itself: on blocks it is the same operation. It is given no axes."""
+    region = ambient()
+    if region is None:
+        return _through_kernel(function, (op, *static), operands, False)
+    if region.mode == "auto":
+        return function(op, *static, *operands)
+    return _in_region(region, function, (op, *static), operands, False)
+
+
+def _in_region(
+    region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool
+) -> Any:
+    def form(wanted: frozenset[str]) -> Any:
+        met = tuple(meet(given[0], operands, region, wanted))
+        # Kernels know nothing of the region, so that all regions share them.
+        with leave_for_kernel():
+            return _through_kernel(function, given, met, with_axes)
+
+    result = form(frozenset())
+    if type(result) is not NamedArray:
+        return result
+    wrapped = wrap(result._data, result._dims)
+    if any(map(has_varying_form, operands)) and _passes_casts_on(operands, result._data.size):
+        keep_varying_form(wrapped, lambda wanted: form(wanted)._data)
+    return wrapped
+
+
+def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
+    """Whether to cast the operands sends less, in the gradient, than to cast the result, which has `size` elements.
+
+    The transpose of a cast is an all-reduce, which sends twice what the reduce-scatter sends that is the transpose of a gather.
+    """
+    sent = 0
+    for operand in operands:
+        data = operand._data if type(operand) is NamedArray else operand
+        if np.ndim(data) and jnp.issubdtype(data.dtype, jnp.inexact):  # the others have no gradient, or next to none
+            sent += math.prod(data.shape) * (1 if has_varying_form(operand) else 2)
+    return sent <= 2 * size
+
+
+class AxesAndNew(NamedTuple):
+    """The axes of an operation, one or several, and the name of an axis that its result gets."""
+
+    axes: Any
+    new: Hashable | None
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> AxesAndNew:
+        """The same with `number(name)` for every name."""
+        return AxesAndNew(_renamed(self.axes, number), _renamed((self.new,), number)[0])
+
+
+def _renamed(axes: Any, number: Callable[[Hashable], Hashable]) -> Any:
+    if hasattr(axes, "renamed"):
+        return axes.renamed(number)
+    if type(axes) is tuple:
+        return tuple([number(axis) if is_name(axis) else axis for axis in axes])
+    return number(axes) if is_name(axes) else axes
+
+
+# --- what is remembered ---------------------------------------------------------------------------------------------
+
+
+class _Recent:
+    """What was used of late: a table of at most `2 * size` entries.
+
+    Of two generations the older one falls away when the younger one is full. An entry of the younger one costs one look-up, without the
+    bookkeeping of a strict order of use.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self.young: dict[Hashable, Any] = {}
+        self.old: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable) -> Any:
+        found = self.young.get(key)
+        if found is None:
+            found = self.old.get(key)
+            if found is not None:
+                self.put(key, found)
+        return found
+
+    def put(self, key: Hashable, value: Any) -> bool:
+        """Whether entries fell away."""
+        full = len(self.young) >= self.size
+        if full:
+            self.old, self.young = self.young, {}
+        self.young[key] = value
+        return full
+
+    def clear(self) -> None:
+        self.young, self.old = {}, {}
+
+
+class _Kernel:
+    """A compiled operation, and the dims of its result in numbers (`None`: a plain array)."""
+
+    __slots__ = ("call", "result")
+
+    call: Callable[..., Any]
+    result: list[Dims | None]
+
+
+#: The kernels, by what is called and the dims of the operands, in numbers.
+_kernels = _Recent(256)
+#: The calls as they were made, with their names: a kernel's `call` and the dims of the result. The kernels alone decide what lives.
+_calls = _Recent(2048)
+
+
+class _Number:
+    """A name, as a kernel knows it."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int):
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"axis {self.index}"
+
+
+_numbers: list[_Number] = []
+
+
+class _Numbering:
+    """Names to numbers, in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self.names: dict[Hashable, _Number] = {}
+
+    def number(self, name: Hashable) -> _Number:
+        known = self.names.get(name)
+        if known is None:
+            index = len(self.names)
+            if index == len(_numbers):
+                _numbers.append(_Number(index))
+            known = self.names[name] = _numbers[index]
+        return known
+
+    def of_dims(self, dims: Any) -> Any:
+        return tuple([None if dim is None else self.number(dim) for dim in dims]) if type(dims) is tuple else dims
+
+    def restored(self, dims: Dims | None) -> Dims | None:
+        if dims is None:
+            return None
+        names = list(self.names)
+        return tuple([names[dim.index] if type(dim) is _Number else dim for dim in dims])
+
+
+_plain = frozenset(
+    {
+        str,
+        int,
+        bool,
+        bytes,
+        NoneType,
+        EllipsisType,
+        range,
+        type,
+        FunctionType,
+        BuiltinFunctionType,
+        type(jnp.float32),
+        type(jnp.sum),
+    }
+)
+
+
+def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What tells equal values apart: their types, also of entries of tuples, and the sign of zero."""
+    types = tuple(map(type, values))
+    return types if _plain.issuperset(types) else tuple(map(_type, values))
+
+
+def _type(value: Any) -> Any:
+    kind = type(value)
+    if kind in _plain:
+        return kind
+    if isinstance(value, tuple):
+        return (kind, _types(value))
+    return (kind, repr(value)) if isinstance(value, (float, complex, np.generic)) else kind
+
+
+# --- through a kernel -----------------------------------------------------------------------------------------------
+
+
+def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool) -> Any:
+    if len(operands) == 1 and type(operands[0]) is NamedArray:  # the most common case, without loops
+        (operand,) = operands
+        lookup: tuple[Any, ...] = (function, given, _types(given), operand._dims)
+        datas = [operand._data]
+    else:
+        datas = []
+        entries: list[Any] = [function, given, _types(given)]
+        for operand in operands:
+            if type(operand) is NamedArray:
+                data = operand._data
+                entries.append(operand._dims)
+            else:
+                data = operand
+                rank = 0 if type(data) in _scalars else getattr(data, "ndim", None)
+                if rank is None:
+                    return function(*given, *operands)  # no array: let the operation say so
+                entries.append(rank)
+            datas.append(data)
+        lookup = tuple(entries)
+    try:
+        found = _calls.young.get(lookup)
+    except TypeError:  # something that is given is not hashable
+        return function(*given, *operands)
+    try:
+        if found is None:
+            data, dims = _first_call(lookup, with_axes, datas)
+        else:
+            call, dims = found
+            data = call(*datas)
+    except Exception:
+        own = _error_with_names(function, given, lookup[3:], datas)
+        if own is None:
+            raise
+        raise own from own.__cause__
+    return data if dims is None else make(data, dims)
+
+
+def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> tuple[Any, Dims | None]:
+    """The result of a call that is not among the latest ones, and its dims. It is remembered if it does not raise."""
+    found = _calls.get(lookup)
+    if found is not None:
+        call, dims = found
+        return call(*datas), dims
+    function, given, _, *dims_in = lookup
+    names = _Numbering()
+    numbered = tuple(map(names.of_dims, dims_in))
+    if with_axes:
+        given = (given[0], _renamed(given[1], names.number), *given[2:])
+    key = (function, given, _types(given), *numbered)
+    kernel = _kernels.get(key)
+    known = kernel is not None
+    if not known:
+        kernel = _compile(function, given, numbered)
+    data = kernel.call(*datas)
+    if not known and _kernels.put(key, kernel):
+        _calls.clear()  # so that kernels which fell away are free
+    dims = names.restored(kernel.result[0])
+    _calls.put(lookup, (kernel.call, dims))
+    return data, dims
+
+
+def _compile(function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[Any, ...]) -> _Kernel:
+    kernel = _Kernel()
+    result_dims: list[Dims | None] = [None]
+    kernel.result = result_dims
+
+    def call(*datas: Any) -> Any:
+        result = function(*given, *_operands(datas, dims))
+        named = isinstance(result, NamedArray)
+        result_dims[0] = result._dims if named else None
+        return result._data if named else result
+
+    kernel.call = jax.jit(call, inline=True)
+    return kernel
+
+
+def _operands(datas: Any, dims: tuple[Any, ...]) -> list[Any]:
+    return [make(data, d) if type(d) is tuple else data for data, d in zip(datas, dims, strict=True)]
+
+
+def _error_with_names(
+    function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[Any, ...], datas: list[Any]
+) -> Exception | None:
+    """What the operation raises for these operands, which have names here; `None` if it is not the operation that raised."""
+
+    def call(*datas: Any) -> Any:
+        result = function(*given, *_operands(datas, dims))
+        return result._data if isinstance(result, NamedArray) else result
+
+    try:
+        jax.eval_shape(call, *datas)
+    except Exception as error:
+        return error
+    return None

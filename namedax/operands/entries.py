@@ -1,0 +1,104 @@
+"""Arrays that are cut into entries along one axis, for functions that see a single entry: `scan`, `map`, `vmap` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import Dims, dims_of, is_name, type_text
+from namedax.core.region import ambient
+from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.ops.shape.conversion import is_named
+
+__all__ = ["Entries"]
+
+
+class Entries:
+    """Arrays that are cut along one axis: those that have it, with it in front, and those that are the same for every entry.
+
+    Args:
+      op: the operation, for messages.
+      xs: a pytree of arrays.
+      axis: a name, or 0 for the first positional axis.
+      every: whether all of them have to have the axis; over a position they have to anyway.
+
+    Attributes:
+      datas: the data of the leaves that are cut.
+      fixed: the leaves that are the same for every entry, by number.
+      dims: those of one entry of the leaves that are cut, by number.
+      placement: the mesh axes that the axis is mapped to.
+
+    Raises:
+      AxisNameError: `axis` is neither 0 nor a name.
+      AxisNotFoundError: no array has the name, or with `every` not all of them.
+      PositionalAxisError: an array has no positional axis.
+    """
+
+    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False):
+        region = ambient()
+        self.op, self.axis = op, axis
+        self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
+        if self.by_name and not is_name(axis):
+            raise AxisNameError(f"{op}: axis={axis!r} is neither 0 nor the name of an axis.")
+        if not self.by_name and axis != 0:
+            raise PositionalAxisError(
+                f"{op}: axis={axis!r}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
+            )
+        leaves, self.tree = flatten(xs)
+        self.datas: list[Any] = []
+        self.fixed: dict[int, Any] = {}
+        self.dims: dict[int, Dims] = {}
+        blocks = [block_of(leaf, op) for leaf in leaves]
+        for i, block in enumerate(blocks):
+            dims = dims_of(block)
+            place = axis if self.by_name else None
+            if place not in dims:
+                if not self.by_name:
+                    raise PositionalAxisError(
+                        f"{op}: {type_text(block)} has no positional axis to go along. Write axis= and the name of an axis."
+                    )
+                self.fixed[i] = block
+                continue
+            at = dims.index(place)
+            self.datas.append(jnp.moveaxis(data_of(block), at, 0) if at else data_of(block))
+            self.dims[i] = dims[:at] + dims[at + 1 :]
+        if self.by_name and leaves and (not self.dims or (every and self.fixed)):
+            lacking = blocks[min(self.fixed)]
+            candidates = [dim for block in blocks for dim in names_of(dims_of(block))]
+            raise_not_found(op, axis, type_text(lacking), candidates if not self.dims else names_of(dims_of(lacking)))
+        self.placement: tuple[str, ...] = region.placement(axis) if self.by_name and region is not None else ()
+
+    @classmethod
+    def uncut(cls, op: str, value: Any) -> Entries:
+        """Arguments all of which are the same for every entry."""
+        entries = cls(op, (), 0)
+        leaves, entries.tree = flatten(value)
+        region = ambient()
+        entries.fixed = {i: local_block(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
+        return entries
+
+    def value(self, datas: Iterable[Any]) -> Any:
+        """One entry of all arrays, from the data of those that are cut."""
+        supply = iter(datas)
+        count = len(self.fixed) + len(self.dims)
+        return self.tree.unflatten(
+            [self.fixed[i] if i in self.fixed else array_of(next(supply), self.dims[i]) for i in range(count)]
+        )
+
+    def result(self, data: Any, dims: Dims) -> Any:
+        """An array of one entry each, the entries in front."""
+        region = ambient()
+        if self.by_name and self.axis in dims:
+            raise AxisNameError(
+                f"{self.op}: what the function returns for one entry along {self.axis!r} has an axis {self.axis!r} itself, from a value "
+                "that it carries or closes over. Pass that value as an argument, or rename its axis."
+            )
+        dims = (self.axis if self.by_name else None, *dims)
+        if region is not None:
+            region.check_placement(self.op, names_of(dims))
+        return wrap(data, dims)

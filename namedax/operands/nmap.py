@@ -1,0 +1,368 @@
+"""`nmap`: apply a function that knows nothing of names.
+
+The function sees positional arrays. It is vectorised over every named axis of its arguments, one `jax.vmap` per name.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import PartitionSpec
+
+from namedax.core.array import NamedArray, check_dims, dims_of, positional_type_text, type_text
+from namedax.core.cpu import on_cpus, with_plain_layouts
+from namedax.core.region import ambient, enter
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisSizeError,
+    NamedaxError,
+    PlacementConflictError,
+    PositionalAxisError,
+    SerialLoopError,
+    show_names,
+)
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.programs.evaluator import collective_axes
+from namedax.programs.raw import DELIBERATE
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["Lifted", "belongs_to_jax", "explain_type_errors", "is_array_leaf", "nmap"]
+
+_NOTE = (
+    "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
+    "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
+)
+
+
+class _ExplainTypeErrors:
+    """Adds a note about `nmap` to JAX's complaint that a named array is no array. A context manager without state."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, TypeError) and "NamedArray" in str(error) and _NOTE not in getattr(error, "__notes__", ()):
+            error.add_note(_NOTE)
+
+
+explain_type_errors = _ExplainTypeErrors()
+
+
+class _ExplainNames:
+    """Says of an error in a function without names which arrays the function saw, and where their names are. A context manager.
+
+    A function of JAX, and a method of arrays, raise an error of namedax then; that of a user's own function stays, and gets a note.
+
+    Args:
+      theirs: whether it is a function of JAX or of namedax.
+      function: its name.
+      arguments: the arrays that it was called with.
+    """
+
+    def __init__(self, theirs: bool, function: str, arguments: Sequence[Any]):
+        self._theirs, self._function, self._arguments = theirs, function, arguments
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(error, NamedaxError):
+            return
+        named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]
+        if not named or "NamedArray" in str(error):  # the latter has an explanation of its own
+            return
+        seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
+        names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
+        why = (
+            f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. Give the axes that it is to act on "
+            f"positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
+        )
+        if not self._theirs:
+            error.add_note(f"namedax: {why}")
+            return
+        said = str(error).split("\n", 1)[0].rstrip(".")
+        own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
+        raise own(f"{self._function}: {said}. Here {why}") from error
+
+
+def belongs_to_jax(function: Any) -> bool:
+    """Whether a function is JAX's own, so that it takes positional arrays only.
+
+    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) bears the module of what it wraps, and is user code. So is a wrapper
+    that a user wrote around a function of JAX, whose module it bears but in which it was not defined.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    modules = [getattr(function, "__module__", None) or type(function).__module__]
+    if isinstance(function, types.FunctionType):
+        modules.append(function.__globals__.get("__name__", ""))
+    elif type(function).__module__.startswith("namedax."):  # a lifted or mapped function
+        return False
+    return all(module == "jax" or module.startswith(("jax.", "jaxlib.")) for module in modules)
+
+
+def is_array_leaf(leaf: Any) -> bool:
+    """Whether a leaf of an argument is an array or a number; anything else goes to the function as it is."""
+    return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
+
+
+def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable[..., Any]:
+    """Lifts a function over names.
+
+    Args:
+      function: takes and returns pytrees of positional arrays. It must not depend on names.
+      collectives: whether `function` may call the collectives of `jax.lax`, by mesh axis. In a body these are an error elsewhere. They
+        must not be over the mesh axes on which the names of the arguments live; a function of whole blocks takes the data
+        (`nx.nmap(f, collectives=True)(x.data)`), and its result is named by `nx.NamedArray`.
+
+    Returns:
+      A function of named arrays (and others). Every name of any argument is a batch axis: `function` sees arrays without it,
+      and every result has all of these names, in front of the positional axes, in the order in which the arguments have them.
+      Arguments that are neither arrays nor numbers are handed through. It has the name, signature and docstring of `function`.
+
+    Over sharded names `function` runs on every device by itself and moves no data. Loops that begin with a constant, and kernels
+    of Pallas, may be what JAX's checker of device variance refuses in a `jax.shard_map`; `function` is then run without the
+    checker, and has derivatives in reverse mode only.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+      PlacementConflictError: two names on one mesh axis meet, or `function` communicates along the mesh axes of these names.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> a = nx.named(jnp.ones((5, 3, 3)), ["left", ...])
+    >>> b = nx.named(jnp.ones((4, 3)), ["right", ...])
+    >>> nx.nmap(jnp.linalg.solve)(a + jnp.eye(3), b).dims
+    ('left', 'right', None)
+    """
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not isinstance(collectives, bool):
+        raise ArgumentTypeError(f"nmap: collectives={collectives!r} is neither True nor False.")
+    lifted = jax.named_scope(DELIBERATE)(function) if collectives else function
+    return Lifted(lifted, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
+
+
+class Lifted:
+    """A function that is vectorised over every name of its arguments; made by `nmap`.
+
+    Args:
+      function: takes and returns pytrees of positional arrays.
+      op: the operation, for messages.
+      like: whose name and docstring it bears; default: those of `function`.
+    """
+
+    def __init__(self, function: Callable[..., Any], op: str, like: Any = None):
+        functools.update_wrapper(self, function if like is None else like)
+        self.__wrapped__ = function  # whose signature it has
+        self._op, self._like = op, like
+
+    def __reduce__(self) -> Any:
+        return (Lifted, (self.__wrapped__, self._op, self._like))
+
+    @property
+    def _shown(self) -> str:
+        """What messages call the function."""
+        shown = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
+        return "the function" if shown == "<lambda>" else shown
+
+    def __repr__(self) -> str:
+        return f"<nmap of {self.__wrapped__!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, vectorised over the names of these arguments."""
+        function, op = self.__wrapped__, self._op
+        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
+        region = ambient()
+        places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
+        blocks = [local_block(leaves[i], op, region) for i in places]
+        sizes: dict[Any, int] = {}
+        for block in blocks:
+            if not isinstance(block, NamedArray):
+                continue
+            for dim, n in block.named_shape.items():
+                if sizes.setdefault(dim, n) != n:
+                    raise AxisSizeError(
+                        f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one "
+                        f"size. "
+                        "Rename one of the two axes."
+                    )
+        names = tuple(sizes)
+        datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
+        if region is not None and region.resources:
+            region.check_placement(op, names)
+        if region is not None and region.manual:
+            union = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+            datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
+
+        def positional(*values: Any) -> Any:
+            filled = list(leaves)
+            for i, value in zip(places, values, strict=True):
+                filled[i] = value
+            inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
+            return function(*inner_args, **inner_kwargs)
+
+        remaining = [list(dims_of(block)) for block in blocks]
+        batched = []
+        for name in names:
+            axes = [dims.index(name) if name in dims else None for dims in remaining]
+            remaining = [[dim for dim in dims if dim != name] for dims in remaining]
+            batched.append(axes)
+        mapped = positional
+        for axes in reversed(batched):
+            mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
+        theirs = belongs_to_jax(function) or _is_our_own(function)
+        with explain_type_errors, _ExplainNames(theirs, self._shown, blocks):
+            try:
+                hidden = frozenset[str]()
+                if region is not None and not theirs:
+                    hidden = frozenset(axis for name in names for axis in region.placement(name))
+                if hidden:
+                    result = _on_its_device(op, names, mapped, hidden, datas)
+                elif region is not None and region.resources and not (theirs and _is_no_transform(function)) and on_cpus():
+                    result = with_plain_layouts(mapped, datas)
+                else:
+                    result = mapped(*datas)
+            except (TypeError, ValueError) as error:
+                mesh_axes = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+                if not mesh_axes or isinstance(error, NamedaxError):
+                    raise
+                result = _without_variance(mapped, mesh_axes, datas, error)
+
+        def named(leaf: Any) -> Any:
+            # A function may make named arrays itself; their own names come after those that it is vectorised over.
+            own = leaf._dims[len(names) :] if isinstance(leaf, NamedArray) else (None,) * (np.ndim(leaf) - len(names))
+            return wrap(leaf._data if isinstance(leaf, NamedArray) else leaf, check_dims(names + own, op))
+
+        return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+
+
+# --- what runs on a device by itself --------------------------------------------------------------------------------
+
+
+def _is_our_own(function: Any) -> bool:
+    return (getattr(function, "__module__", None) or "").startswith("namedax.")
+
+
+def _is_no_transform(function: Any) -> bool:
+    """Whether a function of JAX belongs to a module none of whose functions is a Fourier transform."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return not (getattr(function, "__module__", None) or "").endswith((".fft", ".signal"))
+
+
+def _on_its_device(
+    op: str, names: Iterable[Any], function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any]
+) -> Any:
+    """`function(*datas)`, whose arguments differ along the mesh axes `axes` for reasons that it does not see.
+
+    Raises:
+      PlacementConflictError: it communicates along these axes, and would mix entries of `names`.
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
+    if collective_axes(closed.jaxpr, or_index=True) & axes:
+        raise PlacementConflictError(
+            f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, which would "
+            "mix their entries. A lifted function sees no names: take what names an axis on these mesh axes out of it, or rename that "
+            "axis to one that is not mapped."
+        )
+    run = jaxpr_as_fun(closed)
+    flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
+    return jax.tree.unflatten(jax.tree.structure(shape), flat)
+
+
+def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception) -> Any:
+    """`function(*datas)`, where JAX's checker of device variance has refused it with `error`.
+
+    It refuses a loop that begins with a constant and goes on with values that vary over `axes`, and a kernel whose type does
+    not speak of variance. A function without names can not know better. But it acts on what is on its device, so that there
+    is nothing to check.
+
+    Raises:
+      Exception: `error`, if the function has another fault.
+      SerialLoopError: the arguments are executed in steps; this needs the checker.
+    """
+    loops = [axis for axis in axes if isinstance(axis, LoopAxis)]
+    if loops:
+        raise SerialLoopError(
+            f"SerialLoop: {min(loops)} can not be executed in steps in a lifted function that JAX's checker of device variance refuses: a "
+            "loop that begins with a constant, or a kernel of Pallas. Let the loop begin with something that comes from an argument "
+            "(x.sum() * 0), or use nx.scan, which does it for you."
+        ) from error
+    call = _unchecked(function, axes)
+    with enter(None):  # here no name has a placement: what is not checked must not communicate
+        try:
+            closed = jax.make_jaxpr(call)(*datas)
+        except Exception:
+            raise error from None
+        if any(varying(const) for const in closed.consts) or collective_axes(closed.jaxpr, or_index=True) & axes:
+            raise error
+        return call(*datas)
+
+
+def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
+    """`function`, whose variance JAX does not check; its arguments and results vary over `axes`. It has no forward derivative."""
+
+    def unchecked(body: Callable[..., Any]) -> Callable[..., Any]:
+        # The mesh axes are manual already, so that this changes nothing but the types.
+        mapped = jax.shard_map(body, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=axes, check_vma=False)
+        return jax.jit(mapped)  # for bodies that are not compiled: JAX's interpreter checks either all or nothing
+
+    # Arguments keep their variance, and the results of operations have none.
+    without_types, run = unchecked(lambda *datas: jax.tree.map(_reshaped, datas)), unchecked(function)
+
+    @jax.custom_vjp
+    def call(*datas: Any) -> Any:
+        return jax.tree.map(lambda leaf: cast_data(leaf, axes), run(*without_types(*datas)))
+
+    def forward(*datas: Any) -> Any:
+        return call(*datas), datas
+
+    def backward(datas: Sequence[Any], cotangent: Any) -> Any:
+        leaves, count = jax.tree.leaves(cotangent), len(datas)
+        places = [i for i, data in enumerate(datas) if _is_inexact(data)]
+        given = [i for i, leaf in enumerate(leaves) if leaf.dtype != jax.dtypes.float0]
+
+        def pull(*values: Any) -> Any:
+            datas, cotangents = values[:count], values[count:]
+
+            def of(*values: Any) -> Any:
+                filled = list(datas)
+                for i, value in zip(places, values, strict=True):
+                    filled[i] = value
+                results = jax.tree.leaves(function(*filled))
+                return [results[i] for i in given]
+
+            with enter(None):
+                return jax.vjp(of, *(datas[i] for i in places))[1](list(cotangents))
+
+        # Unchecked as well, and so on for derivatives of higher order.
+        pulled = iter(_unchecked(pull, axes)(*datas, *(leaves[i] for i in given)) if given else ())
+        return tuple(next(pulled) if given and i in places else _no_cotangent(data) for i, data in enumerate(datas))
+
+    call.defvjp(forward, backward)
+    return call
+
+
+def _reshaped(data: Any) -> Any:
+    return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
+
+
+def _is_inexact(data: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(data, "dtype", None) or jnp.result_type(data), jnp.inexact))
+
+
+def _no_cotangent(data: Any) -> Any:
+    return jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)

@@ -1,0 +1,206 @@
+"""An operation along one axis, named or positional: where the axis lives, and what its rows become.
+
+The operations that move, cut or repeat rows of an axis (`neighbours`, `convolution`, `joining`) have this in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import Dims, NamedArray, dims_of, is_name, type_text
+from namedax.core.region import Region, ambient
+from namedax.core.variance import cast_data, with_varying_form
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.ops.reduction.reductions import resolve_axis
+from namedax.resources import communication as comm
+from namedax.resources.layout import relayout
+from namedax.resources.rows import FILL, along_dim, move_rows
+
+__all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
+
+Axes = tuple[str, ...]
+
+
+# --- an operation along one axis ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Along:
+    """One named axis of an array, and where it is.
+
+    Attributes:
+      op: the operation.
+      data: the local block.
+      dims: its dims.
+      dim: the dimension of the axis.
+      size: its global size.
+      old: the mesh axes of its blocks.
+      region: the ambient region.
+    """
+
+    op: str
+    data: Any
+    dims: Dims
+    dim: int
+    size: int
+    old: Axes
+    region: Region | None
+
+    @property
+    def name(self) -> Hashable:
+        """The name of the axis."""
+        return self.dims[self.dim]
+
+    def blocks(self, mesh_axes: Axes) -> int:
+        """The number of devices along `mesh_axes`."""
+        return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
+
+    def result(self, out_axis: Hashable | None, size: int) -> tuple[Dims, Axes]:
+        """The dims of a result in which the axis has `size` entries, and the mesh axes of its blocks.
+
+        Raises:
+          AxisSizeError: in this mapped function the name has another size, or the size does not divide over its mesh axes.
+          AxisNameError: the result would have the name twice.
+        """
+        op, region = self.op, self.region
+        new = self.name if out_axis is None else out_axis
+        if not is_name(new):
+            raise AxisNameError(f"{op}: out_axis={new!r} is no axis name.")
+        if new != self.name and new in self.dims:
+            raise AxisNameError(f"{op}: the result would have the axis {new!r} twice; choose another out_axis.")
+        dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
+        if region is None:
+            return dims, ()
+        known = region.sizes.get(new)
+        if known is not None and known != size:
+            raise AxisSizeError(
+                f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
+                "size. Give the "
+                f"result {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
+            )
+        region.check_placement(op, [dim for dim in dims if dim is not None])
+        region.seen.add(new)
+        region.block_size(new, size, op)
+        return dims, region.placement(new) if region.manual else ()
+
+    def remap(self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]) -> Any:
+        """The result whose global row `i` is the row `rows[i]` of the axis, or `fill` where that is -1.
+
+        Args:
+          out_axis: the name of the axis in the result.
+          rows: the map of rows.
+          fill: the fill value.
+          whole: does the same to data in which the dimension is not blocked.
+        """
+        dims, new = self.result(out_axis, len(rows))
+        old = self.old
+        blocked = bool(old and new) and len(rows) % self.blocks(old) == 0
+        gathered = frozenset(old) - frozenset(new)
+
+        def compute(keep: frozenset[str]) -> Any:
+            keep |= frozenset(new)
+            if blocked:
+                value = move_rows(self.data, self.dim, old, rows.reshape(self.blocks(old), -1), fill)
+                return self.relaid(value, old, new, keep)
+            return self.relaid(whole(self.relaid(self.data, old, (), keep)), (), new, keep)
+
+        return finish(compute, dims, gathered)
+
+    def relaid(self, value: Any, old: Axes, new: Axes, keep: frozenset[str]) -> Any:
+        """`value` with the dimension on `new` instead of `old`."""
+        if old == new:
+            return value
+        rest: list[Axes] = [()] * (value.ndim - 1)
+        return relayout(value, [*rest[: self.dim], old, *rest[self.dim :]], [*rest[: self.dim], new, *rest[self.dim :]], keep)
+
+    def windows(self, new: Axes, first: int, stride: int, length: int, mode: str, fill: Any, keep: frozenset[str]) -> Any:
+        """The rows `first + stride * d` to `first + stride * d + length` on device `d` along `new`.
+
+        Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the last one (`"edge"`). If the
+        axis is blocked over the same mesh axes, only rows that a device lacks are sent; if it is blocked over others, it is
+        gathered.
+        """
+        data, dim, size = self.data, self.dim, self.size
+        wanted = first + stride * np.arange(self.blocks(new))[:, None] + np.arange(length)
+        outside = (wanted < 0) | (wanted >= size)
+        if self.old and self.old == new:
+            rows = wanted % size if mode == "wrap" else np.where(outside, FILL, wanted)
+            value = move_rows(data, dim, new, rows, fill if mode == "fill" else 0)
+            return _extend_edges(value, dim, wanted[:, 0], size, new) if mode == "edge" and outside.any() else value
+        data = self.relaid(data, self.old, (), keep)
+        before, after = max(0, -int(wanted.min(initial=0))), max(0, int(wanted.max(initial=0)) + 1 - size)
+        if before or after:
+            data = _padded(data, dim, before, after, mode, fill)
+        if not new:
+            return lax.slice_in_dim(data, first + before, first + before + length, axis=dim)
+        return lax.dynamic_slice_in_dim(cast_data(data, new), comm.block_index(new) * stride + (first + before), length, dim)
+
+
+def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) -> Any:
+    if comm.is_keys(data):
+        return comm.over_words(lambda words: _padded(words, dim, before, after, mode, fill), data)
+    widths = [(before, after) if i == dim else (0, 0) for i in range(data.ndim)]
+    options = {"constant_values": fill} if mode == "fill" else {}
+    return jnp.pad(data, widths, {"fill": "constant"}.get(mode, mode), **options)
+
+
+def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: Axes) -> Any:
+    """Rows beyond the ends of the axis become the row at the end; `firsts[d]` is the global row that device `d` begins with."""
+    first = jnp.asarray(firsts, jnp.int32)[comm.block_index(mesh_axes)]
+    low = lax.dynamic_slice_in_dim(value, -first, 1, dim)
+    high = lax.dynamic_slice_in_dim(value, size - 1 - first, 1, dim)
+    row = along_dim(first + jnp.arange(value.shape[dim]), dim, value.ndim)
+    return jnp.where(row < 0, low, jnp.where(row >= size, high, value))
+
+
+def finish(compute: Callable[[frozenset[str]], Any], dims: Dims, gathered: frozenset[str]) -> Any:
+    """Wraps a result that was gathered over some mesh axes; `compute(axes)` makes it varying over `axes`."""
+    if not gathered or all(dim is None for dim in dims):
+        return wrap(compute(frozenset()), dims)
+    return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
+
+
+def along(op: str, x: Any, axis: Any) -> Along:
+    """Finds a named axis and where it is.
+
+    Raises:
+      AxisNotFoundError: `x` lacks it.
+    """
+    region = ambient()
+    x = local_block(x, op, region)
+    dims = dims_of(x)
+    if not is_name(axis):
+        raise PositionalAxisError(f"{op}: axis={axis!r} is no axis name.")
+    if axis not in dims:
+        raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
+    dim = dims.index(axis)
+    n = x._data.shape[dim]
+    old = region.placement(axis) if region is not None and region.manual else ()
+    return Along(op, x._data, dims, dim, n * (region.blocks(axis) if old else 1), old, region)  # type: ignore[union-attr]
+
+
+def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
+    """As `compiled_ops.run`, but without a kernel where a region says what sizes and places names have."""
+    if ambient() is None:
+        return compiled_ops.run(op, function, axes, static, *operands)
+    return function(op, axes, *static, *operands)
+
+
+def position_of(op: str, x: Any, axis: Any) -> int:
+    """The physical dimension of one axis, positional or named."""
+    (place,) = resolve_axis(op, x, (axis,))
+    return place
+
+
+def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
+    """The local block of `x`, and its dims."""
+    x = local_block(x, op, ambient())
+    return (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))

@@ -1,0 +1,573 @@
+"""Collectives that keep the name: they scatter, exchange or permute the entries of a named axis.
+
+All have the meaning that JAX gives them over logical indices, as under `jax.vmap(axis_name=...)`, the same whether the name is
+vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is the same in every instance.
+
+A permutation is planned while the program is traced (`namedax.resources.routes`): entries that stay cost nothing, and the others travel
+in as few collective-permutes as the traffic allows. `pgather` stands here too; it drops the names that it reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import Dims, NamedArray, dims_of, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_alike, cast_data, varying
+from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.ops.collectives.reducing import _map, _names, _size
+from namedax.ops.reduction.reductions import resolve_axis
+from namedax.resources import communication as comm
+from namedax.resources.routes import execute_route, plan_route
+
+__all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pgather", "ppermute", "pshuffle", "psum_scatter"]
+
+AxisName = Any
+Axes = tuple[str, ...]
+
+
+# --- where the names of a collective live ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Site:
+    """A value with the names of a collective in front.
+
+    Attributes:
+      data: the local block: one dimension per name (of size 1 where the value lacks it), then the other names, then the
+        positional axes.
+      names: the names of the collective.
+      sizes: their global sizes.
+      blocks: the number of entries of each on one device.
+      places: the mesh axes of each.
+      present: whether the value has the name.
+      kept: the other names.
+      rank: the number of positional axes.
+    """
+
+    data: Any
+    names: tuple[Hashable, ...]
+    sizes: tuple[int, ...]
+    blocks: tuple[int, ...]
+    places: tuple[Axes, ...]
+    present: tuple[bool, ...]
+    kept: Dims
+    rank: int
+
+    @property
+    def total(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def sharded(self) -> tuple[int, ...]:
+        """Which names the value has and are sharded."""
+        return tuple(i for i, axes in enumerate(self.places) if axes and self.present[i])
+
+    def devices(self, i: int) -> int:
+        return self.sizes[i] // self.blocks[i]
+
+    @property
+    def mesh_axes(self) -> Axes:
+        """The mesh axes of the names that the value has, major first."""
+        return tuple(axis for i in self.sharded for axis in self.places[i])
+
+    def position(self, op: str, axis: int, what: str, rank: int) -> int:
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
+            raise PositionalAxisError(
+                f"{op}: {what}={axis!r} is no positional axis: there are {rank}, numbered without the named ones."
+            )
+        return int(axis) % rank
+
+
+def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+    region = ambient()
+    x = local_block(x, op, region)
+    dims = dims_of(x)
+    data = x._data if isinstance(x, NamedArray) else jnp.asarray(x)
+    sizes, blocks, places = [], [], []
+    for name in names:
+        if name in dims:
+            n = data.shape[dims.index(name)]
+            size = n if region is None else region.global_size(name, n)
+        else:
+            size = _size(op, name)
+        sizes.append(size)
+        blocks.append(size if region is None else region.block_size(name, size, op))
+        places.append(region.placement(name) if region is not None and region.manual else ())
+    kept = tuple(dim for dim in dims if dim is not None and dim not in names)
+    if region is not None and region.resources:
+        region.check_placement(op, (*names, *kept))
+    if region is not None and region.manual:
+        used = frozenset(axis for name, axes in zip(names, places, strict=True) if name in dims for axis in axes)
+        data = cast(x, used | varying(data)) if isinstance(x, NamedArray) else data
+    order = [dims.index(name) for name in names if name in dims]
+    order += [dims.index(name) for name in kept] + [i for i, dim in enumerate(dims) if dim is None]
+    data = lax.transpose(data, order) if order != sorted(order) else data
+    present = tuple(name in dims for name in names)
+    data = lax.expand_dims(data, [i for i, there in enumerate(present) if not there])
+    return _Site(data, names, tuple(sizes), tuple(blocks), tuple(places), present, kept, dims.count(None))
+
+
+def _move_dims(data: Any, front: Sequence[int]) -> Any:
+    """`data` with the dimensions `front` in front."""
+    order = [*front, *(i for i in range(data.ndim) if i not in front)]
+    return data if order == sorted(order) else lax.transpose(data, order)
+
+
+def _devices_to_front(data: Any, site: _Site) -> Any:
+    """`data`, whose first dimensions are whole axes of the names, with the parts that count devices in front, as one."""
+    shape: list[int] = []
+    front = []
+    for i, n in enumerate(data.shape):
+        if i in site.sharded:
+            front.append(len(shape))
+            shape.append(site.devices(i))
+            n = site.blocks[i]
+        shape.append(n)
+    data = _move_dims(data.reshape(shape), front)
+    return data.reshape((math.prod(site.devices(i) for i in site.sharded), *data.shape[len(front) :]))
+
+
+def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
+    """`data` whose dimension `place` is cut into one part per instance; these stand in front, one dimension per name."""
+    size, total = data.shape[place], site.total
+    if size % total if tiled else size != total:
+        rule = "a multiple of" if tiled else "equal to"
+        raise PositionalAxisError(
+            f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it has to be {rule} the size of the axis "
+            f"{show_names(site.names)}, {total}, because every instance gets one part of it."
+        )
+    part = (size // total,) if tiled else ()
+    data = data.reshape((*data.shape[:place], *site.sizes, *part, *data.shape[place + 1 :]))
+    data = _move_dims(data, range(place, place + len(site.sizes)))
+    for i, axes in enumerate(site.places):
+        if axes and not site.present[i]:  # all devices have it whole
+            data = comm.cut(data, i, axes)
+    return data
+
+
+# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
+
+
+def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+    """Sums over a named axis, of which instance `i` keeps the `i`-th part of a positional axis.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      scatter_dimension: the positional axis that is cut into parts, one per instance.
+      tiled: `False`: its size is that of the named axis, and it disappears. `True`: its size is a multiple, and each instance
+        keeps a slice.
+
+    Returns:
+      An array that still has the name. A value that lacks the name counts once per instance.
+
+    Sharded, one entry per device or in blocks: the local sum, then one reduce-scatter, also over several names.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      PositionalAxisError: the positional axis does not exist, or its size does not fit.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: psum_scatter(x, "i"), in_axes=["i", None], out_axes=["i"])
+    >>> f(jnp.arange(4.0).reshape(2, 2))
+    Array([2., 4.], dtype=float32)
+    """
+    names = _names("psum_scatter", axis_name)
+
+    def one(leaf: Any) -> Any:
+        site = _site("psum_scatter", leaf, names)
+        k = len(names)
+        axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
+        data = site.data.astype(jnp.int32) if site.data.dtype == jnp.bool_ else site.data
+        data = jnp.sum(data, tuple(range(k)), dtype=data.dtype)
+        data = _split_off("psum_scatter", site, data, len(site.kept) + axis, tiled, f"scatter_dimension={axis}")
+        if site.sharded:
+            data = comm.psum_scatter(_devices_to_front(data, site), 0, site.mesh_axes)
+            data = lax.squeeze(data, (0,))
+        copies = math.prod(n for n, there in zip(site.sizes, site.present, strict=True) if not there)
+        data = data if copies == 1 else data * jnp.asarray(copies, data.dtype)
+        return wrap(data, (*names, *site.kept, *(None,) * (site.rank - (not tiled))))
+
+    return _map(one, x)
+
+
+def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+    """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      split_axis: the positional axis that is cut into parts, one per instance.
+      concat_axis: where the parts of all instances stand in the result.
+      tiled: `False`: `split_axis` has the size of the named axis and disappears, and a new axis stands at `concat_axis` of the
+        result. `True`: `split_axis` becomes shorter, and the parts are concatenated along `concat_axis`.
+
+    Returns:
+      An array that still has the name. A value that lacks the name is the same in every instance, and nothing is sent.
+
+    Sharded, one entry per device or in blocks: one all-to-all and local transpositions, also over several names.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      PositionalAxisError: a positional axis does not exist, or its size does not fit.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: all_to_all(x, "i", 0, 0), in_axes=["i", None], out_axes=["i", None])
+    >>> f(jnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
+    names = _names("all_to_all", axis_name)
+
+    def one(leaf: Any) -> Any:
+        op, k = "all_to_all", len(names)
+        site = _site(op, leaf, names)
+        split = site.position(op, split_axis, "split_axis", site.rank)
+        concat = site.position(op, concat_axis, "concat_axis", site.rank)
+        # One dimension per name for the parts, one per name for where they come from, and the rest.
+        data = _split_off(op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}")
+        if site.sharded:
+            data = comm.all_to_all(_devices_to_front(data, site), 0, 0, site.mesh_axes)
+            devices = [site.devices(i) for i in site.sharded]
+            data = data.reshape((*devices, *data.shape[1:]))
+            # The devices that sent are the major part of where it comes from.
+            order, shape = list(range(len(devices), len(devices) + k)), list(data.shape[len(devices) : len(devices) + k])
+            for i in range(k):
+                at = len(devices) + k + i
+                order += [site.sharded.index(i), at] if i in site.sharded else [at]
+                shape.append(data.shape[at] * (site.devices(i) if i in site.sharded else 1))
+            rest = range(len(devices) + 2 * k, data.ndim)
+            data = lax.transpose(data, [*order, *rest]).reshape((*shape, *(data.shape[i] for i in rest)))
+        sources = site.sizes
+        if data.shape[k : 2 * k] != sources:
+            data = jnp.broadcast_to(data, (*data.shape[:k], *sources, *data.shape[2 * k :]))
+        data = data.reshape((*data.shape[:k], site.total, *data.shape[2 * k :]))
+        target = k + len(site.kept) + concat
+        data = jnp.moveaxis(data, k, target)
+        if tiled:
+            data = data.reshape((*data.shape[:target], data.shape[target] * data.shape[target + 1], *data.shape[target + 2 :]))
+        return wrap(data, (*names, *site.kept, *(None,) * site.rank))
+
+    return _map(one, x)
+
+
+def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]) -> Any:
+    site = _site(op, x, names)
+    sources = source_of(site.total)
+    data, k = site.data, len(names)
+    out = (*names, *site.kept, *(None,) * site.rank)
+    if any(site.present):
+        shape = (*site.blocks, *data.shape[k:])
+        if data.shape != shape:
+            data = jnp.broadcast_to(data, shape)
+        axes = tuple(axis for place in site.places for axis in place)
+        data = cast_data(data, axes) if axes else data
+        data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
+        data = execute_route(data, plan_route(sources, site.sizes, site.blocks), axes)
+        return wrap(data.reshape(shape), out)
+    # The same value everywhere: it is repeated, or zero where nothing arrives.
+    there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
+    for i, place in enumerate(site.places):
+        if place:
+            there = comm.cut(there, i, place)
+    data, there = cast_alike([data, there])
+    there = there.reshape((*there.shape, *(1,) * (data.ndim - k)))
+    return wrap(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
+
+
+def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
+    """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      perm: pairs of indices along the axis. No source and no target stands twice.
+
+    Returns:
+      An array of the same type. An instance that is no target gets zeros.
+
+    Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
+    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
+    a reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
+    least number; where that is more than two and the traffic is even, one all-to-all, whose slots are padded to the largest
+    (at most twice what the collective-permutes would send). Nothing is gathered.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: an index is out of range, or stands twice.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), in_axes=["i"], out_axes=["i"])
+    >>> f(jnp.array([5, 6, 7]))
+    Array([0, 5, 6], dtype=int32)
+    """
+    names = _names("ppermute", axis_name)
+    pairs = [
+        (as_integer("ppermute", "a source in perm", source), as_integer("ppermute", "a target in perm", target))
+        for source, target in perm
+    ]
+
+    def source_of(size: int) -> tuple[int, ...]:
+        result = [-1] * size
+        seen = set()
+        for source, target in pairs:
+            if not (0 <= source < size and 0 <= target < size):
+                raise AxisSizeError(
+                    f"ppermute: the pair {(source, target)} is out of range: the axis {show_names(names)} has size {size}, and "
+                    f"indices "
+                    f"go from 0 to {size - 1}."
+                )
+            if source in seen or result[target] >= 0:
+                raise AxisSizeError(
+                    f"ppermute: the pair {(source, target)} has a source or a target that stands in another pair too; an "
+                    f"instance sends "
+                    "once and receives once. To send one entry to all, use pbroadcast; for several reads of one entry, pgather."
+                )
+            seen.add(source)
+            result[target] = source
+        return tuple(result)
+
+    return _map(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
+
+
+def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+    """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      perm: a permutation of all indices along the axis.
+
+    Returns:
+      An array of the same type. What is sent: see `ppermute`.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: `perm` is no permutation of all indices.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(pshuffle(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", [2, 0, 1]), ["i"])
+    Array([7, 5, 6], dtype=int32)
+    """
+    names = _names("pshuffle", axis_name)
+    perm = tuple(as_integer("pshuffle", "an entry of perm", i) for i in perm)
+
+    def source_of(size: int) -> tuple[int, ...]:
+        if sorted(perm) != list(range(size)):
+            shown = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
+            raise AxisSizeError(
+                f"pshuffle: perm {shown} is no permutation of the {size} indices of the axis {show_names(names)}. Write every "
+                f"index from 0 "
+                f"to {size - 1} once; for a partial permutation use ppermute."
+            )
+        return perm
+
+    return _map(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+    """Gives every instance the entry of instance `source`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      source: an index along the axis.
+
+    Returns:
+      An array of the same type.
+
+    Sharded: one all-reduce of one entry, to which all devices but one add zero, and the same for the gradient.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: `source` is out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(pbroadcast(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", 1), ["i"])
+    Array([6, 6, 6], dtype=int32)
+    """
+    names = _names("pbroadcast", axis_name)
+
+    def one(leaf: Any) -> Any:
+        site = _site("pbroadcast", leaf, names)
+        if not 0 <= source < site.total:
+            raise AxisSizeError(
+                f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has size {site.total}, and indices "
+                f"go from 0 to "
+                f"{site.total - 1}."
+            )
+        data, mine = site.data, None
+        for i, index in enumerate(int(g) for g in np.unravel_index(source, site.sizes)):
+            block, offset = divmod(index, site.blocks[i])
+            data = lax.slice_in_dim(data, offset if site.present[i] else 0, (offset if site.present[i] else 0) + 1, axis=i)
+            if i in site.sharded:
+                here = comm.block_index(site.places[i]) == block
+                mine = here if mine is None else mine & here
+        if mine is not None:
+
+            def of_one(data: Any) -> Any:
+                data = jnp.where(mine, data, jnp.zeros((), data.dtype))
+                return comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes).astype(data.dtype)
+
+            data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
+        data = cast_data(data, (axis for place in site.places for axis in place))  # before it becomes large
+        data = jnp.broadcast_to(data, (*site.blocks, *data.shape[len(names) :]))
+        return wrap(data, (*names, *site.kept, *(None,) * site.rank))
+
+    return _map(one, x)
+
+
+# --- pgather --------------------------------------------------------------------------------------------------------
+
+
+def pgather(x: Any, idx: Any, axes: Any) -> Any:
+    """Reads entries of `x` along one or several axes, at indices over all of these together.
+
+    Args:
+      x: an array, named or not.
+      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
+        read: these are names of the result. Negative indices count from the end.
+      axes: a position, a name, or a tuple of them.
+
+    Returns:
+      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
+      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
+
+    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
+    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
+      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
+    >>> pgather(table, jnp.array([5, 0]), ("vocab", 0)).dims
+    (None, 'k')
+    """
+    region = ambient()
+    x, idx = local_block(x, "pgather", region), local_block(idx, "pgather", region)
+    x = x if isinstance(x, NamedArray) else jnp.asarray(x)
+    idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
+    if not jnp.issubdtype(idx.dtype, jnp.integer):
+        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices are integers.")
+    return gather_entries("pgather", x, idx, axes)
+
+
+def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
+    """`pgather` of blocks; `whole` says that `idx` is whole along the names that are read (and the same on all devices)."""
+    if comm.is_keys(x):
+        return _gather_keys(op, x, idx, axes, whole)
+    region = ambient()
+    dims, own = dims_of(x), dims_of(idx)
+    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    names = [dims[i] for i in read]
+    rest = [i for i in range(len(dims)) if i not in read]
+    shared = [dim for dim in own if dim is not None and dim in dims and dim not in names]
+    alone = [dim for dim in own if dim is not None and dim not in shared]
+    if region is not None and region.resources:
+        region.check_placement(op, dict.fromkeys(dim for dim in (*dims, *own) if dim is not None))
+        region.seen.update(dim for dim in (*dims, *own) if dim is not None)
+    data = x._data if isinstance(x, NamedArray) else x
+    index = idx._data if isinstance(idx, NamedArray) else idx
+    for name in shared:
+        if data.shape[dims.index(name)] != index.shape[own.index(name)]:
+            raise AxisSizeError(
+                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
+            )
+    places: list[Axes] = [
+        () if region is None or name is None or not region.manual else region.placement(name) for name in names
+    ]
+    if region is not None and region.manual:
+        variance = varying(data) | varying(index) | {axis for place in places for axis in place}
+        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.placement(n)})
+    else:
+        variance = frozenset()
+    # The indices: batch axes, own names, positions. Along names that are read every device needs those of all.
+    order = [own.index(name) for name in (*shared, *alone)] + [i for i, dim in enumerate(own) if dim is None]
+    index = lax.transpose(index, order)
+    scattered = {}
+    for i, name in enumerate(alone):
+        if name in names and places[names.index(name)]:
+            scattered[len(shared) + i] = places[names.index(name)]
+            if not whole:
+                index = comm.all_gather(index, len(shared) + i, scattered[len(shared) + i], "invarying")
+    blocks = [data.shape[i] for i in read]
+    shards = [1 if not place else region.mesh_axis_size(place) for place in places]  # type: ignore[union-attr]
+    sizes = [n * s for n, s in zip(blocks, shards, strict=True)]
+    total = math.prod(sizes)
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
+        index = index.astype(jnp.int32)
+    index = jnp.where(index < 0, index + total, index)
+    valid = (index >= 0) & (index < total)
+    index = cast_data(index, variance)
+    here, local, remaining = cast_data(valid, variance), jnp.zeros_like(index), index
+    for i in range(len(sizes)):
+        stride = math.prod(sizes[i + 1 :])
+        entry = remaining // stride
+        remaining = remaining - entry * stride
+        if places[i]:
+            entry = entry - comm.block_index(places[i]).astype(entry.dtype) * blocks[i]
+            here = here & (entry >= 0) & (entry < blocks[i])
+        local = local * blocks[i] + entry
+    rows = lax.transpose(data, [dims.index(name) for name in shared] + list(read) + [i for i in rest if dims[i] not in shared])
+    rows = rows.reshape((*rows.shape[: len(shared)], math.prod(blocks), *rows.shape[len(shared) + len(read) :]))
+
+    def lookup(rows: Any, at: Any) -> Any:
+        return jnp.take(rows, at, axis=0, mode="clip")
+
+    for _ in shared:
+        lookup = jax.vmap(lookup)
+    values = lookup(rows, jnp.where(here, local, 0))
+
+    def spread(mask: Any) -> Any:
+        return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+
+    if any(places):
+        dtype = values.dtype
+        values = jnp.where(spread(here), values, jnp.zeros((), dtype))
+        values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
+        summed = tuple(axis for place in places for axis in place if place not in scattered.values())
+        for dim, place in scattered.items():
+            values = comm.psum_scatter(values, dim, place)
+            valid = comm.cut(valid, dim, place)
+        values = comm.psum(values, summed).astype(dtype)
+    values = jnp.where(cast_data(spread(valid), varying(values)), values, _fill(values.dtype))
+    out = (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest if dims[i] not in shared))
+    return wrap(values, out)
+
+
+def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
+    """`gather_entries` of random keys: of their words, which can be compared and added up. These stand along one more position."""
+    dims = dims_of(x)
+    keys = x._data if isinstance(x, NamedArray) else x
+    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
+    words = gather_entries(op, wrap(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
+    data = words._data if isinstance(words, NamedArray) else words
+    return wrap(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
+
+
+def _fill(dtype: Any) -> Any:
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.asarray(jnp.nan, dtype)
+    if dtype == jnp.bool_:
+        return jnp.asarray(True)
+    info = jnp.iinfo(dtype)
+    return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (all_to_all, pbroadcast, pgather, ppermute, pshuffle, psum_scatter)
+}

@@ -1,0 +1,496 @@
+"""Contraction of operands whose dimensions have labels: the engine of `einsum`, `dot` and `pdot`.
+
+Every dimension of every operand has a label (a name, or an integer for a positional axis), and labels that are not in the result
+are summed over. Two operands meet in one `dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs
+(`order`).
+
+Communication follows from the labels. Reading an axis under a name with another placement moves it (`namedax.resources.layout`). A label
+that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter where the result is written onto the mesh
+axes that were just reduced. Nothing else communicates. With `overlap=` what is sent goes around a ring, beside the computation
+(`namedax.ops.contraction.rings`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import opt_einsum
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.element_types import common_type
+from namedax.core.region import ambient, check_region_lives
+from namedax.core.variance import cast, varying
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.leaves import data_of
+from namedax.ops.contraction.order import best_order
+from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
+from namedax.ops.shape.rename import check_new_name, move, read
+from namedax.resources import communication as comm
+from namedax.resources.layout import Axes, Layout, sum_scatter
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["Contraction", "Label", "Labels"]
+
+Label = Hashable
+Labels = tuple[Label, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Term:
+    """An operand on its way.
+
+    Attributes:
+      source: the data, or the named array that holds it, as long as nothing was done to it (it
+        remembers what it was cast and moved to).
+      labels: one per dimension.
+      places: the placement that every dimension has; that of its label comes when the term is read.
+    """
+
+    source: Any
+    labels: Labels
+    places: Layout
+
+    @property
+    def data(self) -> Any:
+        return self.source._data if isinstance(self.source, NamedArray) else self.source
+
+    def without(self, dims: Iterable[int], data: Any) -> _Term:
+        """The term with `data`, which lacks these dimensions."""
+        kept = [i for i in range(len(self.labels)) if i not in set(dims)]
+        return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
+
+    def without_repeats(self) -> _Term:
+        """The diagonal over a letter or a name that stands twice.
+
+        It lies where the first of its two axes that is sharded does, which has the block of the other one cut out. If both are, the second
+        is gathered first.
+        """
+        term = self
+        for label in dict.fromkeys(self.labels):
+            while term.labels.count(label) > 1:
+                first = term.labels.index(label)
+                second = term.labels.index(label, first + 1)
+                if not term.places[first]:
+                    first, second = second, first
+                data, place = term.data, term.places[first]
+                if term.places[second]:
+                    data = comm.all_gather(data, second, term.places[second], "invarying")
+                if place:
+                    data = comm.cut(data, second, place)
+                data = jnp.diagonal(data, axis1=first, axis2=second)
+                rest = term.without((first, second), data)
+                term = _Term(data, (*rest.labels, label), (*rest.places, place))
+        return term
+
+    def without_broadcast(self) -> _Term:
+        """Without the axes of `...` that have size 1; whoever has them larger broadcasts."""
+        ones = [i for i, label in enumerate(self.labels) if isinstance(label, int) and label < 0 and self.data.shape[i] == 1]
+        return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
+
+
+class Contraction:
+    """One contraction, from the labels of its operands to the result.
+
+    Args:
+      op: the operation, for messages.
+      labels: of the dimensions of every operand.
+      keep: the names of the result, as they are called until it is written.
+      letters: the positional labels of the result, in order.
+      writes: for names of the result that are written as another name, this name.
+      precision: of `dot_general`.
+      dtype: the type to accumulate in and to return, or `None`.
+      overlap: whether blocks go around a ring while others are computed with; `None`: as the region says.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        labels: list[Labels],
+        keep: frozenset[Label],
+        letters: tuple[int, ...],
+        writes: Mapping[Label, Label],
+        precision: Any,
+        dtype: Any,
+        overlap: Overlap | None = None,
+    ):
+        self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
+        self.kept = keep | frozenset(letters)
+        self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
+        self.region = ambient()
+        self.manual = self.region is not None and self.region.manual
+        self.overlap = overlap if overlap is not None or self.region is None else self.region.overlap
+        # What one operand has and nobody else. It is summed before the operands meet, where it
+        # lies: to move it first would send more.
+        self.alone = [
+            frozenset(ls) - self.kept - frozenset(_chain(labels[:i] + labels[i + 1 :])) for i, ls in enumerate(labels)
+        ]
+        self.late: frozenset[str] = frozenset()
+        self.pending: list[str] = []
+
+    def place(self, label: Label) -> Axes:
+        """The placement of a label; that of a positional one is empty."""
+        if self.region is None or not self.manual or isinstance(label, int):
+            return ()
+        return self.region.placement(label)
+
+    def run(self, blocks: Sequence[Any]) -> Any:
+        """Contracts the blocks of this device, communicates, and names the result."""
+        self._check(blocks)
+        # As in `jnp.einsum`, all operands have the result's type before the first product.
+        self.common = jnp.result_type(*(data_of(block) for block in blocks))
+        self.weak = all(data_of(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
+        self.accumulate = self.common
+        if self.preferred is not None:
+            wide = common_type(self.common, self.preferred)
+            self.accumulate = wide if wide == self.preferred else self.common
+        terms = [
+            _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
+            for block, ls in zip(blocks, self.labels, strict=True)
+        ]
+        self.late = self._late(terms)
+        for i, term in enumerate(terms):
+            term = term.without_repeats().without_broadcast()
+            terms[i] = term = self._sum_out(term, self.alone[i])
+            self._check_placement(term.labels)
+        for i, j in self._path(terms):
+            x, y = terms[i], terms[j]
+            terms = [term for k, term in enumerate(terms) if k not in (i, j)]
+            terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
+        return self._write(terms[0])
+
+    # --- what has to hold ---
+
+    def _check(self, blocks: Sequence[Any]) -> None:
+        """Raises where one label has two sizes, or a name of the region has another size."""
+        op, region = self.op, self.region
+        known: dict[Label, tuple[int, int]] = {}
+        for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
+            for dim, label, n in zip(dims_of(block), ls, data_of(block).shape, strict=True):
+                size = n if dim is None or region is None else region.global_size(dim, n)
+                first, other = known.setdefault(label, (i, size))
+                if size == other:
+                    continue
+                if isinstance(label, int) and label < 0 and 1 in (size, other):
+                    known[label] = (i, max(size, other))  # the axes of `...` broadcast
+                    continue
+                both = (
+                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size "
+                    f"{size} in operand {i}, {type_text(block)}"
+                )
+                if not isinstance(label, int):
+                    raise AxisSizeError(f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two.")
+                what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
+                raise PositionalAxisError(f"{op}: {what} {both}. One letter stands for one size.")
+        if region is None:
+            for block, ls in zip(blocks, self.labels, strict=True):
+                if isinstance(data_of(block), jax.core.Tracer) and (variance := varying(data_of(block))):
+                    for dim, label in zip(dims_of(block), ls, strict=True):
+                        if dim is not None and label not in self.kept:
+                            check_region_lives(op, dim, variance)
+            return
+        for block, ls in zip(blocks, self.labels, strict=True):
+            for dim, label in zip(dims_of(block), ls, strict=True):
+                if dim is not None and dim != label:
+                    check_new_name(op, "be read as", dim, label, known[label][1], region)
+        for label, new in self.writes.items():
+            check_new_name(op, "be written as", label, new, known[label][1], region)
+        region.seen.update(label for label in known if not isinstance(label, int))
+
+    def _check_placement(self, labels: Iterable[Label]) -> None:
+        """Raises where two names on one mesh axis are in one value."""
+        if self.region is not None and self.region.resources:
+            names = (label for label in labels if label is not None and not isinstance(label, int))
+            self.region.check_placement(self.op, names)
+
+    def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
+        """Mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+
+        These are mesh axes onto which the result is written, and that only one label uses: what is
+        partial over them must not meet anything that lies on them.
+        """
+        if not self.manual:
+            return frozenset()
+        arriving = {
+            mesh_axis
+            for label in self.kept
+            for mesh_axis in set(self.place(self.writes.get(label, label))) - set(self.place(label))
+        }
+        users: dict[str, set[Label]] = {}
+        for i, term in enumerate(terms):
+            for label, place in zip(term.labels, term.places, strict=True):
+                # A name may be summed in two operands, in each alone; then they are two users.
+                user = (i, label) if label in self.alone[i] else label
+                for mesh_axis in place if label in self.alone[i] else self.place(label):
+                    users.setdefault(mesh_axis, set()).add(user)
+        return frozenset(a for a in arriving if len(users.get(a, ())) == 1)
+
+    # --- sums and products ---
+
+    def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
+        """The sum over mesh axes, except over those where it can wait."""
+        mesh_axes = tuple(mesh_axes)
+        if data.dtype == jnp.bool_:  # there is no sum of truth values
+            return comm.pmax(data, mesh_axes) if mesh_axes else data
+        self.pending += [axis for axis in mesh_axes if axis in self.late]
+        now = tuple(axis for axis in mesh_axes if axis not in self.late)
+        return comm.psum(data, now) if now else data
+
+    def _sum_out(self, term: _Term, labels: frozenset[Label]) -> _Term:
+        dims = tuple(i for i, label in enumerate(term.labels) if label in labels)
+        if not dims:
+            return term
+        if self.common == jnp.bool_ and self.accumulate == jnp.bool_:
+            data = jnp.any(term.data, dims)
+        else:
+            data = jnp.sum(term.data, dims, dtype=None if self.weak else self.accumulate)
+        data = self._reduce(data, _chain(term.places[i] for i in dims))
+        return term.without(dims, data)
+
+    def _variance(self, term: _Term) -> frozenset[str]:
+        """The mesh axes over which the term varies once it is read."""
+        goal = frozenset(_chain(self.place(label) for label in term.labels))
+        return varying(term.data) - frozenset(_chain(term.places)) | goal
+
+    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> Any:
+        """The data of a term, moved to where its labels lie (or to `goal`), and varying over `variance`."""
+        if goal is None:
+            goal = tuple(self.place(label) for label in term.labels)
+        if goal == term.places:
+            return cast(term.source, variance)
+        return read(term.source, term.places, goal, variance)
+
+    def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+        """Contracts two terms over what they have in common and nobody needs any more."""
+        self._check_placement(dict.fromkeys(a.labels + b.labels))
+        x, y = a.data, b.data
+        if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
+            return term
+        if self.manual:
+            variance = self._variance(a) | self._variance(b)
+            x, y = self._read(a, variance), self._read(b, variance)
+        dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
+        places = tuple(self.place(label) for label in labels)
+        if not summed:
+            data = self._multiply(x, y, a.labels, b.labels, labels)
+            return _Term(data, labels, places)
+        if self.weak:
+            data = self._weak_dot(x, y, a.labels, b.labels, labels)
+        else:
+            dtype = common_type(self.common, x, y)
+            x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
+            data = _dot_general(x, y, dimensions, self.precision, self.preferred)
+        return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
+
+    def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
+        """The contraction of two terms around a ring, where one has to be gathered or the result reduce-scattered."""
+        _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
+        if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
+            return None
+        variance = self._variance(a) | self._variance(b)
+        moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
+        result = self.common if self.preferred is None else self.accumulate
+        ring = functools.partial(Ring, both=self.overlap == "bidirectional", precision=self.precision, dtype=result)
+        reduced = tuple(_chain(self.place(s) for s in summed))
+        if moving:
+            term, label, axes = max(moving, key=lambda found: found[0].data.size)
+            other = b if term is a else a
+            x, y = self._alike(cast(term.source, variance), self._read(other, variance))
+            data = ring_gather(ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y)
+            return _Term(self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels))
+        late = frozenset(reduced) & self.late
+        if not late:
+            return self._reduced_around(a, b, ring, labels, reduced)
+        if needed != self.kept:
+            return None
+        for label in labels:
+            have, want = self.place(label), self.place(self.writes.get(label, label))
+            axes = want[len(have) :]
+            if want[: len(have)] == have and frozenset(axes) == late and self._divides(label, axes, a, b):
+                x, y = self._alike(self._read(a, variance), self._read(b, variance))
+                data = ring_scatter(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y)
+                places = tuple(want if found == label else self.place(found) for found in labels)
+                return _Term(self._reduce(data, (axis for axis in reduced if axis not in late)), labels, places)
+        return None
+
+    def _reduced_around(self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes) -> _Term | None:
+        """The sum of the contraction of two terms over mesh axes, whole on every device, around a ring.
+
+        It is computed in blocks of its largest axis that divides into as many as there are devices. Not where it is a vector, which
+        is too small to be sent in parts, nor where a part of the sum is in time, and the rest is sent once, when all of it is there.
+        """
+        sizes = {label: n for term in (a, b) for label, n in zip(term.labels, self._sizes(term), strict=True)}
+        whole = [label for label in labels if sizes[label] % self._blocks(reduced) == 0]
+        if len(labels) < 2 or not whole or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
+            return None
+        label = max(whole, key=sizes.__getitem__)
+        variance = self._variance(a) | self._variance(b)
+        x, y = self._alike(self._read(a, variance), self._read(b, variance))
+        data = ring_reduce(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=reduced), x, y)
+        return _Term(data, labels, tuple(self.place(found) for found in labels))
+
+    def _sizes(self, term: _Term) -> list[int]:
+        """The local size of every dimension of a term, once it is read."""
+        goals = (self.place(label) for label in term.labels)
+        sizes = zip(term.data.shape, term.places, goals, strict=True)
+        return [n * self._blocks(old) // self._blocks(new) for n, old, new in sizes]
+
+    def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
+        """What is left to gather of a term, if that is all that is to be done and the other operand varies there.
+
+        Returns:
+          The term, the label and the mesh axes. Of several labels, the one in the most blocks; the others are gathered at once.
+        """
+        goal = [self.place(label) for label in term.labels]
+        moved = {i: place[len(new) :] for i, (place, new) in enumerate(zip(term.places, goal, strict=True)) if place != new}
+        if not moved or len(term.labels) < 2:  # a vector is too small to be sent in parts
+            return None
+        if any(term.places[i][: len(goal[i])] != goal[i] or not variance.issuperset(axes) for i, axes in moved.items()):
+            return None
+        last = max(moved, key=lambda i: self._blocks(moved[i]))
+        if len(moved) > 1:
+            places = (*goal[:last], term.places[last], *goal[last + 1 :])
+            term = _Term(self._read(term, variance, places), term.labels, places)
+        return term, term.labels[last], moved[last]
+
+    def _divides(self, label: Label, axes: Axes, *terms: _Term) -> bool:
+        sizes = [term.data.shape[term.labels.index(label)] for term in terms if label in term.labels]
+        return all(size % self._blocks(axes) == 0 for size in sizes)
+
+    def _alike(self, *datas: Any) -> list[Any]:
+        dtype = common_type(self.common, *datas)
+        return [data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas]
+
+    def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+        """The product where nothing is summed, after both operands are broadcast to `labels`."""
+        sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
+        shape = tuple(sizes[label] for label in labels)
+        aligned = []
+        for data, own in ((x, a), (y, b)):
+            if not self.weak and data.dtype != self.accumulate:
+                data = lax.convert_element_type(data, self.accumulate)
+            places = [labels.index(label) for label in own]
+            order = sorted(range(len(own)), key=places.__getitem__)
+            if order != list(range(len(own))):
+                data = lax.transpose(data, order)
+            if data.shape != shape:
+                data = lax.broadcast_in_dim(data, shape, sorted(places))
+            aligned.append(data)
+        return jnp.multiply(*aligned)
+
+    def _weak_dot(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+        # Only jnp's functions return weak types.
+        symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(a + b))}
+        left, right, out = ("".join(symbols[label] for label in ls) for ls in (a, b, labels))
+        return jnp.einsum(
+            f"{left},{right}->{out}",
+            x,
+            y,
+            precision=self.precision,
+            preferred_element_type=self.preferred,
+        )
+
+    # --- the order of three operands and more ---
+
+    def _path(self, terms: Sequence[_Term]) -> Sequence[tuple[int, int]]:
+        if len(terms) == 1:
+            return ()
+        if len(terms) == 2:
+            return ((0, 1),)
+        shapes = [tuple(self._sizes(term)) for term in terms]
+        labels = tuple(term.labels for term in terms)
+        users: dict[str, dict[Label, None]] = {}
+        if self.region is not None:
+            for label in dict.fromkeys(_chain(labels)):
+                for mesh_axis in self.region.resources.get(label, ()):
+                    users.setdefault(mesh_axis, {})[label] = None
+        rivals = tuple(frozenset(names) for names in users.values() if len(names) > 1)
+        return best_order(labels, tuple(shapes), self.kept, rivals)
+
+    def _blocks(self, axes: Axes) -> int:
+        return 1 if self.region is None else self.region.mesh_axis_size(axes)
+
+    # --- the result ---
+
+    def _write(self, term: _Term) -> Any:
+        """Finishes the sums that waited, moves the result to where it is written, and names it."""
+        data, labels, places = term.data, term.labels, list(term.places)
+        if self.preferred is not None and data.dtype != self.preferred:
+            data = data.astype(self.preferred)
+        elif not self.weak and self.preferred is None and data.dtype != self.common:
+            data = data.astype(self.common)
+        missing = [letter for letter in self.letters if letter not in labels]
+        if missing:  # axes of `...` that have size 1 in every operand
+            data = lax.expand_dims(data, range(len(missing)))
+            labels, places = (*missing, *labels), [()] * len(missing) + places
+        written = [self.writes.get(label, label) for label in labels]
+        dims = tuple(None if isinstance(label, int) else label for label in written)
+        self._check_placement(dims)
+        goal = [self.place(label) for label in written]
+        if self.pending:
+            data = self._finish_sums(data, places, goal)
+        slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
+        order = list(range(len(labels)))
+        for slot, letter in zip(slots, self.letters, strict=True):
+            order[slot] = labels.index(letter)
+        if order == sorted(order):
+            return move(data, places, goal, dims)
+        return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
+
+    def _finish_sums(self, data: Any, places: list[Axes], goal: Sequence[Axes]) -> Any:
+        """Sums over the mesh axes that waited: a reduce-scatter onto each dimension that wants them.
+
+        Notes in `places` where the dimensions are then.
+        """
+        pending = dict.fromkeys(self.pending)
+        for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
+            taken = tuple(axis for axis in want if axis in pending)
+            if not taken:
+                continue
+            arriving = want[len(have) :]
+            free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
+            if want[: len(have)] != have or not free:
+                arriving = taken  # on the way; `move` does the rest
+            if data.shape[dim] % self._blocks(arriving) == 0:
+                data = sum_scatter(data, dim, arriving, frozenset(taken))
+                places[dim] = have + arriving
+                for axis in taken:
+                    del pending[axis]
+        return comm.psum(data, tuple(pending)) if pending else data
+
+
+def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
+    return itertools.chain.from_iterable(parts)
+
+
+def _kind(dtype: Any) -> int:
+    kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
+
+
+def _dims_as_labels(block: Any) -> Labels:
+    return tuple(0 if dim is None else dim for dim in dims_of(block))
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
+def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
+    # Through jit, so that JAX keeps its linearization, which is most of the cost of a gradient.
+    return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
+
+
+@functools.lru_cache(maxsize=4096)
+def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any, Labels, Labels]:
+    """Dimension numbers for `dot_general`, labels of its result, and labels that are summed."""
+    both = [label for label in a if label in b]
+    batch = [label for label in both if label in needed]
+    summed = [label for label in both if label not in needed]
+    free = [label for label in a + b if label not in both]
+    contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
+    batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
+    return (contract, batched), tuple(batch + free), tuple(summed)

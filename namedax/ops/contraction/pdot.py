@@ -1,0 +1,116 @@
+"""The collective `pdot`: a contraction of positional and of named axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.errors import PositionalAxisError
+from namedax.operands import compiled_ops
+from namedax.operands.leaves import block_of
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.collectives.reducing import _names, _size
+from namedax.ops.contraction.engine import Contraction
+
+__all__ = ["FUNCTIONS", "pdot"]
+
+AxisName = Any
+
+# --- pdot -----------------------------------------------------------------------------------------------------------
+
+
+def pdot(
+    x: Any,
+    y: Any,
+    axis_name: AxisName,
+    pos_contract: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    precision: Any = None,
+) -> Any:
+    """Contraction over names and positional axes together.
+
+    Args:
+      x: an array, named or not.
+      y: an array, named or not.
+      axis_name: the name, or a tuple of names, to sum over. A value that lacks one is the same in every instance.
+      pos_contract: positional axes to sum over, of `x` and of `y`.
+      pos_batch: positional axes that meet one to one, of `x` and of `y`.
+      precision: as in `jax.lax.dot_general`.
+
+    Returns:
+      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
+      then the others of `y`.
+
+    Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
+
+    Raises:
+      AxisNotFoundError: a name is an axis neither of the values nor of the mapped function.
+      PositionalAxisError: a position is out of range or given twice, or sizes disagree.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5, 3)), ["b", None, "k"])
+    >>> y = nx.named(jnp.ones((3, 7)), ["k", None])
+    >>> z = pdot(x, y, "k")
+    >>> z.dims, z.shape
+    (('b', None, None), (5, 7))
+    """
+    names = _names("pdot", axis_name)
+    pos_contract = tuple(tuple(int(i) for i in side) for side in pos_contract)  # type: ignore[assignment]
+    pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
+    x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
+    dtype = jnp.result_type(x.dtype, y.dtype)
+    absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
+    copies = math.prod(_size("pdot", name) for name in absent)
+    with explain_type_errors:
+        result = compiled_ops.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
+    return result if not absent else result * jnp.asarray(copies, dtype)
+
+
+def _contract(op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any) -> Any:
+    blocks = [block_of(operand, op) for operand in (x, y)]
+    positional, letters = _letters(blocks, pos_contract, pos_batch)
+    labels = []
+    for block, own in zip(blocks, positional, strict=True):
+        numbers = iter(own)
+        labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
+    keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
+    return Contraction(op, labels, keep, letters, {}, precision, None).run(blocks)
+
+
+def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:
+    """Labels of all positional axes (integers above 96, which messages show as letters), and those of the result in order."""
+    ranks = [dims_of(block).count(None) for block in blocks]
+    for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
+        if len(of_x) != len(of_y):
+            raise PositionalAxisError(
+                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; they go in pairs."
+            )
+    labels: list[list[int]] = []
+    used = []
+    for side, (block, rank) in enumerate(zip(blocks, ranks, strict=True)):
+        chosen = [*pos_batch[side], *pos_contract[side]]
+        for axis in chosen:
+            if not -rank <= axis < rank:
+                raise PositionalAxisError(
+                    f"pdot: positional axis {axis} is out of range for operand {side}, {type_text(block)}, which has {rank} "
+                    f"positional axes."
+                )
+        chosen = [axis % rank for axis in chosen]
+        if len(set(chosen)) != len(chosen):
+            raise PositionalAxisError(
+                f"pdot: pos_batch and pos_contract give an axis of operand {side}, {type_text(block)}, twice."
+            )
+        used.append(chosen)
+        labels.append([ord("a") + len(chosen) + i + (ranks[0] if side else 0) for i in range(rank)])
+        for i, axis in enumerate(chosen):
+            labels[side][axis] = ord("a") + i
+    batch = tuple(ord("a") + i for i in range(len(pos_batch[0])))
+    free = [label for side, ls in enumerate(labels) for axis, label in enumerate(ls) if axis not in used[side]]
+    return labels, (*batch, *free)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"pdot": pdot}

@@ -1,0 +1,290 @@
+"""Collective matmul: contractions whose communication runs beside the computation, around a ring.
+
+Two forms, each the other's transpose. `ring_gather` contracts an operand that is cut into blocks over mesh axes without putting
+them together: each block is used where it is, sent on, and the next one used. `ring_scatter` computes a sum over mesh axes of
+which each device keeps its block: the block of every device goes around and is added to. In both the transfer of one block runs
+while another is computed with, and no device ever has the whole operand, nor the whole sum.
+
+A third form, `ring_reduce`, is for a sum that every device shall have whole: the second one, and then its blocks go around once
+more. Only the first half of what it sends runs beside a computation. Its transpose sends nothing, as that of any sum.
+
+In one direction every device sends its block `n - 1` times to one neighbour. In two directions, half as often to each of both.
+
+Source: Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning models", 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from namedax.core.variance import cast_data, varying
+from namedax.resources import communication as comm
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["OVERLAPS", "Overlap", "Ring", "ring_gather", "ring_reduce", "ring_scatter"]
+
+Label = Hashable
+Labels = tuple[Label, ...]
+Overlap = Literal[False, True, "bidirectional"]
+OVERLAPS = (False, True, "bidirectional")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ring:
+    """A contraction of two operands around a ring.
+
+    Attributes:
+      x: the labels of the first operand.
+      y: the labels of the second.
+      out: the labels of the result. Labels of both operands that are not here are summed over.
+      label: what is cut into blocks: of `ring_gather`, an axis of the first operand, whose blocks go around; of
+        `ring_scatter` and `ring_reduce`, an axis of the result.
+      axes: the mesh axes of the ring, major first.
+      both: whether blocks go around in both directions.
+      precision: of `jax.lax.dot_general`.
+      dtype: the element type of the result.
+    """
+
+    x: Labels
+    y: Labels
+    out: Labels
+    label: Label
+    axes: tuple[str, ...]
+    both: bool
+    precision: Any
+    dtype: Any
+
+    def contract(self, x: Any, y: Any) -> Any:
+        """The contraction of what one device has, added up in at least 32 bits."""
+        batch = [label for label in self.x if label in self.y and label in self.out]
+        summed = [label for label in self.x if label in self.y and label not in self.out]
+        dimensions = (
+            (tuple(map(self.x.index, summed)), tuple(map(self.y.index, summed))),
+            (tuple(map(self.x.index, batch)), tuple(map(self.y.index, batch))),
+        )
+        data = lax.dot_general(x, y, dimensions, self.precision, comm.sum_type(self.dtype))
+        labels = batch + [label for label in self.x + self.y if label not in batch + summed]
+        return lax.transpose(data, [labels.index(label) for label in self.out])
+
+
+def _shift(data: Any, axes: tuple[str, ...], n: int, by: int) -> Any:
+    """What device `i` has goes to device `i + by`."""
+    return comm.ppermute(data, axes, [(i, (i + by) % n) for i in range(n)])
+
+
+def _cut(data: Any, labels: Labels, label: Label, block: Any, size: int) -> Any:
+    """The block of `data` along `label`, if it has that axis."""
+    if label not in labels:
+        return data
+    return lax.dynamic_slice_in_dim(data, block * size, size, labels.index(label))
+
+
+def _loop(steps: int, step: Any, carry: Any) -> Any:
+    # A loop in the program too: written out, its blocks would be there all at once, and a compiler would keep those of the forward
+    # pass for the gradient.
+    carry, _ = lax.scan(lambda carry, _: (step(carry), None), carry, None, length=steps)
+    return carry
+
+
+def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
+    """The contraction of `y` with `x`, whose axis `ring.label` is cut into blocks over the mesh axes of the ring.
+
+    Args:
+      ring: what is contracted.
+      x: this device's block. It varies over the mesh axes of the ring.
+      y: the second operand; if it has the axis, it has it whole.
+
+    Returns:
+      The result. If it has the axis, it has it whole.
+    """
+    return _differentiable(_gather, _gather_backward, ring)(x, y)
+
+
+def _gather(ring: Ring, x: Any, y: Any) -> Any:
+    n = _length(ring)
+    size = x.shape[ring.x.index(ring.label)]
+    sizes = dict(zip(ring.y, y.shape, strict=True)) | dict(zip(ring.x, x.shape, strict=True)) | {ring.label: n * size}
+    variance = varying(x) | varying(y) | set(ring.axes)
+    total = cast_data(jnp.zeros([sizes[label] for label in ring.out], comm.sum_type(ring.dtype)), variance)
+
+    def use(total: Any, block: Any, source: Any) -> Any:
+        part = ring.contract(block, _cut(y, ring.y, ring.label, source, size))
+        if ring.label not in ring.out:
+            return total + part
+        return lax.dynamic_update_slice_in_dim(total, part, source * size, ring.out.index(ring.label))
+
+    return _visit(ring, x, total, use).astype(ring.dtype)
+
+
+def _length(ring: Ring) -> int:
+    return math.prod(lax.axis_size(axis) for axis in ring.axes)
+
+
+def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
+    """Sends every device's block around, and lets each device `use(total, block, source)` the blocks of all."""
+    n, mine = _length(ring), comm.block_index(ring.axes)
+    if not ring.both:
+
+        def step(carry: Any) -> Any:
+            total, block, k = carry
+            following = _shift(block, ring.axes, n, 1)  # sent while this one is used
+            return use(total, block, (mine - k) % n), following, k + 1
+
+        total, block, k = _loop(n - 1, step, (total, block, jnp.zeros((), mine.dtype)))
+        return use(total, block, (mine - k) % n)
+
+    # In both directions, as far as half the way: what has come from `k` devices away is sent on while it is used.
+    half = (n - 1) // 2
+
+    def both_steps(carry: Any) -> Any:
+        total, ahead, back, k = carry
+        following, leading = _shift(ahead, ring.axes, n, 1), _shift(back, ring.axes, n, -1)
+        return use(use(total, ahead, (mine - k) % n), back, (mine + k) % n), following, leading, k + 1
+
+    ahead, back = (_shift(block, ring.axes, n, 1), _shift(block, ring.axes, n, -1)) if half else (block, block)
+    total = use(total, block, mine)
+    if half:
+        total, ahead, back, k = _loop(half - 1, both_steps, (total, ahead, back, jnp.ones((), mine.dtype)))
+    opposite = _shift(ahead, ring.axes, n, 1) if n % 2 == 0 else None
+    if half:
+        total = use(use(total, ahead, (mine - k) % n), back, (mine + k) % n)
+    return total if opposite is None else use(total, opposite, (mine + n // 2) % n)
+
+
+def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
+    """The sum over the mesh axes of the ring of the contraction of `x` and `y`; each device keeps its block of `ring.label`.
+
+    Args:
+      ring: what is contracted; the operands that have its label have it whole.
+      x: the first operand. Both vary over the mesh axes of the ring.
+      y: the second.
+
+    Returns:
+      This device's block of the sum. On its way it travels in its own element type.
+    """
+    return _differentiable(_scatter, _scatter_backward, ring)(x, y)
+
+
+def _scatter(ring: Ring, x: Any, y: Any) -> Any:
+    n = _length(ring)
+    whole = next(d.shape[ls.index(ring.label)] for d, ls in ((x, ring.x), (y, ring.y)) if ring.label in ls)
+    size, mine, dtype = whole // n, comm.block_index(ring.axes), ring.dtype
+
+    def part(target: Any) -> Any:
+        """What this device adds to the block of device `target`."""
+        blocks = (_cut(d, ls, ring.label, target, size) for d, ls in ((x, ring.x), (y, ring.y)))
+        return ring.contract(*blocks)
+
+    def nearer(total: Any, distance: Any, by: int) -> Any:
+        """A sum that was `distance + 1` devices away comes nearer. What it is added to is computed while it is sent."""
+        arriving = _shift(total, ring.axes, n, by)
+        return (arriving + part((mine + by * distance) % n)).astype(dtype)
+
+    def begin(distance: int, by: int) -> Any:
+        return part((mine + by * distance) % n).astype(dtype)
+
+    if n == 1:
+        return part(mine).astype(dtype)
+    if not ring.both:
+
+        def step(carry: Any) -> Any:
+            total, distance = carry
+            return nearer(total, distance, 1), distance - 1
+
+        total, _ = _loop(n - 2, step, (begin(n - 1, 1), jnp.full((), n - 2, mine.dtype)))
+        return nearer(total, 0, 1)
+
+    # Two sums for every device, each of the devices on one side of it; the one opposite is on the first side.
+    half = (n - 1) // 2
+    ahead = begin(n // 2, 1)
+    if half == 0:
+        return nearer(ahead, 0, 1)
+    if n % 2 == 0:
+        ahead = nearer(ahead, half, 1)
+
+    def both_steps(carry: Any) -> Any:
+        ahead, back, distance = carry
+        return nearer(ahead, distance, 1), nearer(back, distance, -1), distance - 1
+
+    ahead, back, _ = _loop(half - 1, both_steps, (ahead, begin(half, -1), jnp.full((), half - 1, mine.dtype)))
+    return (nearer(ahead, 0, 1) + _shift(back, ring.axes, n, -1)).astype(dtype)
+
+
+def ring_reduce(ring: Ring, x: Any, y: Any) -> Any:
+    """The sum over the mesh axes of the ring of the contraction of `x` and `y`, the same on all of their devices.
+
+    Args:
+      ring: what is contracted; its label is an axis of the result, which is computed in blocks of that axis.
+      x: the first operand. Both vary over the mesh axes of the ring.
+      y: the second.
+
+    Returns:
+      The sum; it does not vary over the mesh axes of the ring. On its way it travels in its own element type.
+    """
+    return _differentiable(_reduce, _reduce_backward, ring)(x, y)
+
+
+def _reduce(ring: Ring, x: Any, y: Any) -> Any:
+    block = _scatter(ring, x, y)
+    dim = ring.out.index(ring.label)
+    if any(isinstance(axis, LoopAxis) for axis in jax.sharding.get_abstract_mesh().axis_names):
+        # What is executed in steps is checked by JAX throughout.
+        return comm.all_gather(block, dim, ring.axes, "invarying")
+    size = block.shape[dim]
+    shape = (*block.shape[:dim], _length(ring) * size, *block.shape[dim + 1 :])
+
+    def put(total: Any, block: Any, source: Any) -> Any:
+        return lax.dynamic_update_slice_in_dim(total, block, source * size, dim)
+
+    return _as_invarying(_visit(ring, block, cast_data(jnp.zeros(shape, block.dtype), varying(block)), put), ring.axes)
+
+
+def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
+    """`data`, which all devices along `axes` have put together of the same blocks, as a value that does not vary over these."""
+
+    def untyped(data: Any) -> Any:
+        return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
+
+    # JAX's checker can not know it, and has no cast for it. What it does not check, it takes for the same everywhere; and as the mesh
+    # axes are manual already, this changes nothing but the type. Through jit for bodies that are not compiled.
+    spec = PartitionSpec()
+    mapped = jax.shard_map(untyped, in_specs=spec, out_specs=spec, axis_names=varying(data), check_vma=False)
+    return cast_data(jax.jit(mapped)(data), varying(data) - set(axes))
+
+
+def _gather_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+    x, y = operands
+    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = dataclasses.replace(ring, x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
+    return ring_scatter(to_x, cotangent, y), ring_gather(to_y, x, cotangent)
+
+
+def _scatter_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+    x, y = operands
+    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = dataclasses.replace(ring, x=ring.out, y=ring.x, out=ring.y, dtype=y.dtype)
+    return ring_gather(to_x, cotangent, y), ring_gather(to_y, cotangent, x)
+
+
+def _reduce_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+    # Every device has the whole cotangent, and what it needs of the other operand.
+    x, y = operands
+    cotangent = cast_data(cotangent, varying(x) | varying(y))
+    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = dataclasses.replace(ring, x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
+    return to_x.contract(cotangent, y).astype(x.dtype), to_y.contract(x, cotangent).astype(y.dtype)
+
+
+def _differentiable(function: Any, backward: Any, ring: Ring) -> Any:
+    call = jax.custom_vjp(functools.partial(function, ring))
+    call.defvjp(lambda x, y: (function(ring, x, y), (x, y)), functools.partial(backward, ring))
+    return call

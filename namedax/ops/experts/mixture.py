@@ -1,0 +1,413 @@
+"""A mixture of experts by name: every token goes to the experts that it has chosen, and their results come back, weighted.
+
+`namedax.ops.experts.routing` chooses. Here tokens are sorted into the *slots* of their experts (indices, never a mask of tokens by experts), the
+slots travel to the devices that have the experts (`namedax.ops.experts.exchange`), the experts' function is applied to an array of slots,
+`{axis, slot}` and the features, and the results travel back.
+
+**What is sent** follows from the mesh axes of the experts:
+
+- none: nothing.
+- mesh axes on which every device has the tokens ("model"): each device takes those slots that are its experts', and the results
+  meet in one all-reduce. No token is sent.
+- mesh axes of groups of tokens (the batch and the experts both on "data", which is expert parallelism): one all-to-all of the slots
+  there and one back, and the same two in the gradient.
+- both, for experts on several mesh axes.
+
+**Capacity** (Lepikhin et al. 2020, "GShard"): each expert has a number of slots for each group of tokens, and tokens beyond it are
+dropped. Which ones depends on logical indices only. Where capacity is counted along an axis that is itself sharded, one all-gather
+of counts says on each device how many come before its tokens; the slots are filled by a reduce-scatter, from all devices that have
+a part of them, and the results come back by an all-gather.
+
+**Without capacity** no token is dropped: the experts' function is applied in rounds until none is left (`namedax.ops.experts.rounds`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+
+from namedax.core.array import Dims, NamedArray, dims_of, is_name, type_text
+from namedax.core.element_types import common_type
+from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import cast, cast_data, varying, varying_of
+from namedax.errors import (
+    ArgumentError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisResourceError,
+    AxisSizeError,
+    raise_not_found,
+    show_names,
+)
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.leaves import array_of, flatten
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.experts.exchange import Exchange
+from namedax.ops.experts.rounds import Rounds, talking
+from namedax.ops.experts.routing import Routing, check_routing
+from namedax.ops.experts.slots import Slots, rank_among_equals, rank_in_groups
+from namedax.resources import communication as comm
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["FUNCTIONS", "mixture_of_experts"]
+
+_OP = "mixture_of_experts"
+
+Axes = tuple[str, ...]
+
+
+def mixture_of_experts(
+    expert: Callable[[Any, Any], Any],
+    params: Any,
+    x: Any,
+    routing: Routing,
+    *,
+    tokens: Any,
+    axis: Hashable = "expert",
+    slot: Hashable = "slot",
+    capacity: int | None = None,
+    chunk: int | None = None,
+) -> Any:
+    """The results of the experts that every token has chosen, added up with their weights.
+
+    Args:
+      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that chose an
+        expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by itself. Slots
+        that are empty hold zeros, and what it makes of these is ignored (but, as ever in JAX, its derivative there must be finite).
+      params: a pytree for `expert`. Arrays with `axis` have an entry for every expert.
+      x: a named array.
+      routing: which experts every token chooses; see `top_k_routing`.
+      tokens: the name of the tokens, or a tuple of names. Other names that `x` and the routing share (a batch) are groups of tokens;
+        names of `x` alone are features, positional axes too.
+      axis: the name of the experts. It differs from the router's, because it may be on a mesh axis of the groups or tokens.
+      slot: the name of the slots. It has no entry in `axis_resources`: slots are where the groups are, as far as the experts are not.
+      capacity: how many slots an expert has for each group. Tokens beyond it are dropped (the result is zero for them): first choices
+        go before second ones, then tokens in their order, row-major over `tokens`. `None`: no token is dropped.
+      chunk: without capacity, how many slots an expert has on a device in one round; by default what an even load needs.
+
+    Returns:
+      An array with the names of `x`, but the features are those of the experts' results. It has their element type.
+
+    Sends what the module's text says. Parameters are not moved. Without capacity the derivative is of reverse mode and first order;
+    arrays that `expert` closes over have their gradients too.
+
+    Raises:
+      AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
+      AxisNameError: `axis` or `slot` is no name, or a name of `x`, or the result of `expert` has a name of the tokens.
+      AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size, or the experts do not divide over their
+        mesh axes.
+      AxisResourceError: `slot` or the axis of the choices is mapped.
+      ArgumentError: `capacity` or `chunk` is no positive integer, or both are given.
+      PlacementConflictError: a feature is on a mesh axis of the experts.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> x = nx.random.normal(jax.random.key(0), named_shape={"token": 6, "embed": 4})
+    >>> w = nx.random.normal(jax.random.key(1), named_shape={"expert": 3, "embed": 4, "out": 5})
+    >>> router = nx.random.normal(jax.random.key(2), named_shape={"embed": 4, "route": 3})
+    >>> routing = nx.nn.top_k_routing(nx.dot(x, router, "embed"), "route", 2)
+    >>> y = nx.nn.mixture_of_experts(lambda w, x: nx.dot(x, w, "embed"), w, x, routing, tokens="token")
+    >>> y.dims
+    ('token', 'out')
+    """
+    check_routing(_OP, routing)
+    _check_counts(capacity, chunk)
+    names = _Names.of(x, routing, tokens, axis, slot)
+    with explain_type_errors:
+        mixture = _Mixture(expert, params, x, routing, names)
+        return mixture.within_capacity(int(capacity)) if capacity is not None else mixture.in_rounds(chunk)
+
+
+# --- what is what -----------------------------------------------------------------------------------------------------------
+
+
+def _check_counts(capacity: Any, chunk: Any) -> None:
+    for what, count in (("capacity", capacity), ("chunk", chunk)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
+            raise ArgumentError(f"{_OP}: {what}={count!r}; it is a number of slots, an integer from 1, or None.")
+    if capacity is not None and chunk is not None:
+        raise ArgumentError(
+            f"{_OP}: capacity={capacity} and chunk={chunk}: with a capacity there are no rounds. Leave out one of the two."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """The names of a mixture, by what they are for. `dims` are those of `x`, without the positional ones."""
+
+    groups: tuple[Hashable, ...]
+    tokens: tuple[Hashable, ...]
+    features: tuple[Hashable, ...]
+    dims: tuple[Hashable, ...]
+    axis: Hashable
+    slot: Hashable
+
+    @classmethod
+    def of(cls, x: Any, routing: Routing, tokens: Any, axis: Hashable, slot: Hashable) -> _Names:
+        tokens = tuple(tokens) if isinstance(tokens, (tuple, list)) else (tokens,)
+        own = [dim for dim in dims_of(x) if dim is not None]
+        routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
+        if not tokens or len(set(tokens)) < len(tokens):
+            raise AxisNameError(f"{_OP}: tokens={tokens!r}; give the name of the tokens, or a tuple of different names.")
+        for name in tokens:
+            if name not in own:
+                raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes that are routed.")
+            if name not in routed:
+                raise_not_found(
+                    _OP, name, f"routing.index, {type_text(routing.index)}", routed, "Every token chooses its experts."
+                )
+        for name in routed:
+            if name not in own:
+                raise_not_found(_OP, name, type_text(x), own, "The routing has this axis. Broadcast x, or reduce the logits.")
+        for what, name in (("axis", axis), ("slot", slot)):
+            if not is_name(name) or name in own or name == routing.choice:
+                raise AxisNameError(
+                    f"{_OP}: {what}={name!r} is to be the name of an axis that the experts see and {type_text(x)} does not have. Give "
+                    f"another name as {what}=, or rename that of x."
+                )
+        if axis == slot:
+            raise AxisNameError(f"{_OP}: axis and slot are both {axis!r}; the experts and their slots are two axes.")
+        groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
+        features = tuple(dim for dim in own if dim not in routed)
+        return cls(groups, tokens, features, tuple(own), axis, slot)
+
+
+class _Mixture:
+    """One call: the operands as blocks of this device, in one order of their axes."""
+
+    def __init__(self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names):
+        self.expert, self.names, self.experts = expert, names, routing.experts
+        self.region = region = ambient()
+        self.leaves, self.tree = flatten(params)
+        self.leaves = [_array(local_block(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves]
+        x, index, weight = (_array(local_block(array, _OP, region)) for array in (x, routing.index, routing.weight))
+        self._check_sizes(x, index, routing)
+        self._check_placements(routing)
+        order = (*names.groups, *names.tokens)
+        self.feature_dims: Dims = (*names.features, *(None,) * dims_of(x).count(None))
+        self.axes_of_experts = self.place((names.axis,))
+        # A token is on the devices of its experts; what does not vary there is cast once, and its gradient added up once. Over mesh
+        # axes of the features `x` alone varies: the experts' function contracts them.
+        common = varying(index._data) | varying(weight._data) | frozenset(self.axes_of_experts) | frozenset(self.place(order))
+        data = _ordered(cast(x, common), x._dims, order)
+        self.block_sizes = data.shape[: len(order)]
+        self.group_count = math.prod(self.block_sizes[: len(names.groups)])
+        self.token_count = math.prod(self.block_sizes[len(names.groups) :])
+        self.feature_shape = data.shape[len(order) :]
+        self.rows = data.reshape(self.group_count * self.token_count, math.prod(self.feature_shape))
+        arranged = (routing.choice, *order)
+        index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in (index, weight))
+        self.choices = index.shape[0]
+        index = index.astype(common_type(index.dtype, jnp.int32))
+        self.index = index.reshape(self.choices, self.group_count, *index.shape[1 + len(names.groups) :])
+        self.weight = weight.reshape(self.choices, -1)
+
+    def place(self, names: Sequence[Hashable]) -> Axes:
+        """The mesh axes over which blocks of these names are spread."""
+        region = self.region
+        return () if region is None else tuple(axis for name in names for axis in region.placement(name))
+
+    # --- checks -----------------------------------------------------------------------------------------------------------
+
+    def _check_sizes(self, x: Any, index: Any, routing: Routing) -> None:
+        for name, n in index.named_shape.items():
+            if name != routing.choice and x.named_shape[name] != n:
+                raise AxisSizeError(
+                    f"{_OP}: axis {name!r} has size {x.named_shape[name]} in {type_text(x)} and {n} in routing.index, "
+                    f"{type_text(index)}; a name has one size. Rename one of the two axes."
+                )
+        axis = self.names.axis
+        for leaf in self.leaves:
+            if isinstance(leaf, NamedArray) and leaf.named_shape.get(axis, self.experts) != self.experts:
+                raise AxisSizeError(
+                    f"{_OP}: axis {axis!r} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
+                    f"{self.experts} experts. Give the router as many entries as there are experts, or say with axis= what names these."
+                )
+        if self.region is not None:
+            known = self.region.sizes.get(axis, self.experts)
+            if known != self.experts:
+                raise AxisSizeError(
+                    f"{_OP}: axis {axis!r} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
+                    "the router as many entries as there are experts, or say with axis= what names these."
+                )
+            self.region.block_size(axis, self.experts, _OP)
+
+    def _check_placements(self, routing: Routing) -> None:
+        names, region = self.names, self.region
+        if region is None:
+            return
+        region.seen.update((names.axis, names.slot))
+        for what, name in (("slot", names.slot), ("choice", routing.choice)):
+            if name in region.resources:
+                raise AxisResourceError(
+                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. It can not be mapped: slots "
+                    "are where the groups of tokens are, and a token's choices are together. Remove the entry."
+                )
+        region.check_placement(_OP, (names.axis, *names.features))
+
+    # --- the experts' function ------------------------------------------------------------------------------------------
+
+    def _within(self, placement: Axes, slots: int) -> Region | None:
+        """The region that the experts' function sees: in it slots are where the groups of tokens are."""
+        region, slot = self.region, self.names.slot
+        if region is None or not placement:
+            return region
+        devices = region.mesh_axis_size(placement)
+        if not region.manual and slots % devices:
+            return region  # to XLA's partitioner it would be a hint only
+        sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
+        resources = {**region.resources, slot: placement}
+        return Region(sizes, resources, region.mesh, region.mode, (_OP, region), region.overlap)
+
+    def _apply(self, data: Any, leaves: Sequence[Any], placement: Axes) -> tuple[Any, Dims]:
+        """The experts' results for slots `[experts, slots, *features]`, in that order, and the dims of their features."""
+        axis, slot, outer = self.names.axis, self.names.slot, self.region
+        region = self._within(placement, data.shape[1])
+        with enter(region):
+            result = self.expert(self.tree.unflatten(leaves), wrap(data, (axis, slot, *self.feature_dims)))
+            result = local_block(result, _OP, region)
+        if outer is not None and region is not None and region is not outer:
+            outer.seen.update(region.seen)
+        dims = dims_of(result)
+        for name in (axis, slot):
+            if name not in dims:
+                raise AxisNotFoundError(
+                    f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. It has a result for every slot "
+                    f"of every expert: keep {axis!r} and {slot!r}."
+                )
+        taken = [name for name in (*self.names.groups, *self.names.tokens) if name in dims]
+        if taken:
+            raise AxisNameError(
+                f"{_OP}: the result of the experts' function, {type_text(result)}, has {show_names(taken)}, which names the tokens. Slots hold "
+                "tokens of all groups; give what belongs to a token as a feature of x, or rename the axis."
+            )
+        return _ordered(result._data, dims, (axis, slot)), tuple(dim for dim in dims if dim not in (axis, slot))
+
+    def _finish(self, rows: Any, shape: Sequence[int], dims: Dims) -> Any:
+        """Rows of all tokens as the result of the operation, with the names in the order in which `x` has them."""
+        names = self.names
+        have = (*names.groups, *names.tokens, *dims)
+        data = rows.reshape(*self.block_sizes, *shape)
+        order = [have.index(dim) for dim in names.dims if dim in have]
+        order += [i for i in range(len(have)) if i not in order]
+        if self.region is not None:
+            self.region.check_placement(_OP, (dim for dim in have if dim is not None))
+        return wrap(lax.transpose(data, order), tuple(have[i] for i in order))
+
+    # --- with a capacity --------------------------------------------------------------------------------------------------
+
+    def within_capacity(self, capacity: int) -> Any:
+        """A fixed number of slots for every expert and group; tokens beyond it are dropped."""
+        names = self.names
+        exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
+        rank = rank_in_groups(self.index, self.experts, [self.place((name,)) for name in names.tokens])
+        groups, tokens = self.group_count, self.token_count
+        # Slots that go onto mesh axes divide over them.
+        size = -(-capacity // exchange.cut_size) * exchange.cut_size
+        number = exchange.number(self.index).reshape(self.choices, groups, tokens)
+        rank = rank.reshape(number.shape)
+        group = lax.broadcasted_iota(number.dtype, number.shape, 1)
+        place = (number * groups + group) * size + rank
+        empty = exchange.count * groups * size
+        place = jnp.where((number < exchange.count) & (rank < capacity), place, empty).reshape(self.choices, -1)
+        slots = Slots.of(place, exchange.count, groups * size)
+        data = exchange.send(slots.fill(self.rows))
+        result, dims = self._apply(data.reshape(*data.shape[:2], *self.feature_shape), self.leaves, self.place_of_slots())
+        shape = result.shape[2:]
+        results = exchange.back(result.reshape(*result.shape[:2], math.prod(shape)))
+        rows = comm.psum(slots.add_up(results, self.weight), exchange.own)
+        return self._finish(rows.astype(result.dtype), shape, dims)
+
+    def place_of_slots(self) -> Axes:
+        """The mesh axes of groups and tokens that the experts are not on."""
+        names, region = self.names, self.region
+        if region is None:
+            return ()
+        axes = [axis for name in (*names.groups, *names.tokens) for axis in region.resources.get(name, ())]
+        return tuple(axis for axis in axes if axis not in region.resources.get(names.axis, ()))
+
+    def _exchange(self, groups: Axes, tokens: Axes) -> Exchange:
+        of_experts, region = self.axes_of_experts, self.region
+        if region is None or not (of_experts or tokens):
+            return Exchange(self.experts)
+        cut = tuple(axis for axis in tokens if axis not in of_experts)
+        return Exchange(
+            self.experts,
+            tuple((axis, region.mesh_axis_size((axis,))) for axis in of_experts),
+            tuple(axis for axis in of_experts if axis not in groups + tokens),
+            tuple(axis for axis in of_experts if axis in groups),
+            tuple(axis for axis in of_experts if axis in tokens),
+            cut,
+            region.mesh_axis_size(cut),
+        )
+
+    # --- without a capacity -----------------------------------------------------------------------------------------------
+
+    def in_rounds(self, chunk: int | None) -> Any:
+        """As many rounds of a fixed number of slots as it takes."""
+        names = self.names
+        exchange = self._exchange((*self.place(names.groups), *self.place(names.tokens)), ())
+        number = exchange.number(self.index).reshape(-1)
+        rank, counts = rank_among_equals(number[None], exchange.count)
+        number, rank = number.reshape(self.choices, -1), rank.reshape(self.choices, -1)
+        size = max(-(-number.size // self.experts), 1) if chunk is None else int(chunk)
+        placement = self.place_of_slots()
+        where = frozenset(placement if self.region is not None and self.region.manual else ()) | set(self.axes_of_experts)
+
+        arrays = [i for i, leaf in enumerate(self.leaves) if _is_array(leaf)]
+        datas = [cast(self.leaves[i], where) for i in arrays]
+        noted: list[Any] = []
+
+        def apply(data: Any, *datas: Any) -> Any:
+            leaves = list(self.leaves)
+            for i, value in zip(arrays, datas, strict=True):
+                leaves[i] = array_of(value, dims_of(leaves[i]))
+            result, dims = self._apply(data.reshape(*data.shape[:2], *self.feature_shape), leaves, placement)
+            noted[:] = [result.shape[2:], dims]
+            return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
+
+        traced: list[ClosedJaxpr] = []
+
+        def trace(rows: Any, number: Any) -> tuple[()]:
+            # The slots of a round, for the sake of their type only.
+            slots = Slots.of(number, exchange.count, size)
+            traced.append(jax.make_jaxpr(apply)(exchange.send(slots.fill(rows)), *datas))
+            return ()
+
+        jax.eval_shape(trace, self.rows, number)
+        closed = traced[-1]
+        shape, dims = noted
+        weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
+        rounds = -(-jnp.max(counts) // size)
+        together = varying(rounds) & (talking(closed, where) | set(exchange.exchanged))
+        rounds = comm.pmax(rounds, tuple(sorted(axis for axis in together if not isinstance(axis, LoopAxis))))
+        rows = Rounds(exchange, closed.jaxpr, size)(self.rows, weight, number, rank, rounds, closed.consts, datas)
+        return self._finish(comm.psum(rows, exchange.own), shape, dims)
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether a leaf of the parameters is an array; Python numbers go to the function as they are."""
+    return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic))
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
+
+
+def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
+    """`data` with these names in front, then its other names, then its positional axes."""
+    order = [dims.index(name) for name in first]
+    order += [i for i, dim in enumerate(dims) if i not in order and dim is not None]
+    order += [i for i, dim in enumerate(dims) if dim is None]
+    return lax.transpose(data, order)
+
+
+#: The functions of `nx.nn`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"mixture_of_experts": mixture_of_experts}

@@ -1,0 +1,163 @@
+"""A mixture of experts without capacity: as many rounds of a fixed number of slots as the fullest expert needs.
+
+Slots are as many as an even load needs, so that there are most often one or two rounds. All devices that communicate agree on their number
+(one all-reduce of a number). The gradient runs the rounds again: it keeps nothing of them. It sends the results' gradients to the experts
+along with the tokens, in one all-to-all of every round, and those of the tokens back in another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
+
+from namedax.core.variance import cast_data, varying, varying_of
+from namedax.ops.experts.exchange import Exchange
+from namedax.ops.experts.slots import Slots
+from namedax.programs.evaluator import cast_axes, collective_axes
+from namedax.resources import communication as comm
+
+__all__ = ["Rounds", "talking"]
+
+
+def talking(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
+    """The mesh axes along which a program or its derivative may communicate.
+
+    The transpose of a cast is an all-reduce. But arguments vary over `known` already, so that over these only what the program closes
+    over is cast, and constants, which have no derivative.
+    """
+    casts = _all_casts(closed.jaxpr)
+    if not any(jnp.issubdtype(const.dtype, jnp.inexact) for const in closed.consts if hasattr(const, "dtype")):
+        casts -= known
+    return collective_axes(closed.jaxpr) | casts
+
+
+def _all_casts(jaxpr: Any) -> frozenset[str]:
+    return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, subjaxprs(jaxpr)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounds:
+    """The rounds, with a derivative that runs them again.
+
+    Attributes:
+      exchange: how slots travel.
+      jaxpr: the program of the experts' function, of slots and parameters; its constants are what the function closes over.
+      size: slots of every expert in one round.
+    """
+
+    exchange: Exchange
+    jaxpr: Any
+    size: int
+
+    def __call__(
+        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Sequence[Any], datas: Sequence[Any]
+    ) -> Any:
+        """The weighted sums for all tokens.
+
+        Args:
+          rows: the tokens, `[tokens, features]`.
+          weight: of the choices, `[choices, tokens]`.
+          number: the expert of every choice, as `Exchange.number`.
+          rank: how many of this device are before it.
+          rounds: how many rounds it takes.
+          consts: what the experts' function closes over.
+          datas: the parameters.
+        """
+        call = jax.custom_vjp(self._forward)
+        call.defvjp(self._save, self._backward)
+        return call(rows, weight, number, rank, rounds, list(consts), list(datas))
+
+    def _slots(self, number: Any, rank: Any, turn: Any) -> Slots:
+        count, size = self.exchange.count, self.size
+        within = rank - turn * size
+        here = (number < count) & (within >= 0) & (within < size)
+        return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
+
+    def _loop(self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]) -> Any:
+        """The sum over the rounds of `step(turn)`, each added up in at least 32 bits, then `finish(sum, type)`."""
+        start = jnp.zeros_like(rounds)
+        closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
+        types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
+        zeros = jax.tree.map(lambda t: cast_data(jnp.zeros(t.shape, comm.sum_type(t.dtype)), varying_of(t)), types)
+
+        def body(state: Any) -> Any:
+            turn, total = state
+            return turn + 1, jax.tree.map(lambda total, more: total + more.astype(total.dtype), total, step(turn))
+
+        _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
+        return jax.tree.map(finish, total, types)
+
+    def _run(self, consts: Any, slots: Any, datas: Any) -> Any:
+        (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
+        return result
+
+    def _forward(self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any) -> Any:
+        dtype = self.jaxpr.outvars[0].aval.dtype
+
+        def step(turn: Any) -> Any:
+            slots = self._slots(number, rank, turn)
+            results = self._run(consts, self.exchange.send(slots.fill(rows)), datas)
+            return slots.add_up(self.exchange.back(results), weight)
+
+        return self._loop(rounds, step, lambda total, _: total.astype(dtype))
+
+    def _save(self, *operands: Any) -> tuple[Any, Any]:
+        return self._forward(*operands), operands
+
+    def _backward(self, operands: Any, cotangent: Any) -> Any:
+        rows, weight, number, rank, rounds, consts, datas = operands
+        floats = [i for i, value in enumerate([*consts, *datas]) if jnp.issubdtype(value.dtype, jnp.inexact)]
+        moves = jnp.issubdtype(rows.dtype, jnp.inexact)
+
+        def step(turn: Any) -> Any:
+            slots = self._slots(number, rank, turn)
+            filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
+            arrived, wanted, counts = _together(self.exchange.send, filled)
+
+            def of(arrived: Any, *values: Any) -> Any:
+                every = [*consts, *datas]
+                for i, value in zip(floats, values, strict=True):
+                    every[i] = value
+                return self._run(every[: len(consts)], arrived, every[len(consts) :])
+
+            every = [*consts, *datas]
+            if moves:
+                results, pull = jax.vjp(of, arrived, *(every[i] for i in floats))
+            else:
+                results, pull = jax.vjp(lambda *values: of(arrived, *values), *(every[i] for i in floats))
+            pulled = list(pull(cast_data((wanted * counts).astype(results.dtype), varying(results))))
+            of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
+            returned = [of_weight, *([pulled.pop(0)] if moves else [])]
+            of_weight, *of_rows = (slots.read(value) for value in _together(self.exchange.back, returned))
+            return of_weight[..., 0], [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows], pulled
+
+        of_weight, of_rows, rest = self._loop(rounds, step, lambda total, kind: total.astype(kind.dtype))
+        gradients: list[Any] = [None] * (len(consts) + len(datas))
+        for i, value in zip(floats, rest, strict=True):
+            gradients[i] = value
+        of_row = cast_data(of_rows[0], varying(rows)) if moves else None
+        of_weight = cast_data(of_weight, varying(weight))
+        return of_row, of_weight, None, None, None, gradients[: len(consts)], gradients[len(consts) :]
+
+
+def _widened(data: Any) -> Any:
+    return data.astype(comm.sum_type(data.dtype))
+
+
+def _together(move: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
+    """`move` of arrays that differ in their features only; those of one element type and variance travel as one."""
+    moved: dict[int, Any] = {}
+    kinds = [(array.dtype, varying(array)) for array in arrays]
+    for kind in dict.fromkeys(kinds):
+        same = [i for i, other in enumerate(kinds) if other == kind]
+        whole = move(jnp.concatenate([arrays[i] for i in same], 2))
+        ends = [int(n) for n in np.cumsum([arrays[i].shape[2] for i in same])[:-1]]
+        moved.update(zip(same, jnp.split(whole, ends, 2), strict=True))
+    return [moved[i] for i in range(len(arrays))]

@@ -1,0 +1,220 @@
+"""Routing: which experts of a mixture every token chooses, and the losses that keep the choice even.
+
+The router's logits have an axis of their own ("route"), which is not that of the experts' parameters ("expert"): the experts may live on
+the mesh axis of the batch, where two names never meet in one array. `namedax.ops.experts.mixture` brings tokens and experts together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.core.array import dims_of, is_name, type_text
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    raise_not_found,
+    show_names,
+)
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.nn.activations import softmax
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.shape.creation import one_hot
+from namedax.ops.sorting.sorting import top_k
+
+__all__ = ["FUNCTIONS", "Routing", "load_balancing_loss", "router_z_loss", "top_k_routing"]
+
+_mean, _sum, _logsumexp = REDUCTIONS["mean"], REDUCTIONS["sum"], REDUCTIONS["logsumexp"]
+_square = ELEMENTWISE["square"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Routing:
+    """The experts that every token chooses. A pytree.
+
+    `top_k_routing` makes one. Another router may make its own, from any indices and weights: `nx.nn.mixture_of_experts` asks for no
+    more than these.
+
+    Attributes:
+      index: the numbers of the experts, with the names of the tokens and `choice`. A number out of range chooses nobody.
+      weight: what the result of each expert counts, with the same names.
+      probabilities: of all experts, with the names of the tokens and `route`; for `load_balancing_loss`.
+      experts: how many experts there are.
+      route: the name of the router's axis.
+      choice: the name of the axis of the choices of a token, the first one first.
+    """
+
+    index: Any
+    weight: Any
+    probabilities: Any
+    experts: int
+    route: Hashable = "route"
+    choice: Hashable = "choice"
+
+
+jax.tree_util.register_dataclass(
+    Routing, data_fields=["index", "weight", "probabilities"], meta_fields=["experts", "route", "choice"]
+)
+
+
+def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
+    """The `k` best experts of every token, and what each counts.
+
+    Args:
+      logits: the router's scores, a named array with `axis`.
+      axis: the name of the router's axis, one entry per expert.
+      k: how many experts a token chooses.
+      choice: the name of the new axis of size `k`.
+      normalize: whether the weights of a token add up to 1. If not, they are the probabilities themselves (Fedus et al., 2021).
+
+    Returns:
+      A `Routing`: the numbers of the experts with the greatest softmax over `axis`, of equal ones the lower number first, and their
+      weights, which have a gradient.
+
+    Sends nothing, unless `axis` is sharded: then as `nx.nn.softmax` and `nx.top_k` do.
+
+    Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
+
+    Raises:
+      AxisNotFoundError: `logits` lacks the axis.
+      AxisNameError: `choice` is no name, or `logits` has it already.
+      ArgumentError: `k` is not within 1 and the number of experts.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.log(jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])), ["token", "route"])
+    >>> routing = nx.nn.top_k_routing(logits, "route", 2)
+    >>> nx.positional(routing.index, ["token", "choice"]).tolist()
+    [[1, 2], [0, 2]]
+    >>> [round(float(w), 3) for w in nx.positional(routing.weight, ["token", "choice"])[0]]
+    [0.667, 0.333]
+    """
+    op = "top_k_routing"
+    dims = dims_of(logits)
+    if axis not in dims or axis is None:
+        raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
+    if not is_name(choice) or choice in dims:
+        raise AxisNameError(
+            f"{op}: choice={choice!r} is to be the name of a new axis of {type_text(logits)}. Give another name as choice=."
+        )
+    experts = logits.named_shape[axis]
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
+        raise ArgumentError(f"{op}: k={k!r} is not within 1 and {experts}, the size of axis {axis!r} in {type_text(logits)}.")
+    probabilities = softmax(logits, axis)
+    weight, index = top_k(probabilities, int(k), axis=axis, out_axis=choice)
+    if normalize:
+        weight = weight / _sum(weight, choice)
+    return Routing(index, weight, probabilities, experts, axis, choice)
+
+
+def load_balancing_loss(routing: Routing, over: Any) -> Any:
+    """How uneven the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same.
+
+    `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
+    probability (Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one choice, here all of them count).
+
+    Args:
+      routing: of `top_k_routing`.
+      over: the name of the tokens, or a tuple of names, over which shares and means are taken. Others stay: with `over="pos"` every
+        sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
+
+    Returns:
+      The loss, with the names of the routing that are not in `over`.
+
+    Over sharded names: an all-reduce of the shares and one of the means, one number per expert each.
+
+    Raises:
+      AxisNotFoundError: the routing lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(9 * jnp.eye(4), ["token", "route"])
+    >>> round(float(nx.nn.load_balancing_loss(nx.nn.top_k_routing(logits, "route", 1), "token")), 3)
+    1.0
+    """
+    op = "load_balancing_loss"
+    check_routing(op, routing)
+    names = over_names(op, over, routing.probabilities, routing.route)
+    # Where the router's axis is sharded its numbers count in the whole, and so does the one-hot.
+    chosen = one_hot(routing.index, routing.experts, axis=routing.route)
+    share = _mean(chosen, (*names, routing.choice))  # of integers: it has no gradient
+    return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
+
+
+def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Any:
+    """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+
+    Args:
+      logits: the router's scores, a named array with `axis`.
+      axis: the name of the router's axis.
+      over: the name of the tokens, or a tuple of names; others stay.
+
+    Returns:
+      The loss, with the names of `logits` that are neither `axis` nor in `over`.
+
+    Over sharded names: one all-reduce of the result; along a sharded `axis` as `nx.logsumexp`.
+
+    Raises:
+      AxisNotFoundError: `logits` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.zeros((3, 8)), ["token", "route"])
+    >>> bool(jnp.isclose(nx.nn.router_z_loss(logits, "route", "token"), jnp.log(8) ** 2))
+    True
+    """
+    op = "router_z_loss"
+    if axis not in dims_of(logits) or axis is None:
+        raise_not_found(op, axis, type_text(logits), [d for d in dims_of(logits) if d is not None])
+    names = over_names(op, over, logits, axis)
+    return _mean(_square(_logsumexp(logits, axis)), names)
+
+
+def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable, ...]:
+    """`over` as a tuple of names that `array` has; `axis` is none of them."""
+    names = tuple(over) if isinstance(over, (tuple, list)) else (over,)
+    dims = dims_of(array)
+    for name in names:
+        if name not in dims or name is None or name == axis:
+            candidates = [d for d in dims if d is not None and d != axis]
+            raise_not_found(op, name, type_text(array), candidates, f"over= names the tokens; {axis!r} is the router's axis.")
+    return names
+
+
+def check_routing(op: str, routing: Any) -> None:
+    """Raises if `routing` is no `Routing`, or its arrays do not fit together."""
+    if not isinstance(routing, Routing):
+        raise ArgumentTypeError(f"{op}: routing is {type_text(routing)}; give the Routing that nx.nn.top_k_routing returns.")
+    for what in ("index", "weight"):
+        array = getattr(routing, what)
+        dims = dims_of(array)
+        if routing.choice not in dims:
+            names = [d for d in dims if d is not None]
+            raise_not_found(
+                op, routing.choice, f"routing.{what}, {type_text(array)}", names, "It is the axis of a token's choices."
+            )
+        if None in dims:
+            raise PositionalAxisError(
+                f"{op}: routing.{what} is {type_text(array)}; it has named axes only. Name the others (nx.named)."
+            )
+    if set(dims_of(routing.index)) != set(dims_of(routing.weight)):
+        missing = set(dims_of(routing.index)) ^ set(dims_of(routing.weight))
+        raise NamedAxesLeftError(
+            f"{op}: routing.index is {type_text(routing.index)} and routing.weight {type_text(routing.weight)}; they have the same "
+            f"names, but only one has {show_names(sorted(missing, key=str))}. Broadcast the other, or reduce."
+        )
+    if not np.issubdtype(routing.index.dtype, np.integer):
+        raise ArgumentTypeError(f"{op}: routing.index is {type_text(routing.index)}; the numbers of experts are integers.")
+
+
+#: The functions of `nx.nn`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Routing": Routing,
+    "load_balancing_loss": load_balancing_loss,
+    "router_z_loss": router_z_loss,
+    "top_k_routing": top_k_routing,
+}

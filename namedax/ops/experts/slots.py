@@ -1,0 +1,132 @@
+"""Slots of experts: which token is in which slot, how slots are filled and read, and the order in which tokens fill them.
+
+All by indices: tokens are sorted by the number of their expert, and never is there a mask of tokens by experts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.variance import cast_data, varying
+from namedax.resources import communication as comm
+
+__all__ = ["Slots", "divided", "rank_among_equals", "rank_in_groups"]
+
+Axes = tuple[str, ...]
+
+
+# --- slots ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Slots:
+    """Which choice of which token is in which slot.
+
+    Attributes:
+      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots for none.
+      holds: the choice that a slot holds, counted over `[choices, tokens]`; that of all choices for none.
+      shape: experts and slots of each.
+    """
+
+    place: Any
+    holds: Any
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, place: Any, experts: int, size: int) -> Slots:
+        """From the slot of every choice."""
+        choices = place.size
+        holds = cast_data(jnp.full(experts * size, choices, place.dtype), varying(place))
+        numbers = cast_data(jnp.arange(choices, dtype=place.dtype), varying(place))
+        return cls(place, holds.at[place.reshape(-1)].set(numbers, mode="drop"), (experts, size))
+
+    def fill(self, rows: Any) -> Any:
+        """The rows of the tokens in their slots, `[experts, slots, features]`, and zeros in those that are empty."""
+        tokens = rows.shape[0]
+        token, _ = divided(self.holds, max(tokens, 1))
+        token = jnp.where(self.holds < self.place.size, token, tokens)
+        return _read(rows, token).reshape(*self.shape, rows.shape[1])
+
+    def fill_choices(self, values: Any) -> Any:
+        """Numbers of the choices, `[choices, tokens]`, in their slots."""
+        return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
+
+    def read(self, results: Any) -> Any:
+        """What is in the slots of every choice, `[choices, tokens, features]`; zeros for none."""
+        return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
+
+    def add_up(self, results: Any, weight: Any) -> Any:
+        """The weighted sum over the choices, `[tokens, features]`, of the type that both have together."""
+        return jnp.einsum("ktf,kt->tf", self.read(results), weight, preferred_element_type=jnp.result_type(results, weight))
+
+
+def divided(index: Any, n: int) -> tuple[Any, Any]:
+    """The remainder and the quotient of numbers that are not negative, of which `%` and `//` take care at a price."""
+    divisor = jnp.full_like(index, n)
+    return lax.rem(index, divisor), lax.div(index, divisor)
+
+
+def _read(rows: Any, index: Any) -> Any:
+    return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
+
+
+def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
+    """For every entry along the last axis how many before it are equal, and how many there are of each number below `experts`.
+
+    Args:
+      index: `[rows, entries]`, numbers within 0 and `experts`.
+      experts: the number of numbers that are counted.
+    """
+    row, position = (cast_data(lax.broadcasted_iota(index.dtype, index.shape, dim), varying(index)) for dim in (0, 1))
+    entries = index.shape[1]
+    if (experts + 1) * entries <= jnp.iinfo(index.dtype).max:
+        # One number for both: several times as fast as to sort two arrays.
+        both = lax.sort(index * entries + position, dimension=1)
+        order, ordered = divided(both, max(entries, 1))
+    else:
+        ordered, order = lax.sort((index, position), dimension=1, num_keys=1)
+    is_first = jnp.concatenate([jnp.ones_like(ordered[:, :1], bool), ordered[:, 1:] != ordered[:, :-1]], 1)
+    begin = lax.cummax(jnp.where(is_first, position, 0), axis=1)
+    rank = jnp.zeros_like(index).at[row, order].set(position - begin, unique_indices=True, mode="promise_in_bounds")
+    counts = cast_data(jnp.zeros((len(index), experts + 1), index.dtype), varying(index))
+    return rank, counts.at[row, index].add(1)[:, :experts]
+
+
+def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
+    """The number of choices of the same expert in the same group that go before each one: the choices in their order, then tokens.
+
+    Args:
+      index: `[choices, groups, *tokens]`, blocks of the numbers of experts; those out of range chose nobody.
+      experts: the number of experts.
+      placement: of every axis of tokens.
+    """
+    index = jnp.where((index >= 0) & (index < experts), index, experts)
+    choices, groups, *sizes = index.shape
+    sharded = [i for i, axes in enumerate(placement) if axes]
+    by_group = jnp.moveaxis(index, 1, 0)
+    if not sharded:
+        rank, _ = rank_among_equals(by_group.reshape(groups, -1), experts)
+        return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)
+    # The tokens of one device are one after the other from the last sharded axis on. Of such a stretch it is counted how often every
+    # expert is chosen; what is gathered are these counts, and what is added up are those of the stretches before.
+    last = sharded[-1]
+    rank, counts = rank_among_equals(by_group.reshape(groups * choices * math.prod(sizes[:last]), -1), experts)
+    stretches = (groups, choices, *sizes[:last], 1)
+    counts = whole = counts.reshape(*stretches, experts)
+    for i in sharded:
+        whole = comm.all_gather(whole, 2 + i, placement[i], "varying")
+    flat = whole.reshape(groups, -1, experts)
+    before = (jnp.cumsum(flat, 1, dtype=flat.dtype) - flat).reshape(whole.shape)
+    for i in sharded:
+        before = comm.cut(before, 2 + i, placement[i])
+    before = before.reshape(-1, experts)
+    rank = rank.reshape(len(before), -1)
+    # Whoever chose nobody reads a number that does not matter.
+    rank = rank + jnp.take_along_axis(before, by_group.reshape(rank.shape), 1, mode="clip")
+    return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)

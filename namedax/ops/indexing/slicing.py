@@ -1,0 +1,83 @@
+"""Parts of named axes under new names, in one step: `slice`.
+
+A part has another size than its axis, and in a mapped function a name has one size. So the part gets a name of its own, which may live
+elsewhere. Only the rows that are asked for move.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from namedax.core.array import is_name
+from namedax.errors import ArgumentTypeError, raise_not_found
+from namedax.operands.one_axis import along, run
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.indexing.getitem import cut_range, range_of, read
+
+__all__ = ["FUNCTIONS", "slice"]
+
+
+def slice(x: Any, index: Mapping[Hashable, builtins.slice], *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Any:
+    """Parts of named axes, under names of their own.
+
+    Args:
+      x: a named array.
+      index: slices by name, `{"w": slice(3, 7)}`.
+      out_axes: new names, `{"w": "part"}`. In a mapped function a name that has a size there keeps it, and a part of another size needs
+        another name. Outside it is optional.
+
+    Returns:
+      The array with the parts. What moves over a sharded axis: if the new name is on the same mesh axes, the rows that a device wants and
+      lacks, to that device (collective-permutes); otherwise one all-reduce of the part, or one all-gather of the axis where that sends
+      less. Never more than the axis itself.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name, or `out_axes` has one that is not sliced.
+      AxisSizeError: in a mapped function the new name has another size, or it does not divide over its mesh axes.
+      ArgumentTypeError: an entry is not a slice.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(10), ["w"])
+    >>> nx.positional(nx.slice(x, {"w": jnp.s_[3:7]}, out_axes={"w": "part"}), ["part"])
+    Array([3, 4, 5, 6], dtype=int32)
+    """
+    op = "slice"
+    if not isinstance(index, Mapping):
+        raise ArgumentTypeError(f"{op}: the index {index!r} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}}).")
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in index:
+            raise_not_found(op, name, f"the index {dict(index)!r}", [key for key in index if is_name(key)])
+    for name, entry in index.items():
+        if not isinstance(entry, builtins.slice):
+            raise ArgumentTypeError(
+                f"{op}: the entry {entry!r} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
+                f"with x[{name!r}, ...]."
+            )
+        x = _one(x, name, entry, renamed.get(name))
+    return x
+
+
+def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) -> Any:
+    return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
+
+
+def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any) -> Any:
+    name, new = names
+    site = along(op, x, name)
+    at = range_of(op, builtins.slice(start, stop, step), name, site.size)
+    rows = np.asarray(at, int)
+    dims, placed = site.result(new, len(at))
+    # Of a part that is whole everywhere each device gives its rows; to gather all rows sends less if most are asked for.
+    moves = placed and len(at) % site.blocks(site.old) == 0
+    if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
+        first = at.start + at.step * global_index(op, dims[site.dim], len(at))
+        return read(op, x, {name: first})
+    return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"slice": slice}

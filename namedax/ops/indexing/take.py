@@ -1,0 +1,210 @@
+"""Reading along an axis: `take`, and positional indexing.
+
+Along a sharded name the table stays where it is. Every device reads the entries that it has, the others count as zero, and one
+sum over the devices puts the result together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.leaves import wide_index
+from namedax.operands.nmap import Lifted
+from namedax.ops.reduction.reductions import resolve_axis
+from namedax.resources import communication as comm
+from namedax.resources.layout import Axes
+
+__all__ = ["index_positional", "take"]
+
+_MODES = ("fill", "clip", "wrap")
+
+
+def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Any:
+    """Entries of `x` along one axis.
+
+    Args:
+      x: an array, named or not.
+      indices: integers, named or not; axes that `x` has too are batch axes. It may have the axis that is read, and then the
+        result has it as `indices` does.
+      axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
+      mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
+        `"wrap"`. Negative indices count from the end, but not with `"clip"`.
+      fill_value: what to fill with.
+
+    Returns:
+      The axes of `x` without `axis`, and those of `indices`. Positional axes of `indices` stand where a positional `axis`
+      stood, and in front of the others if `axis` is a name.
+
+    Over a sharded name: one all-reduce of the result; the table is not moved, nor is its gradient. If `indices` has that axis,
+    one all-gather of the indices and one reduce-scatter of what all of them ask for.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+      AxisSizeError: an axis has two sizes.
+      PlacementConflictError: `indices` has another axis on the mesh axis that `axis` is on.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> table = nx.named(jnp.arange(6.0).reshape(3, 2), ["vocab", "embed"])
+    >>> nx.take(table, nx.named(jnp.array([2, 0]), ["token"]), "vocab").dims
+    ('token', 'embed')
+    """
+    mode = "fill" if mode is None else mode
+    if mode not in _MODES:
+        raise PositionalAxisError(f"take: mode={mode!r} is none of {_MODES}.")
+    if isinstance(axis, (tuple, list)):
+        if len(axis) != 1:
+            raise PositionalAxisError(
+                f"take: axis={axis!r} must be one axis, a position or a name. If the tuple is the name, write axis=({axis!r},)."
+            )
+        (axis,) = axis
+    region = ambient()
+    x = _array(local_block(x, "take", region))
+    indices = _array(local_block(indices, "take", region))
+    if not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices are integers.")
+    indices = wide_index(indices)
+
+    def read(rows: Any, index: Any, dim: int | None) -> Any:
+        return jnp.take(rows, index, axis=dim, mode=mode, fill_value=fill_value)
+
+    if not is_name(axis):
+        position = None
+        if axis is not None:
+            (place,) = resolve_axis("take", x, axis)
+            position = dims_of(x)[:place].count(None)
+        return Lifted(lambda rows, index: read(rows, index, position), "take")(x, indices)
+    dims, own = dims_of(x), dims_of(indices)
+    if axis not in dims:
+        raise_not_found("take", axis, type_text(x), [d for d in dims if d is not None])
+    if region is not None:
+        names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
+        region.check_placement("take", names)
+        region.seen.update(names)
+    # The axis of the indices is another one than that which is read and goes; it gets the name back at the end.
+    asked = _Asked(axis)
+    if axis in own:
+        indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
+    mesh_axes: Axes = ()
+    if region is not None and region.manual:
+        mesh_axes = region.placement(axis)
+    if mesh_axes:
+        size = region.global_size(axis, x._data.shape[dims.index(axis)])  # type: ignore[union-attr]
+        data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
+    else:
+        data, dims = _take_rows(lambda rows, index: read(rows, index, 0), x, indices, axis)
+    return wrap(data, tuple(axis if dim is asked else dim for dim in dims))
+
+
+class _Asked:
+    """Stands for the axis that is read, in indices that have it too."""
+
+    def __init__(self, axis: Hashable):
+        self.axis = axis
+
+    def __repr__(self) -> str:
+        return repr(self.axis)
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, (NamedArray, jax.Array)) else jnp.asarray(x)
+
+
+def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> tuple[Any, tuple[Any, ...]]:
+    """`read(rows, positions)` with the axis of `x` in front, vectorised over the names that both have. Data and dims."""
+    dims, own = x._dims, dims_of(indices)
+    shared = [dim for dim in own if dim is not None and dim in dims]
+    x_order = [dims.index(dim) for dim in (*shared, axis)]
+    x_order += [i for i in range(len(dims)) if i not in x_order]
+    i_order = [own.index(dim) for dim in shared]
+    i_order += [i for i in range(len(own)) if i not in i_order]
+    data, index = x._data, indices._data if isinstance(indices, NamedArray) else indices
+    region = ambient()
+    if region is not None and region.manual:
+        union = varying(data) | varying(index)
+        data, index = cast(x, union), cast_data(index, union)
+    for name in shared:
+        if data.shape[dims.index(name)] != index.shape[own.index(name)]:
+            raise AxisSizeError(
+                f"take: axis {name!r} has two sizes, in {type_text(x)} and in the indices {type_text(indices)}; a name has one "
+                "size. Rename one of the two axes."
+            )
+    for _ in shared:
+        read = jax.vmap(read)
+    result = read(lax.transpose(data, x_order), lax.transpose(index, i_order))
+    return result, tuple([own[i] for i in i_order] + [dims[i] for i in x_order[len(shared) + 1 :]])
+
+
+def _take_sharded(
+    x: NamedArray, indices: Any, axis: Any, asked: Any, size: int, mesh_axes: Axes, mode: str, fill_value: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """Every device reads the rows that it has, for all who ask; the data and its dims."""
+    if comm.is_keys(x._data):
+        words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
+        data, dims = _take_sharded(words, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
+    index = indices._data if isinstance(indices, NamedArray) else indices
+    own = dims_of(indices)
+    if asked in own:
+        index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
+    indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
+    fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
+
+    def wanted(i: Any) -> Any:
+        if mode == "clip":
+            return jnp.clip(i, 0, size - 1)
+        return jnp.mod(i, size) if mode == "wrap" else jnp.where(i < 0, i + size, i)
+
+    def local(rows: Any, i: Any) -> Any:
+        block = rows.shape[0]
+        i = wanted(i)
+        mine = i - comm.block_index(mesh_axes).astype(i.dtype) * block
+        here = (mine >= 0) & (mine < block)
+        values = jnp.take(rows, jnp.where(here, mine, 0), axis=0, mode="clip")
+        here = here.reshape(here.shape + (1,) * (values.ndim - here.ndim))
+        values = jnp.where(here, values, jnp.zeros((), values.dtype))
+        if mode != "fill":
+            return values
+        # An index out of range is nobody's; the first device answers for it.
+        nobody = ((i < 0) | (i >= size)) & (comm.block_index(mesh_axes) == 0)
+        return jnp.where(nobody.reshape(here.shape), fill, values)
+
+    data, dims = _take_rows(local, x, indices, axis)
+    truth = data.dtype == jnp.bool_  # there is no sum of truth values
+    if truth:
+        data = data.astype(jnp.int32)
+    data = comm.psum_scatter(data, dims.index(asked), mesh_axes) if asked in dims else comm.psum(data, mesh_axes)
+    return data.astype(bool) if truth else data, dims
+
+
+def _default_fill(dtype: Any) -> Any:
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.nan
+    if dtype == jnp.bool_:
+        return True
+    info = jnp.iinfo(dtype)
+    return info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max
+
+
+def index_positional(x: NamedArray, index: Any) -> Any:
+    """`x[index]` over the positional axes of `x`; an index array with names is used per instance."""
+    parts = index if isinstance(index, tuple) else (index,)
+    arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
+    if not arrays:
+        return Lifted(lambda data: data[index], "getitem")(x)
+
+    def read(data: Any, *values: Any) -> Any:
+        supply = iter(values)
+        filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
+        return data[filled]
+
+    return Lifted(read, "getitem")(x, *arrays)

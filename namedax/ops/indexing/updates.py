@@ -1,0 +1,496 @@
+"""Updates by name: `x.at["batch", 3].set(v)` and `x.at[{"vocab": idx}].add(v)`.
+
+They write with the parts that `namedax.ops.indexing.getitem` reads with. Over a sharded axis every device writes what falls into its
+block, and leaves out the rest, as `jnp` leaves out what is out of range. So nothing is sent, and the gradients are those of
+`jnp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import Dims, NamedArray, dims_of, make_in_region, type_text
+from namedax.core.region import Region, ambient
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import align, local_block, settled, wrap
+from namedax.operands.leaves import wide_index
+from namedax.operands.nmap import Lifted
+from namedax.ops.indexing.getitem import (
+    ARRAY,
+    READ_MODES,
+    OwnAxis,
+    Part,
+    by_name,
+    gather_own_axes,
+    getitem,
+    is_mask,
+    joint_indices,
+    read,
+    resolve,
+    visible_order,
+)
+from namedax.ops.reduction.reductions import resolve_axis
+from namedax.ops.shape.conversion import named
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "at"]
+
+_ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "set": lambda old, value: value,
+    "add": jnp.add,
+    "subtract": jnp.subtract,
+    "multiply": jnp.multiply,
+    "divide": jnp.divide,
+    "power": jnp.power,
+    "min": jnp.minimum,
+    "max": jnp.maximum,
+    "apply": lambda old, function: function(old),
+}
+
+
+class _Helper:
+    """What `x.at` is: index it."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any):
+        self._array = array
+
+    def __getitem__(self, index: Any) -> Selected:
+        return Selected(self._array, index)
+
+    def __repr__(self) -> str:
+        return f"<at of {type_text(self._array)}>"
+
+
+class Selected:
+    """`x.at[index]`: the methods give `x` with these entries changed; `x` itself stays as it is."""
+
+    __slots__ = ("_array", "_index")
+
+    def __init__(self, array: Any, index: Any):
+        self._array, self._index = array, index
+
+    def __repr__(self) -> str:
+        return f"<at of {type_text(self._array)}, at {self._index!r}>"
+
+    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Any:
+        """`x[index]`; `mode` says what an index array out of range gives: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
+        if by_name("at", self._index) is not None:
+            return read("at[...].get", self._array, self._index, mode, fill_value, hints)
+        if mode is None and fill_value is None and not hints:
+            return getitem(self._array, self._index)
+        return _by_position(self._array, self._index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
+
+    def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
+        return _update(self._array, self._index, method, value, mode, hints)
+
+    def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with `values` at these entries."""
+        return self._update("set", values, mode, hints)
+
+    def add(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with `values` added to these entries; an entry that is there twice gets both."""
+        return self._update("add", values, mode, hints)
+
+    def subtract(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with `values` subtracted from these entries."""
+        return self._update("subtract", values, mode, hints)
+
+    def multiply(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with these entries multiplied by `values`."""
+        return self._update("multiply", values, mode, hints)
+
+    mul = multiply
+
+    def divide(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with these entries divided by `values`."""
+        return self._update("divide", values, mode, hints)
+
+    def power(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with these entries raised to the power of `values`."""
+        return self._update("power", values, mode, hints)
+
+    def min(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with the minimum of these entries and `values`."""
+        return self._update("min", values, mode, hints)
+
+    def max(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with the maximum of these entries and `values`."""
+        return self._update("max", values, mode, hints)
+
+    def apply(self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any) -> Any:
+        """`x` with `func`, an elementwise function of arrays, applied to these entries (twice to one that is there twice)."""
+        return self._update("apply", func, mode, hints)
+
+
+def at(x: Any) -> _Helper:
+    """`x.at`: entries of `x`, to be read with a mode or to be changed, as `jax.Array.at`, but by name.
+
+    The index is that of `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`; a
+    boolean array may be the index too, or stand for an axis. The methods are `set`, `add`, `subtract`, `multiply`, `divide`,
+    `power`, `min`, `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
+
+    `values` broadcasts with `x[index]`: positional axes by position, named ones by name. The result has the names of `x`, of
+    the index and of the values: an update is done per instance, so an index array with the name `token`, which `x` lacks, gives
+    a result with `token`. Entries that are there several times come from positional axes of an index, or from an index that has
+    the axis itself that is updated; to add up values along a name of their own, see `nx.segment_sum`.
+
+    Sends nothing, also over a sharded axis: every device writes into its own block. (Only an index that has the sharded axis
+    itself is gathered, with its values.)
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name, or the values have an axis that the index removes.
+      AxisSizeError: an integer is out of range, or an axis has two sizes.
+      PlacementConflictError: the index or the values have an axis on the mesh axis of another axis of `x`.
+      PositionalAxisError: the index is malformed, or the positional axes of the values do not broadcast.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.zeros((2, 3)), ["batch", "k"])
+    >>> nx.positional(x.at["k", 1].add(nx.named(jnp.array([1.0, 2.0]), ["batch"])), ["batch", "k"])
+    Array([[0., 1., 0.],
+           [0., 2., 0.]], dtype=float32)
+    """
+    return _Helper(x)
+
+
+def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[str, Any]) -> Any:
+    parts = index if isinstance(index, tuple) else (index,)
+    arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
+
+    def update(data: Any, *operands: Any) -> Any:
+        supply = iter(operands)
+        filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
+        selected = jnp.asarray(data).at[filled]
+        if method == "get":
+            return selected.get(**options)
+        return getattr(selected, method)(value if method == "apply" else next(supply), **options)
+
+    if method in ("get", "apply"):
+        return Lifted(update, f"at[...].{method}")(x, *arrays)
+    return Lifted(update, f"at[...].{method}")(x, *arrays, value)
+
+
+def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
+    op = f"at[...].{method}"
+    if mode not in READ_MODES:
+        raise PositionalAxisError(f"{op}: mode={mode!r} is none of {READ_MODES}.")
+    if method != "apply" and not isinstance(value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
+        value = jnp.asarray(value)
+    if is_mask(index) and isinstance(index, NamedArray):
+        return _update_where(op, x, [index], method, value)
+    entries = by_name(op, index)
+    if entries is None:
+        return _by_position(x, index, method, value, {"mode": mode, **hints})
+    region = ambient()
+    x = local_block(x, op, region)
+    if any(map(is_mask, entries.values())):
+        return _update_where(op, x, _masks(op, x, entries), method, value)
+    parts, arrays = resolve(op, x, entries, resize=False)
+    parts, value = _unflip(op, x, parts, value)
+    static = (parts, method, mode, tuple(hints.items()))
+    if method == "apply":
+        return _write_parts(op, None, *static, x, value, *arrays)
+    return compiled_ops.run(op, _write_parts, None, static, x, value, *arrays)
+
+
+def _write_parts(
+    op: str, _: None, parts: Sequence[Part], method: str, mode: Any, hints: Any, x: Any, value: Any, *arrays: Any
+) -> Any:
+    return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
+
+
+def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
+    """The masks of an index by names, each with the axis that it stands for."""
+    masks = []
+    for axis, mask in entries.items():
+        (dim,) = resolve_axis(op, x, (axis,))
+        name = dims_of(x)[dim]
+        if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
+            raise PositionalAxisError(
+                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, can not "
+                "stand beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the "
+                "index; otherwise write nx.where(mask, changed, x)."
+            )
+        masks.append(mask if isinstance(mask, NamedArray) else named(mask, [name]))
+    return masks
+
+
+def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any) -> Any:
+    """An update of all entries where the masks hold; elementwise, so it is the same on blocks."""
+    for mask in masks:
+        if mask.ndim and mask.ndim != dims_of(x).count(None):
+            raise PositionalAxisError(
+                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, and {type_text(x)} has "
+                f"{dims_of(x).count(None)}; they need equally many, or none."
+            )
+    if method == "apply":
+        return _write_where(op, None, method, x, value, *masks)
+    return compiled_ops.run(op, _write_where, None, (method,), x, value, *masks)
+
+
+def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any) -> Any:
+    operands = [x, *masks] if method == "apply" else [x, *masks, value]
+    datas, dims = align(op, *operands)
+    old, *flags = datas[: 1 + len(masks)]
+    holds = flags[0]
+    for flag in flags[1:]:
+        holds = holds & flag
+    if method in ("divide", "power"):  # nothing that is left out may spoil the gradient
+        datas[-1] = jnp.where(holds, datas[-1], 1)
+    new = _ELEMENTWISE[method](
+        jnp.where(holds, old, 1) if method == "power" else old, value if method == "apply" else datas[-1]
+    )
+    return wrap(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
+
+
+def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple[Part, ...], Any]:
+    """Takes out slices of whole named axes; for one in reverse order the values are flipped instead."""
+    dims, kept = dims_of(x), []
+    region = ambient()
+    for part in parts:
+        name = dims[part.dim]
+        size = np.shape(x._data if isinstance(x, NamedArray) else x)[part.dim]
+        if region is not None and region.manual and name is not None:
+            size = region.global_size(name, size)
+        if name is None or not isinstance(part.at, range) or len(part.at) != size:
+            kept.append(part)
+        elif size and part.at.step < 0 and isinstance(value, NamedArray) and name in value._dims:
+            value = read(op, value, {name: slice(None, None, -1)})
+    return tuple(kept), value
+
+
+def _scatter(
+    op: str,
+    x: Any,
+    parts: Sequence[Part],
+    arrays: Sequence[Any],
+    method: str,
+    value: Any,
+    mode: str | None,
+    hints: Mapping[str, Any],
+) -> Any:
+    region = ambient()
+    data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
+    supply = iter(arrays)
+    # Arrays and integers are scattered at; so are slices of sharded axes, at indices that lie in the block. Others are cut.
+    targets: list[int] = []
+    indices: list[Any] = []
+    slices: dict[int, range] = {}
+    spread: list[int] = []
+    own: dict[Any, OwnAxis] = {}
+    for part in parts:
+        name = dims[part.dim]
+        placed = _placement(region, name)
+        # An index array that has the axis of a slice meets it entry by entry.
+        met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
+        if isinstance(part.at, range) and not placed and not met:
+            slices[part.dim] = part.at
+            continue
+        targets.append(part.dim)
+        if met or (name is not None and not isinstance(part.at, range)):
+            own[name] = OwnAxis(name)
+        if met:
+            indices.append(make_in_region(jnp.asarray(np.asarray(part.at)), (own[name],)))
+        elif isinstance(part.at, range):
+            spread.append(part.dim)
+            indices.append(_block_members(part.at, data.shape[part.dim], placed, name))
+        else:
+            indices.append(next(supply) if part.at == ARRAY else part.at)
+    mesh_of = {i: _placement(region, dims[i]) for i in targets}
+    mesh_axes = tuple(axis for i in targets for axis in mesh_of[i])
+    datas, joint = joint_indices(op, x, own, indices) if targets else ([], ())
+
+    is_value = method != "apply"
+    if is_value:
+        value = _check_value(op, x, value, targets, slices, spread, joint, region)
+    value_dims = dims_of(value) if is_value else ()
+    value_data = value._data if isinstance(value, NamedArray) else value
+    names = [dim for i, dim in enumerate(dims) if dim is not None and i not in targets and i not in slices]
+    sliced = {dims[i] for i in slices} - {None}
+    for group in (joint, value_dims):
+        names += [d for d in group if d is not None and d not in names and d not in sliced and not isinstance(d, OwnAxis)]
+
+    # One device variance, that of all operands together.
+    if region is not None and region.manual:
+        union = frozenset(mesh_axes).union(*(varying(v) for v in (data, *datas, value_data) if hasattr(v, "dtype")))
+        data = cast(x, union) if isinstance(x, NamedArray) else cast_data(data, union)
+        datas = [cast_data(jnp.asarray(index), union) for index in datas]
+        if is_value and hasattr(value_data, "dtype"):
+            value_data = cast(value, union)
+    sizes = [data.shape[i] * (region.mesh_axis_size(mesh_of[i]) if region is not None and mesh_of[i] else 1) for i in targets]
+    blocks = [data.shape[i] for i in targets]
+    if mesh_axes:
+        datas = [
+            index if i in spread else _into_block(index, size, block, mesh_of[i], mode)
+            for i, index, size, block in zip(targets, datas, sizes, blocks, strict=True)
+        ]
+        options: dict[str, Any] = {"mode": "drop"}
+    else:
+        options = {"mode": mode, **hints}
+
+    # x: names that stay in front, then what is scattered at, then the slices, then the positional rest.
+    own_names = [name for name in names if name in dims]
+    rest = [i for i in range(len(dims)) if dims[i] is None and i not in targets and i not in slices]
+    order = [dims.index(name) for name in own_names] + targets + list(slices) + rest
+    # XLA's partitioner gets gradients wrong of what is written along an axis that it cuts.
+    data = settled(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
+    index_names = [name for name in names if name in joint]
+    index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
+    datas = [lax.transpose(index, index_order) if np.ndim(index) else index for index in datas]
+    cuts = tuple(_as_slice(at) for at in slices.values())
+
+    value_names = [name for name in names if name in value_dims]
+    if is_value and value_dims:
+        # The values in the order that `.at` wants: axes of the indices, of the slices, of the rest.
+        joint_rest = [joint[i] for i in index_order[len(index_names) :]]
+        numbers = iter(range(joint.count(None)))
+        wanted: list[Any] = [("index", next(numbers)) if dim is None else dim for dim in joint_rest]
+        wanted += [i if dims[i] is None else dims[i] for i in slices] + rest
+        visible = visible_order(dims, parts, joint.count(None))
+        value_data = _arrange(op, x, value, value_data, value_names, wanted, visible)
+
+    def update(target: Any, *operands: Any) -> Any:
+        found, values = operands[: len(datas)], operands[len(datas) :]
+        if mesh_axes and all(np.size(index) == 1 for index in found):
+            return _update_one(method, target, found, cuts, values[0] if is_value else value)
+        selected = target.at[(*found, *cuts)] if found or cuts else target.at[...]
+        return getattr(selected, method)(*(values if is_value else (value,)), **options)
+
+    operands = [*datas, value_data] if is_value else datas
+    function = update
+    for name in reversed(names):
+        at_index = [0 if name in index_names and np.ndim(index) else None for index in datas]
+        at_value = [0 if name in value_names else None] if is_value else []
+        function = jax.vmap(function, in_axes=(0 if name in own_names else None, *at_index, *at_value))
+    result = function(data, *operands)
+    result = settled(result, (*names, *(None,) * (result.ndim - len(names))))
+
+    # Back to the order of x, new names in front.
+    new = [name for name in names if name not in own_names]
+    now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[len(own_names) :]
+    final = [now.index(name) for name in new] + [now.index(i) for i in range(len(dims))]
+    return wrap(lax.transpose(result, final), (*new, *dims))
+
+
+def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any) -> Any:
+    """An update at one index, which is out of range on the devices that do not have it: these write what is there.
+
+    The same as to drop the index, but XLA (as of jaxlib 0.10.2) makes a dynamic-update-slice of a scatter at one index, and
+    reads a wrong entry for one out of range if the target is itself a slice.
+    """
+    here: Any = True
+    safe = []
+    for index, block in zip(found, target.shape, strict=False):
+        here = here & (index < block)
+        safe.append(jnp.minimum(index, block - 1))
+    place = target.at[(*safe, *cuts)]
+    old = place.get(mode="promise_in_bounds")
+    # `here` has the axes of the index, all of size 1.
+    here = jnp.reshape(here, (1,) * old.ndim) if old.ndim else jnp.reshape(here, ())
+    new = _ELEMENTWISE[method](jnp.where(here, old, 1) if method == "power" else old, value)
+    return place.set(jnp.where(here, jnp.asarray(new).astype(old.dtype), old), mode="promise_in_bounds")
+
+
+def _placement(region: Region | None, name: Hashable | None) -> tuple[str, ...]:
+    return region.placement(name) if region is not None and name is not None else ()
+
+
+def _as_slice(entries: range) -> slice:
+    if not len(entries):
+        return slice(0, 0)
+    stop = entries[-1] + (1 if entries.step > 0 else -1)
+    return slice(entries[0], None if stop < 0 else stop, entries.step)
+
+
+def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable) -> NamedArray:
+    """The indices in this device's block that belong to a range; others are out of range."""
+    step, first = abs(entries.step), min(entries) if len(entries) else 0
+    position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block - first
+    member = (position >= 0) & (position < len(entries) * step) & (position % step == 0)
+    return make_in_region(jnp.where(member, jnp.arange(block), block), (OwnAxis(name),))
+
+
+def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None) -> Any:
+    """Global indices as indices in this device's block; what is not in it is out of range."""
+    index = jnp.where(index < 0, index + size, index)
+    if mode == "clip":
+        index = jnp.clip(index, 0, size - 1)
+    if mesh_axes:
+        index = index - comm.block_index(mesh_axes).astype(index.dtype) * block
+    return jnp.where((index >= 0) & (index < block), index, block)
+
+
+def _check_value(
+    op: str,
+    x: Any,
+    value: Any,
+    targets: Sequence[int],
+    slices: Mapping[int, range],
+    spread: Sequence[int],
+    joint: Dims,
+    region: Any,
+) -> Any:
+    """The values as the body sees them, their axes checked; axes that the index has itself become those of the index."""
+    value = local_block(value, op, region)
+    if not isinstance(value, NamedArray):
+        return value
+    dims = dims_of(x)
+    own = {dim.name: dim for dim in joint if isinstance(dim, OwnAxis)}
+    for i in targets:
+        name = dims[i]
+        if name in value._dims and (i in spread or name not in own):
+            what = "a part of which is updated, and which is sharded" if i in spread else "which the index removes"
+            raise AxisNotFoundError(
+                f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the entries to update have the axes "
+                f"{show_names(d for n, d in enumerate(dims) if d is not None and n != i)}. Rename it in the values, or write "
+                "nx.where(mask, changed, x)."
+            )
+    for i, entries in slices.items():
+        name = dims[i]
+        if name is not None and name in value._dims and value._data.shape[value._dims.index(name)] != len(entries):
+            raise AxisSizeError(
+                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} entries along "
+                f"{name!r}, of which the slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, "
+                "changed, x)."
+            )
+    if region is not None and region.resources:
+        region.check_placement(
+            op, dict.fromkeys(d for d in (*dims, *value._dims) if d is not None and not isinstance(d, OwnAxis))
+        )
+    return gather_own_axes(value, own, region, "varying")
+
+
+def _arrange(
+    op: str, x: Any, value: Any, data: Any, front: Sequence[Any], wanted: Sequence[Any], visible: Sequence[Any]
+) -> Any:
+    """The data of the values: the names `front` first, then one axis for each of `wanted`, of size 1 if it is missing."""
+    dims = dims_of(value)
+    count = dims.count(None)
+    if count > len(visible):
+        extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
+        if any(data.shape[i] != 1 for i in extra):
+            raise PositionalAxisError(
+                f"{op}: the values {type_text(value)} have {count} positional axes, and the entries to update, of "
+                f"{type_text(x)}, have {len(visible)}."
+            )
+        data = lax.squeeze(data, extra)
+        dims = tuple(dim for i, dim in enumerate(dims) if i not in extra)
+        count = len(visible)
+    places = iter(visible[len(visible) - count :])
+    labels = [next(places) if dim is None else dim for dim in dims]
+    order = [labels.index(label) for label in (*front, *wanted) if label in labels]
+    data = lax.transpose(data, order)
+    missing = [len(front) + n for n, label in enumerate(wanted) if label not in labels]
+    return jnp.expand_dims(data, missing) if missing else data
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}

@@ -1,0 +1,1 @@
+"""Control flow over names, and functions with rules of their own."""

@@ -1,0 +1,206 @@
+"""`associative_scan`: what has come up to each entry along an axis, computed in parallel, also over devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import dims_of, make_in_region, type_text
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
+from namedax.operands.broadcasting import settled, wrap
+from namedax.operands.entries import Entries
+from namedax.operands.leaves import array_of, block_of, flatten
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.loops.carries import Grow, ValueType, check_placements, until_it_fits
+from namedax.ops.loops.vmap import run_hidden
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS"]
+
+
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0) -> Any:
+    """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
+
+    Args:
+      fn: combines two pytrees of arrays, and returns one like them. Over a name it sees single entries, arrays without the name. Over
+        a position it sees arrays with that axis, of any length, as in JAX.
+      elems: a pytree of arrays that all have the axis.
+      reverse: whether to begin at the end.
+      axis: a name or a position.
+
+    Returns:
+      Arrays like `elems`. Names that `fn` adds are those of all entries.
+
+    Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
+    device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
+    communicate along the mesh axes of the name.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+      PositionalAxisError: an array lacks the position.
+      PlacementConflictError: the name is sharded, and `fn` communicates along its mesh axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> decay = nx.named(jnp.full((4,), 0.5), ["time"])
+    >>> x = nx.named(jnp.ones(4), ["time"])
+    >>> def combine(a, b):  # of the recurrence h = decay * h + x
+    ...     return a[0] * b[0], a[1] * b[0] + b[1]
+    >>> nx.associative_scan(combine, (decay, x), axis="time")[1].data
+    Array([1.   , 1.5  , 1.75 , 1.875], dtype=float32)
+    """
+    op = "associative_scan"
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return _associative_scan_by_position(fn, elems, reverse, int(axis))
+    entries = Entries(op, elems, axis, every=True)
+    if not entries.datas:
+        raise ArgumentError(f"{op}: there are no arrays in elems; give at least one.")
+    dims = [entries.dims[i] for i in range(len(entries.datas))]
+    types = [ValueType.of(array_of(data, (axis, *d))).bare() for data, d in zip(entries.datas, dims, strict=True)]
+    starts = list(zip(entries.datas, [kind.dims for kind in types], strict=True))
+
+    def pairwise(*values: Any) -> list[Any]:
+        """`fn` of two entries, as entries of the types so far."""
+        a, b = (
+            [array_of(v, kind.dims[1:]) for v, kind in zip(part, types, strict=True)]
+            for part in (values[: len(types)], values[len(types) :])
+        )
+        leaves = _combined(op, fn, entries.tree, a, b)
+        new = []
+        for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True)):
+            one = ValueType(kind.dims[1:], kind.shape[1:], kind.axes)
+            joined = one.join(ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is given as", "comes back as"))
+            if axis in joined.dims:
+                entries.result(leaf, joined.dims)  # raises
+            new.append(ValueType((axis, *joined.dims), (kind.shape[0], *joined.shape), joined.axes))
+        if new != types:
+            raise Grow(new)
+        return [ValueType(kind.dims[1:], kind.shape[1:], kind.axes).fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
+
+    combine = jax.vmap(pairwise)
+
+    def local(*datas: Any) -> list[Any]:
+        wholes = [(None, *kind.dims[1:]) for kind in types]
+        datas = tuple(settled(data, whole) for data, whole in zip(datas, wholes, strict=True))
+        results = lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
+        return [settled(data, whole) for data, whole in zip(results, wholes, strict=True)]
+
+    def over_devices(*datas: Any) -> list[Any]:
+        before, after = datas[: len(types)], datas[len(types) :]
+        prefixed = jax.vmap(pairwise, in_axes=(None,) * len(types) + (0,) * len(types))
+        return prefixed(*before, *after)
+
+    def attempt() -> list[Any]:
+        datas = [kind.fit(make_in_region(data, d)) for kind, (data, d) in zip(types, starts, strict=True)]
+        if not datas[0].shape[0]:
+            return datas
+        if datas[0].shape[0] == 1:  # nothing is combined, but the names that `fn` adds belong to the result
+            jax.eval_shape(combine, *datas, *datas)
+        blocks: list[Any] = run_hidden(op, axis, entries.placement, local, datas)
+        if not entries.placement:
+            return blocks
+        return _continue_over_devices(op, entries, blocks, local, over_devices, reverse)
+
+    results = until_it_fits(_growing(op, types), attempt)
+    return entries.tree.unflatten([wrap(data, kind.dims) for data, kind in zip(results, types, strict=True)])
+
+
+def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    """The leaves of `fn` of two pytrees with these leaves."""
+    with explain_type_errors:
+        leaves, result_tree = flatten(fn(tree.unflatten(a), tree.unflatten(b)))
+    if result_tree != tree:
+        raise ArgumentTypeError(
+            f"{op}: the function takes the structure {tree} and returns {result_tree}; these have to be the same."
+        )
+    return [block_of(leaf, op) for leaf in leaves]
+
+
+def _growing(op: str, types: list[ValueType]) -> Callable[[Sequence[ValueType]], None]:
+    """Sets `types` to others."""
+
+    def grow(new: Sequence[ValueType]) -> None:
+        check_placements(op, new)
+        types[:] = new
+
+    return grow
+
+
+def _continue_over_devices(
+    op: str,
+    entries: Entries,
+    blocks: Sequence[Any],
+    local: Callable[..., list[Any]],
+    prefixed: Callable[..., list[Any]],
+    reverse: bool,
+) -> list[Any]:
+    """The scan of the whole axis from those of the blocks."""
+    axes = entries.placement
+    n = blocks[0].shape[0]
+    last = slice(0, 1) if reverse else slice(n - 1, n)
+    gathered = [comm.all_gather(cast_data(data, axes)[last], 0, axes, "varying") for data in blocks]
+    totals = run_hidden(op, entries.axis, axes, local, gathered)
+    devices = totals[0].shape[0]
+    before = comm.block_index(axes) + (1 if reverse else -1)
+    exists = (before >= 0) & (before < devices)
+    # The first block has nothing in front. It combines with a total all the same, which is an ordinary value, and drops the result.
+    at = jnp.clip(before, 0, devices - 1)
+    prefix = [lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals]
+    combined = run_hidden(op, entries.axis, axes, prefixed, [*prefix, *blocks])
+    return [jnp.where(exists, new, old) for new, old in zip(combined, blocks, strict=True)]
+
+
+def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int) -> Any:
+    """Over a positional axis, which `fn` sees."""
+    op = "associative_scan"
+    leaves, tree = flatten(elems)
+    starts = [block_of(leaf, op) for leaf in leaves]
+    for leaf in starts:
+        rank = dims_of(leaf).count(None)
+        if not -rank <= axis < rank:
+            raise PositionalAxisError(
+                f"{op}: positional axis {axis} is out of range for {type_text(leaf)}. Write the name of the axis."
+            )
+    types = [ValueType.of(leaf).bare() for leaf in starts]
+
+    def front(kind: ValueType) -> int:
+        places = [i for i, dim in enumerate(kind.dims) if dim is None]
+        return places[axis]
+
+    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        # JAX slices the leading axis; `fn` sees it where it was.
+        def whole(datas: Sequence[Any]) -> list[Any]:
+            return [array_of(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(datas, types, strict=True)]
+
+        new, out = [], []
+        for i, (kind, data, leaf) in enumerate(zip(types, a, _combined(op, fn, tree, whole(a), whole(b)), strict=True)):
+            at = front(kind)
+            shape = (*kind.shape[:at], data.shape[0], *kind.shape[at + 1 :])
+            joined = dataclasses.replace(kind, shape=shape).join(
+                ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is given as", "comes back as")
+            )
+            place = front(joined)
+            new.append(dataclasses.replace(joined, shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])))
+            out.append((joined, leaf))
+        if new != types:
+            raise Grow(new)
+        return [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in out]
+
+    def attempt() -> list[Any]:
+        datas = [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in zip(types, starts, strict=True)]
+        return list(lax.associative_scan(combine, datas, reverse=reverse)) if datas else []
+
+    results = until_it_fits(_growing(op, types), attempt)
+    return tree.unflatten(
+        [wrap(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(results, types, strict=True)]
+    )
+
+
+#: The functions of the named vocabulary, which are of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"associative_scan": associative_scan}

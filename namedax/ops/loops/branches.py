@@ -1,0 +1,270 @@
+"""Branches over names: `cond` and `switch`.
+
+**Branches meet.** The results of all branches are broadcast to the names that those of any have, in the physical order and with the
+element type that they have together. For that the branches are traced, and where their types differ traced once more: JAX
+remembers what a function was traced to, so the second tracing is of other functions.
+
+**Named predicates.** A condition with names is what `jax.vmap` makes of it: all branches are computed and selected entry by entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import dims_of, type_text
+from namedax.core.variance import cast_data, varying
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
+from namedax.operands.broadcasting import wrap
+from namedax.operands.leaves import block_of, data_of, flatten, names_of, scalar_of
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.loops.carries import Element, ValueType, check_placements
+
+__all__ = ["cond", "switch"]
+
+_NO_OPERAND = object()
+
+
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NO_OPERAND
+) -> Any:
+    """One of two functions of the operands, as the predicate says: `lax.cond` over names.
+
+    Args:
+      pred: a truth value, or a number that is not zero. If it has names, both functions are computed, and their results selected
+        entry by entry, as under `jax.vmap`.
+      true_fun: a function of the operands.
+      false_fun: another one, whose results have the same structure, element types and positional axes.
+      *operands: pytrees of arrays.
+      operand: the only operand, as `lax.cond` takes it by keyword.
+
+    Returns:
+      The results, broadcast to the names that those of either function have, and to those of `pred`. Python numbers and other
+      results of weak type take the element type of the other function's. Moves nothing itself.
+
+    Raises:
+      PositionalAxisError: `pred` or the results have positional axes that do not fit.
+      AxisSizeError: a name has two sizes.
+      PlacementConflictError: names that meet in a result are on one mesh axis.
+      ArgumentTypeError: the functions return different structures or element types, or one of them is not a function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, -2.0]), ["k"])
+    >>> nx.cond(nx.sum(x, "k") < 0, lambda x: 0.0, lambda x: x, x).data.tolist()
+    [0.0, 0.0]
+    >>> nx.cond(x > 0, lambda x: x, lambda x: 0.0, x).data.tolist()
+    [1.0, 0.0]
+    """
+    branches = _functions("cond", (false_fun, true_fun))
+    operands = _operands("cond", operands, operand)
+    pred = scalar_of("cond", "predicate", pred)
+    if pred.dtype != jnp.bool_:
+        pred = wrap(data_of(pred) != 0, dims_of(pred))
+    if _is_common(pred):
+        return _branch("cond", branches, lambda f: lax.cond(data_of(pred), f[1], f[0], *operands), operands)
+    return _select("cond", pred, branches, operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND) -> Any:
+    """One of several functions of the operands, by number: `lax.switch` over names.
+
+    Args:
+      index: an integer, brought into the range of the branches. If it has names, all branches are computed, and their results
+        selected entry by entry.
+      branches: functions of the operands.
+      *operands: pytrees of arrays.
+      operand: the only operand, as `lax.switch` takes it by keyword.
+
+    Returns:
+      The results, broadcast to the names that those of any branch have, and to those of `index`; element types as for `cond`. Moves
+      nothing itself.
+
+    Raises:
+      ArgumentError: there is no branch.
+      ArgumentTypeError: `index` is not an integer; and as for `cond`.
+      PositionalAxisError, AxisSizeError, PlacementConflictError: as for `cond`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> which = nx.named(jnp.array([0, 2, 1]), ["k"])
+    >>> nx.switch(which, [lambda x: x, lambda x: 10 * x, lambda x: 100 * x], 7).data.tolist()
+    [7, 700, 70]
+    """
+    branches = _functions("switch", branches)
+    operands = _operands("switch", operands, operand)
+    if not branches:
+        raise ArgumentError("switch: there are no branches; give at least one function.")
+    index = scalar_of("switch", "index", index)
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it has to be an integer.")
+    if _is_common(index):
+        return _branch("switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands)
+    clamped = wrap(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
+    return _select("switch", clamped, branches, operands)
+
+
+def _functions(op: str, branches: Sequence[Any]) -> tuple[Callable[..., Any], ...]:
+    for branch in branches:
+        if not callable(branch):
+            raise ArgumentTypeError(
+                f"{op}: a branch is {type(branch).__name__}, which is not a function. The functions come first, and then their "
+                "operands: nx.cond(pred, true_fun, false_fun, *operands), nx.switch(index, functions, *operands)."
+            )
+    return tuple(branches)
+
+
+def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    if operand is _NO_OPERAND:
+        return operands
+    if operands:
+        raise ArgumentError(
+            f"{op}: operand= is given beside {len(operands)} positional operands; give all of them by position."
+        )
+    return (operand,)
+
+
+def _is_common(pred: Any) -> bool:
+    """Whether a predicate is the same for all entries."""
+    return not names_of(dims_of(pred)) and not varying(data_of(pred))
+
+
+# --- what the results of branches have in common -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Results:
+    """The types of what one branch returns."""
+
+    tree: Any
+    types: list[ValueType]
+    elements: list[Element]
+
+    @classmethod
+    def of(cls, leaves: Sequence[Any], tree: Any) -> _Results:
+        """The types of these leaves."""
+        return cls(tree, [ValueType.of(leaf) for leaf in leaves], [Element.of(leaf) for leaf in leaves])
+
+    def fit(self, leaves: Sequence[Any]) -> list[Any]:
+        """The data of leaves, broadcast and converted to these types."""
+        both = zip(self.types, self.elements, leaves, strict=True)
+        return [element.convert(kind.fit(leaf)) for kind, element, leaf in both]
+
+
+class _Differ(Exception):
+    """Branches have to return other types than they do; raised while they are traced."""
+
+    def __init__(self, found: _Results):
+        super().__init__("branches return different types")
+        self.found = found
+
+
+def _run_branch(op: str, branch: Callable[..., Any], operands: Sequence[Any]) -> tuple[list[Any], _Results]:
+    with explain_type_errors:
+        leaves, tree = flatten(branch(*operands))
+    leaves = [block_of(leaf, op) for leaf in leaves]
+    return leaves, _Results.of(leaves, tree)
+
+
+def _met(op: str, results: Sequence[_Results]) -> _Results:
+    """The types that the results of all branches can be brought to.
+
+    Raises:
+      ArgumentTypeError: the structures differ, or element types that do not give way.
+      AxisSizeError, PositionalAxisError: the axes do not fit.
+      PlacementConflictError: names that meet are on one mesh axis.
+    """
+    first = results[0]
+    types, elements = list(first.types), list(first.elements)
+    for number, other in enumerate(results[1:], 1):
+        if other.tree != first.tree:
+            raise ArgumentTypeError(
+                f"{op}: one branch returns the structure {first.tree} and {f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; "
+                "these have to be the same."
+            )
+        verb = ("is in one branch", f"in branch {number}" if op == "switch" else "in the other")
+        types = [a.join(b, op, f"result {i}", verb) for i, (a, b) in enumerate(zip(types, other.types, strict=True))]
+    for i in range(len(elements)):
+        met = Element.met([branch.elements[i] for branch in results])
+        if met is None:
+            dtypes = sorted({str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak})
+            raise ArgumentTypeError(
+                f"{op}: result {i}, {types[i]}, has the element types {', '.join(dtypes)} in different branches; these have to be the same. "
+                "Convert them with astype."
+            )
+        elements[i] = met
+    check_placements(op, types)
+    return _Results(first.tree, types, elements)
+
+
+def _branch(
+    op: str,
+    branches: Sequence[Callable[..., Any]],
+    run: Callable[[Sequence[Callable[..., Any]]], Any],
+    operands: Sequence[Any],
+) -> Any:
+    """Runs one branch; the results of all are broadcast to the names of any."""
+
+    def attempt(target: _Results | None) -> tuple[Any, _Results]:
+        seen: dict[int, _Results] = {}
+
+        def traced(number: int, *operands: Any) -> Any:
+            leaves, results = _run_branch(op, branches[number], operands)
+            seen[number] = results
+            if target is not None:
+                return results.tree.unflatten(target.fit(leaves))
+            if len(seen) == len(branches):
+                every = [seen[i] for i in range(len(branches))]
+                met = _met(op, every)
+                if any(results != met for results in every):
+                    raise _Differ(met)
+            return results.tree.unflatten([data_of(leaf) for leaf in leaves])
+
+        # Made anew for every attempt: JAX would serve a function that it has traced from its cache.
+        functions = [functools.partial(traced, number) for number in range(len(branches))]
+        flat = run(functions)
+        for number in range(len(branches)):
+            if number not in seen:  # JAX without compilation (jax.disable_jit) runs a single branch
+                jax.eval_shape(functions[number], *operands)
+        return flat, target or seen[0]
+
+    try:
+        flat, results = attempt(None)
+    except _Differ as differ:
+        flat, results = attempt(differ.found)
+    leaves = results.tree.flatten_up_to(flat)
+    return results.tree.unflatten([wrap(data, kind.dims) for data, kind in zip(leaves, results.types, strict=True)])
+
+
+def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
+    """The results of all branches, selected by an index with names."""
+    columns, every = zip(*(_run_branch(op, branch, operands) for branch in branches), strict=True)
+    met = _met(op, every)
+    which = ValueType.of(index)
+    types = []
+    for i, kind in enumerate(met.types):
+        for name, n in which.sizes.items():
+            if kind.sizes.get(name, n) != n:
+                raise AxisSizeError(
+                    f"{op}: axis {name!r} of {type_text(index)} has another size in result {i}, {kind}. Rename one."
+                )
+        types.append(kind.with_names_of(which))
+    check_placements(op, types)
+    target = dataclasses.replace(met, types=types)
+    options = [target.fit(leaves) for leaves in columns]
+    chosen = []
+    for i, kind in enumerate(types):
+        selector = kind.spread(cast_data(data_of(index), kind.axes), which.dims)
+        data = options[0][i]
+        for number, option in enumerate(options[1:], 1):
+            data = jnp.where(selector if selector.dtype == jnp.bool_ else selector == number, option[i], data)
+        chosen.append(wrap(data, kind.dims))
+    return target.tree.unflatten(chosen)
+
+
+#: The functions of the named vocabulary, all of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cond, switch)}

@@ -1,0 +1,310 @@
+"""The types of values that meet in a loop or in branches, and the carry of a loop that gains names.
+
+A loop of JAX wants a carry whose type does not change. Here a carry may begin without a name, or without a device variance, that
+it has after one step: the body is traced, the carry's beginning is broadcast by name, and the body is traced again, until
+nothing is gained. A body that loses a name is broadcast back, and one that returns another physical order is reordered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from namedax.core.array import Dims, dims_of
+from namedax.core.region import ambient
+from namedax.core.variance import cast, varying
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
+from namedax.operands.broadcasting import merge_dims, wrap
+from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.ops.shape.conversion import is_named
+from namedax.resources.mesh import has_explicit_axes
+
+__all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueType:
+    """The dims and block shape of a value, the mesh axes over which it varies, and how its type is sharded on Explicit axes."""
+
+    dims: Dims
+    shape: tuple[int, ...]
+    axes: frozenset[str]
+    spec: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, value: Any) -> ValueType:
+        """The type of an array, or of a Python number."""
+        data = data_of(value)
+        if not hasattr(data, "dtype"):
+            return cls(dims_of(value), np.shape(data), frozenset())
+        return cls(dims_of(value), np.shape(data), varying(data), _explicit_spec(data))
+
+    def bare(self) -> ValueType:
+        """The type without a sharding."""
+        return dataclasses.replace(self, spec=())
+
+    @property
+    def positional(self) -> tuple[int, ...]:
+        """The sizes of the positional axes."""
+        return tuple(n for n, dim in zip(self.shape, self.dims, strict=True) if dim is None)
+
+    @property
+    def sizes(self) -> dict[Hashable, int]:
+        """The block sizes of the names."""
+        return {dim: n for n, dim in zip(self.shape, self.dims, strict=True) if dim is not None}
+
+    def __str__(self) -> str:
+        region = ambient()
+        pairs = self.sizes.items()
+        if region is not None:
+            pairs = {name: region.global_size(name, n) for name, n in pairs}.items()
+        return f"[{','.join(str(n) for n in self.positional)}]{{{', '.join(f'{name}:{n}' for name, n in pairs)}}}"
+
+    def join(self, other: ValueType, op: str, what: str, verb: tuple[str, str]) -> ValueType:
+        """The smallest type that both can be broadcast to.
+
+        Raises:
+          AxisSizeError: a name has two sizes.
+          PositionalAxisError: the positional axes differ.
+        """
+        sizes = self.sizes
+        for name, n in other.sizes.items():
+            if sizes.setdefault(name, n) != n:
+                raise AxisSizeError(
+                    f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: axis {name!r} has two sizes. Rename one of them."
+                )
+        if self.positional != other.positional:
+            raise PositionalAxisError(
+                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes have to be the same. Only names are "
+                "broadcast; make them equal before."
+            )
+        axes = self.axes | other.axes
+        dims, shape = self.dims, self.shape
+        if not set(names_of(other.dims)) <= set(names_of(self.dims)):
+            dims = merge_dims(other.dims, self.dims)
+            positional = iter(self.positional)
+            shape = tuple(next(positional) if dim is None else sizes[dim] for dim in dims)
+        placed = other.placed | self.placed
+        spec = tuple(placed.get(label) for label in _labels(dims)) if placed else ()
+        return ValueType(dims, shape, axes, spec)
+
+    @property
+    def placed(self) -> dict[Hashable, Any]:
+        """The entries of `spec`, by name or number of the axis."""
+        pairs = zip(_labels(self.dims), self.spec, strict=True) if self.spec else ()
+        return {label: entry for label, entry in pairs if entry is not None}
+
+    def with_names_of(self, other: ValueType) -> ValueType:
+        """This type with the names (in front) and the mesh axes of another one too."""
+        more = [name for name in names_of(other.dims) if name not in self.dims]
+        shape = (*(other.sizes[name] for name in more), *self.shape)
+        spec = (None,) * len(more) + self.spec if self.spec else ()
+        return ValueType((*more, *self.dims), shape, self.axes | other.axes, spec)
+
+    def fit(self, value: Any) -> Any:
+        """The data of `value`, whose names are among those of this type, broadcast to it."""
+        value = value if hasattr(value, "dtype") else jnp.asarray(value)
+        return self.spread(cast(value, self.axes), dims_of(value))
+
+    def spread(self, data: Any, dims: Dims) -> Any:
+        """`data` with these dims, broadcast to the type; it need not have the positional axes."""
+        if dims != self.dims:
+            data = broadcast_to_dims(data, dims, self.dims, self.shape)
+        if self.spec and _explicit_spec(data) != self.spec:
+            data = jax.sharding.reshard(data, PartitionSpec(*self.spec))
+        return data
+
+
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """The element type of a value, and whether it gives way to that of others, as Python numbers do."""
+
+    dtype: Any
+    weak: bool
+
+    @classmethod
+    def of(cls, value: Any) -> Element:
+        """That of an array."""
+        return cls(value.dtype, bool(getattr(value, "weak_type", False)))  # keys have no such type
+
+    @classmethod
+    def met(cls, elements: Sequence[Element]) -> Element | None:
+        """The one that values of these have together, or `None` if two of them differ and neither gives way."""
+        strong = {element.dtype for element in elements if not element.weak}
+        if len(strong) > 1:
+            return None
+        dtypes = {element.dtype for element in elements}
+        if len(dtypes) == 1:
+            return cls(dtypes.pop(), not strong)
+        numbers = [np.zeros((), element.dtype).item() for element in elements if element.weak]
+        return cls(jnp.result_type(*strong, *numbers), not strong)
+
+    def convert(self, data: Any) -> Any:
+        """`data` with this element type."""
+        if data.dtype == self.dtype:
+            return data
+        return data + np.zeros((), self.dtype).item() if self.weak else data.astype(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{' (weak)' if self.weak else ''}"
+
+
+def _labels(dims: Dims) -> list[Hashable]:
+    numbers = itertools.count()
+    return [next(numbers) if dim is None else dim for dim in dims]
+
+
+def _explicit_spec(data: Any) -> tuple[Any, ...]:
+    """The sharding that is part of the type of `data`, or nothing if it is not sharded."""
+    sharding = getattr(jax.typeof(data), "sharding", None)
+    if sharding is None or not has_explicit_axes(sharding.mesh):
+        return ()
+    spec = (*sharding.spec, *(None,) * (np.ndim(data) - len(sharding.spec)))
+    return spec if any(entry is not None for entry in spec) else ()
+
+
+def broadcast_to_dims(data: Any, dims: Dims, target: Dims, shape: tuple[int, ...]) -> Any:
+    """`data` with the dims `target`, which have all names of `dims`; positional axes stay, or are new if there are none."""
+    free = iter([i for i, dim in enumerate(target) if dim is None])
+    places = [next(free) if dim is None else target.index(dim) for dim in dims]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    if order != list(range(len(order))):
+        data = lax.transpose(data, order)
+    return lax.broadcast_in_dim(data, shape, sorted(places))
+
+
+def check_placements(op: str, types: Iterable[ValueType]) -> None:
+    """Raises a `PlacementConflictError` where names of one type are on one mesh axis."""
+    region = ambient()
+    if region is not None:
+        for kind in types:
+            region.check_placement(op, names_of(kind.dims))
+
+
+class Grow(Exception):
+    """Values have to begin with other types; raised while a body is traced, for whoever traces it."""
+
+    def __init__(self, types: Sequence[ValueType]):
+        super().__init__("a loop's carry has gained names")
+        self.types = tuple(types)
+
+
+_HINT = "If the body takes the axis of the carry,"
+
+
+class Carry:
+    """A loop's carry while its type is looked for: the structure, the beginning, and the types of the leaves so far."""
+
+    def __init__(self, op: str, init: Any):
+        self.op = op
+        leaves, self.tree = flatten(init)
+        self.leaves = [block_of(leaf, op) for leaf in leaves]
+        self.types = [ValueType.of(leaf) for leaf in self.leaves]
+        paths = jax.tree_util.tree_flatten_with_path(init, is_leaf=is_named)[0]
+        self.texts = [f"the carry{jax.tree_util.keystr(path)}" for path, _ in paths]
+        self._first = self.types
+        self._elements: list[Element] = []
+
+    def grow(self, types: Sequence[ValueType]) -> None:
+        """Lets the carry begin with these types.
+
+        Raises:
+          PlacementConflictError: names of one of them are on one mesh axis.
+        """
+        check_placements(self.op, types)
+        self.types = list(types)
+
+    def start(self) -> list[Any]:
+        """The data of the beginning."""
+        return [kind.fit(leaf) for kind, leaf in zip(self.types, self.leaves, strict=True)]
+
+    def value(self, datas: Iterable[Any]) -> Any:
+        """The carry as the body sees it."""
+        datas = list(datas)
+        self._elements = [Element.of(data) for data in datas]
+        return self.tree.unflatten([array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)])
+
+    def next(self, value: Any) -> list[Any]:
+        """The data of what the body returned, as a value of the carry's type.
+
+        Raises:
+          Grow: the carry has to begin with more names.
+          ArgumentTypeError: the structure or an element type is another one.
+        """
+        leaves, tree = flatten(value)
+        if tree != self.tree:
+            raise ArgumentTypeError(
+                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these have to be the same."
+            )
+        leaves = [block_of(leaf, self.op) for leaf in leaves]
+        types = [
+            kind.join(ValueType.of(leaf), self.op, what, ("goes into the body as", "comes out as"))
+            for kind, leaf, what in zip(self.types, leaves, self.texts, strict=True)
+        ]
+        if types != self.types:
+            raise Grow(types)
+        return [self._converted(i, kind.fit(leaf)) for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))]
+
+    def _converted(self, i: int, data: Any) -> Any:
+        """The data of leaf `i`, as it comes out of the body, with the element type that the body has taken.
+
+        Raises:
+          ArgumentTypeError: these differ, and neither gives way.
+        """
+        into, out = self._elements[i], Element.of(data)
+        if into.weak:  # JAX lets the carry begin with the other one
+            return data
+        if Element.met([into, out]) != into:
+            raise ArgumentTypeError(
+                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these have to be the "
+                f"same. Begin with {out.dtype}, or convert what the body returns: .astype({into.dtype})."
+            )
+        return into.convert(data)
+
+    @contextlib.contextmanager
+    def explain_missing_axes(self) -> Iterator[None]:
+        """Says, where the body misses an axis, that the carry may have begun without it."""
+        try:
+            yield
+        except AxisNotFoundError as error:
+            text = str(error)
+            if self.types == self._first and _HINT not in text and error.axis is not None:
+                lacking = [
+                    f"{what} as {kind}"
+                    for what, kind in zip(self.texts, self.types, strict=True)
+                    if error.axis not in kind.dims
+                ]
+                if lacking:
+                    error.args = (
+                        f"{text} {self.op} began {', '.join(lacking)}. {_HINT} give it one to begin with that has the axis, such as "
+                        f"nx.zeros(named_shape={{{error.axis!r}: size}}).",
+                    )
+            raise
+
+    def finish(self, datas: Any) -> Any:
+        """The carry that comes out of the loop, from the data in its structure."""
+        return self.tree.unflatten(
+            [wrap(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
+        )
+
+
+def until_it_fits(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
+    """Runs `attempt` until it does not raise `Grow` any more, and each time lets values begin with the types that it wants.
+
+    Each time they gain a name or a mesh axis, so this ends.
+    """
+    while True:
+        try:
+            return attempt()
+        except Grow as wanted:
+            types = wanted.types
+        grow(types)

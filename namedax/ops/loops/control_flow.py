@@ -1,0 +1,391 @@
+"""Control flow over names: `scan` and `fold`, and loops; branches are in `branches`.
+
+**Named predicates.** A loop whose condition has names goes on until no entry wants another step, while those that have finished keep
+their carry, as under `jax.vmap`.
+
+**Carries** gain names as `carries` says, and casts are taken out of a loop's body as `namedax.programs.loop_casts` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_data
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    NamedAxesLeftError,
+    did_you_mean,
+)
+from namedax.operands.entries import Entries
+from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.loops.carries import Carry, Grow, ValueType, until_it_fits
+from namedax.programs.evaluator import collective_axes
+from namedax.programs.loop_casts import Body, Hoist, Hoisted
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "scan_entries"]
+
+# --- scan ----------------------------------------------------------------------------------------------------------------
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    axis: Any = 0,
+) -> tuple[Any, Any]:
+    """Applies a function to entry after entry along an axis, and carries a state: `lax.scan` over names.
+
+    Args:
+      f: takes the carry and one entry of `xs`, arrays without the axis; returns the next carry and a result.
+      init: the carry to begin with. It is broadcast along names that the carry has later; what `f` loses is broadcast back.
+      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
+      length: the number of entries, where there are no `xs`.
+      reverse: whether to begin at the end.
+      unroll: as in `lax.scan`.
+      axis: a name, or 0 for the first positional axis.
+
+    Returns:
+      The last carry, and the results of all entries, which have the axis in front (of the other positional ones, or by name).
+
+    Over a sharded name the steps still come one after the other, and all devices take each of them together: when the turn of a
+    device's block comes, it is sent to all others (one all-reduce of a block for every device, in a loop), and of the results
+    each device keeps its own. Where the function is associative, `associative_scan` sends one entry per device instead.
+
+    Raises:
+      AxisNotFoundError: no array of `xs` has the axis.
+      AxisNameError: `axis` is neither 0 nor a name, or a result has it already.
+      AxisSizeError: a name of the carry has two sizes.
+      PositionalAxisError: there is no positional axis, or those of the carry change.
+      ArgumentTypeError: `f` returns no pair, or a carry of another structure.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "time"])
+    >>> total, sums = nx.scan(lambda carry, x: (carry + x, carry + x), 0.0, x, axis="time")
+    >>> total.dims, nx.positional(sums, ["batch", "time"]).tolist()
+    (('batch',), [[0.0, 1.0, 3.0], [3.0, 7.0, 12.0]])
+    """
+    return _scan("scan", f, init, xs, length, reverse, unroll, axis)
+
+
+def _scan(
+    op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
+) -> tuple[Any, Any]:
+    entries = Entries(op, xs, axis)
+    steps = _length(op, entries, length)
+    if entries.placement:
+        return _scan_over_devices(entries, f, init, steps, reverse, unroll)
+    last, results = scan_entries(entries, f, init, entries.datas, steps, reverse, unroll)
+    leaves, tree = flatten(results)
+    return last, tree.unflatten([entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves])
+
+
+def _length(op: str, entries: Entries, length: int | None) -> int | None:
+    """The number of steps on one device, as far as it is not that of arrays."""
+    if not entries.by_name:
+        return length
+    region = ambient()
+    axis = entries.axis
+    blocks = 1 if region is None else region.blocks(axis)
+    known: int | None = entries.datas[0].shape[0] if entries.datas else None
+    whole = known * blocks if known is not None else None if region is None else region.sizes.get(axis)
+    if length is None:
+        if whole is None:
+            names = () if region is None else tuple(region.sizes)
+            raise AxisNotFoundError(
+                f"{op}: there are no xs, and axis {axis!r} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
+                "axis."
+            )
+        length = whole
+    elif whole is not None and whole != length:
+        raise AxisSizeError(f"{op}: length={length}, but axis {axis!r} has size {whole}. Leave out length=.")
+    if region is not None:
+        region.seen.add(axis)
+        return region.block_size(axis, length, op)
+    return length
+
+
+def _pair(op: str, result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise ArgumentTypeError(
+            f"{op}: the function returns {type(result).__name__} where a pair (carry, result) is needed; return (carry, None) if "
+            "there is no result."
+        )
+    return result[0], result[1]
+
+
+def scan_entries(
+    entries: Entries,
+    f: Callable[..., Any],
+    init: Any,
+    datas: Sequence[Any],
+    length: int | None,
+    reverse: bool,
+    unroll: int | bool,
+) -> tuple[Any, Any]:
+    """The scan over the leading axis of `datas`; in the results it is a positional one."""
+    state = Carry(entries.op, init)
+    count = len(state.leaves)
+    noted: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        with explain_type_errors, state.explain_missing_axes():
+            after, result = _pair(entries.op, f(state.value(values[:count]), entries.value(values[count:])))
+        after = state.next(after)
+        leaves, tree = flatten(result)
+        leaves = [block_of(leaf, entries.op) for leaf in leaves]
+        noted[:] = [tree, [dims_of(leaf) for leaf in leaves]]
+        return [*after, *(data_of(leaf) for leaf in leaves)]
+
+    body = Body(flat, count, datas[0].shape[0] if datas else length or 1)
+    options: dict[str, Any] = {"length": length, "reverse": reverse, "unroll": unroll}
+
+    def attempt() -> tuple[Any, Any]:
+        def step(carry: Any, x: Sequence[Any]) -> tuple[Any, list[Any]]:
+            results = body(*state.tree.flatten_up_to(carry), *x)
+            return state.tree.unflatten(results[:count]), results[count:]
+
+        try:
+            return lax.scan(step, state.tree.unflatten(state.start()), list(datas), **options)
+        except Hoist as found:
+            hoisted = Hoisted(found, count)
+
+        def hoisted_step(carry: list[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            results = hoisted(carry, x)
+            return results[:count], results[count:]
+
+        start = hoisted.start(state.start())
+        last, results = lax.scan(hoisted_step, start, hoisted.slices(datas), **options)
+        return state.tree.unflatten(last), results
+
+    last, results = until_it_fits(state.grow, attempt)
+    tree, dims = noted
+    return state.finish(last), tree.unflatten([array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)])
+
+
+def _from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
+    """The block of the device where `mine` is true, on all devices along `axes`: one all-reduce."""
+    if jnp.issubdtype(data.dtype, jax.dtypes.extended):
+        bits = _from_device(jax.random.key_data(data), mine, axes)
+        return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(data))
+    if data.dtype == jnp.bool_:
+        return _from_device(data.astype(jnp.int32), mine, axes).astype(jnp.bool_)
+    data = cast_data(data, axes)
+    return comm.psum(jnp.where(mine, data, jnp.zeros((), data.dtype)), axes)
+
+
+def _scan_over_devices(
+    entries: Entries, f: Callable[..., Any], init: Any, steps: int | None, reverse: bool, unroll: int | bool
+) -> tuple[Any, Any]:
+    """The scan over a sharded name: one round per device, in which all scan the block of that device."""
+    axes = entries.placement
+    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    here = comm.block_index(axes)
+
+    def round_of(device: Any, carry: Any) -> tuple[Any, Any]:
+        blocks = [_from_device(data, here == device, axes) for data in entries.datas]
+        return scan_entries(entries, f, carry, blocks, steps, reverse, unroll)
+
+    first = devices - 1 if reverse else 0
+    carry, kept = round_of(first, init)
+    leaves, tree = flatten(kept)
+    kept = [array_of(cast(leaf, frozenset(axes)), dims_of(leaf)) for leaf in leaves]
+
+    def step(state: Any, device: Any) -> Any:
+        carry, kept = state
+        carry, results = round_of(device, carry)
+        mine = here == device
+        blocks = [
+            array_of(jnp.where(mine, cast(new, frozenset(axes)), data_of(old)), dims_of(old))
+            for new, old in zip(flatten(results)[0], kept, strict=True)
+        ]
+        return (carry, blocks), None
+
+    others = jnp.arange(devices - 1) + (0 if reverse else 1)
+    rounds = Entries(entries.op, others, 0)
+    (carry, kept), _ = scan_entries(rounds, step, (carry, kept), rounds.datas, None, reverse, 1)
+    return carry, tree.unflatten([entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in kept])
+
+
+def fold(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    axis: Any = 0,
+) -> Any:
+    """Like `scan`, for a function that returns the carry only.
+
+    Returns:
+      The last carry.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> layers = nx.named(jnp.full((4, 3, 3), 0.5), ["layer", "in", "out"])
+    >>> x = nx.named(jnp.ones((2, 3)), ["batch", "in"])
+    >>> nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, layers, axis="layer").dims
+    ('batch', 'in')
+    """
+    return _scan("fold", lambda carry, x: (f(carry, x), None), init, xs, length, reverse, unroll, axis)[0]
+
+
+# --- loops ---------------------------------------------------------------------------------------------------------------
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None) -> Any:
+    """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
+
+    Args:
+      lower: an integer, or an array of one.
+      upper: the same.
+      body_fun: takes the index and the value, returns the next value.
+      init_val: the value to begin with; broadcast along names that it has later.
+      unroll: as in `lax.fori_loop`.
+
+    Raises:
+      NamedAxesLeftError: a bound has names: instances can not take different numbers of steps here. Use `while_loop`.
+      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, of the value.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.fori_loop(0, 3, lambda i, v: v + nx.named(jnp.ones(2), ["k"]) * i, 0.0).data
+    Array([3., 3.], dtype=float32)
+    """
+    for what, bound in (("lower", lower), ("upper", upper)):
+        if isinstance(bound, NamedArray) and names_of(bound.dims):
+            raise NamedAxesLeftError(
+                f"fori_loop: {what} is {type_text(bound)}; a bound has no named axes. For another number of steps in every entry "
+                "use nx.while_loop, whose condition may have names."
+            )
+    lower, upper = data_of(lower), data_of(upper)
+    state = Carry("fori_loop", init_val)
+    count = len(state.leaves)
+
+    def flat(*values: Any) -> list[Any]:
+        *datas, i = values
+        with explain_type_errors, state.explain_missing_axes():
+            return state.next(body_fun(i, state.value(datas)))
+
+    known = not (isinstance(lower, jax.core.Tracer) or isinstance(upper, jax.core.Tracer))
+    body = Body(flat, count, max(int(upper) - int(lower), 1) if known else 1, sliced=False)
+
+    def attempt() -> Any:
+        def step(i: Any, value: Any) -> Any:
+            return state.tree.unflatten(body(*state.tree.flatten_up_to(value), i))
+
+        try:
+            return lax.fori_loop(lower, upper, step, state.tree.unflatten(state.start()), unroll=unroll)
+        except Hoist as found:
+            hoisted = Hoisted(found, count)
+        start = hoisted.start(state.start())
+        last = lax.fori_loop(lower, upper, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll)
+        return state.tree.unflatten(last)
+
+    return state.finish(until_it_fits(state.grow, attempt))
+
+
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+    """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
+
+    Args:
+      cond_fun: takes the value, returns a truth value. If that has names, every entry goes on for as long as its own is true, as
+        under `jax.vmap`: an entry that has finished keeps its value, and all values have these names.
+      body_fun: takes the value, returns the next one.
+      init_val: the value to begin with; broadcast along names that it has later.
+
+    Returns:
+      The first value for which the condition is false.
+
+    Where the condition has sharded names, each device goes on by itself, unless the steps communicate along the mesh axes of these
+    names. Then devices that communicate go on together, while one of them has an entry that does: one all-reduce of a truth value
+    per step.
+
+    Raises:
+      PositionalAxisError: the condition has positional axes, or those of the value change.
+      ArgumentTypeError: the condition is no truth value, or the value changes its structure.
+      AxisSizeError: a name of the value has two sizes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 3.0, 200.0]), ["k"])
+    >>> nx.while_loop(lambda v: v < 100, lambda v: v * 2, x).data.tolist()
+    [128.0, 192.0, 200.0]
+    """
+    state = Carry("while_loop", init_val)
+
+    def wanted(datas: Sequence[Any]) -> Any:
+        with explain_type_errors, state.explain_missing_axes():
+            pred = scalar_of("while_loop", "condition", cond_fun(state.value(datas)))
+        if pred.dtype != jnp.bool_:
+            raise ArgumentTypeError(
+                f"while_loop: the condition is {type_text(pred)}; it has to be a truth value. Compare it, as in x != 0."
+            )
+        return pred
+
+    def after(datas: Sequence[Any]) -> list[Any]:
+        with explain_type_errors, state.explain_missing_axes():
+            return state.next(body_fun(state.value(datas)))
+
+    def pred_type() -> ValueType:
+        seen: list[ValueType] = []
+
+        def note(*datas: Any) -> tuple[()]:
+            seen.append(ValueType.of(wanted(datas)))
+            return ()
+
+        jax.eval_shape(note, *state.start())
+        return seen[-1]
+
+    def attempt() -> Any:
+        kind = pred_type()
+        if not names_of(kind.dims) and not kind.axes:
+
+            def one(value: Any) -> Any:
+                return state.tree.unflatten(after(state.tree.flatten_up_to(value)))
+
+            def go_on(value: Any) -> Any:
+                return data_of(wanted(state.tree.flatten_up_to(value)))
+
+            return lax.while_loop(go_on, one, state.tree.unflatten(state.start()))
+        types = [leaf.with_names_of(kind) for leaf in state.types]
+        if types != state.types:
+            raise Grow(types)
+
+        def step(pred: Any, *datas: Any) -> list[Any]:
+            kept = [
+                jnp.where(leaf.spread(cast_data(pred, leaf.axes), kind.dims), new, old)
+                for leaf, new, old in zip(state.types, after(datas), datas, strict=True)
+            ]
+            return [kind.fit(wanted(kept)), *kept]
+
+        start = state.start()
+        first = kind.fit(wanted(start))
+        # Devices that communicate with each other have to take the same number of steps.
+        together = kind.axes & collective_axes(jax.make_jaxpr(step)(first, *start).jaxpr) if kind.axes else ()
+
+        def any_left(values: list[Any]) -> Any:
+            return comm.pmax(jnp.any(values[0]), tuple(sorted(together)))
+
+        _, *last = lax.while_loop(any_left, lambda values: step(*values), [first, *start])
+        return state.tree.unflatten(last)
+
+    return state.finish(until_it_fits(state.grow, attempt))
+
+
+#: The functions of the named vocabulary; all but `fold` are of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fold, fori_loop, scan, while_loop)}

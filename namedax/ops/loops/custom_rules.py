@@ -1,0 +1,330 @@
+"""Functions of named arrays with derivatives of their own: `custom_jvp` and `custom_vjp`.
+
+JAX traces a rule when it differentiates, and that may be when the mapped function has ended long since: `jax.grad` outside of it.
+The rule's arrays are blocks then, but nothing says so, and a reduction over a name would go over a block. What this module makes
+remembers the region in which the function was called, and enters it for the rules. It also brings what the rules return to the
+axes that JAX expects: another physical order is reordered, names that are lacking are broadcast.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import dims_of, make_in_region, type_text
+from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import cast_data, varying
+from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, show_names
+from namedax.operands.broadcasting import local_block
+from namedax.operands.leaves import data_of, flatten, names_of
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.loops.carries import broadcast_to_dims
+from namedax.ops.shape.conversion import is_named
+
+__all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
+
+
+def _in_region(tree: Any) -> Any:
+    """The arrays that JAX has made outside of the region, as blocks in it."""
+    return jax.tree.map(lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf, tree, is_leaf=is_named)
+
+
+def _blocks(tree: Any, op: str) -> Any:
+    region = ambient()
+    return jax.tree.map(lambda leaf: local_block(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named)
+
+
+def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
+    """`value` with the axes and the device variance of `like`.
+
+    Raises:
+      NamedAxesLeftError: it has a name that `like` lacks.
+      PositionalAxisError: the positional axes differ.
+    """
+    region = ambient()
+    value = local_block(value, what, region) if is_named(value) else value
+    if getattr(value, "dtype", None) == jax.dtypes.float0 or not hasattr(like, "dtype"):
+        return value
+    value = value if hasattr(value, "dtype") else jnp.asarray(value, jnp.result_type(like))
+    data, dims, target = value._data if is_named(value) else jnp.asarray(value), dims_of(value), dims_of(like)
+    extra = [name for name in names_of(dims) if name not in target]
+    if extra:
+        raise NamedAxesLeftError(
+            f"{what} is {type_text(value)}, for {type_text(like)}, which has no axis {show_names(extra)}. {remedy.format(extra[0])}"
+        )
+    shape = np.shape(data_of(like))
+    have = [n for n, dim in zip(data.shape, dims, strict=True) if dim is None]
+    want = [n for n, dim in zip(shape, target, strict=True) if dim is None]
+    if have != want:
+        raise PositionalAxisError(
+            f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes have to be the same."
+        )
+    kind = data_of(like)  # a value, or the type of one
+    axes = varying(kind) if isinstance(kind, jax.Array) else kind.manual_axis_type.varying
+    if varying(data) - axes:
+        raise NamedAxesLeftError(
+            f"{what} differs from device to device along mesh axes {sorted(varying(data) - axes)}, and {type_text(like)} does not: a "
+            "local block (x.data) has left its array. Compute with the named array."
+        )
+    data = cast_data(data, axes)
+    if dims != target:
+        data = broadcast_to_dims(data, dims, target, shape)
+    return make_in_region(data, target) if is_named(like) else data
+
+
+def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
+    """A pytree with the axes of another one; `None` stays where it stands for a zero."""
+    leaves, tree = flatten(likes)
+    try:
+        given = tree.flatten_up_to(values)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{op}: {what} has another structure than what it is for: {error}.") from None
+    texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
+    for value, like, text in zip(given, leaves, texts, strict=True):
+        if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
+            raise ArgumentTypeError(
+                f"{op}: {text} has another structure than {type_text(like)}: it is a {type(value).__name__}."
+            )
+    fitted = [
+        _as(value, like, f"{op}: {text}", remedy) if value is not None else None
+        for value, like, text in zip(given, leaves, texts, strict=True)
+    ]
+    return tree.unflatten(fitted)
+
+
+class _Custom:
+    """What both kinds have in common: a function that looks like the one it wraps, and binds arguments to positions."""
+
+    _kind: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        raise NotImplementedError
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} of {self.fun!r}>"
+
+    @property
+    def _name(self) -> str:
+        return f"{self._kind} {getattr(self.fun, '__name__', type(self.fun).__name__)}"
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position, those that are differentiated as blocks."""
+        bound = inspect.signature(self.fun).bind(*args, **kwargs)
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise ArgumentError(
+                f"{self._name}: {show_names(bound.kwargs)} can be given by keyword only, and a rule has arguments by position. Make it an "
+                "ordinary parameter."
+            )
+        return [arg if i in self._static(len(bound.args)) else _blocks(arg, self._name) for i, arg in enumerate(bound.args)]
+
+    def _static(self, count: int) -> frozenset[int]:
+        return frozenset(i % count for i in self.nondiff_argnums if -count <= i < count)
+
+    def _noting(self, noted: list[Any]) -> Callable[..., Any]:
+        """The function; it notes the types of its result."""
+
+        def call(*args: Any) -> Any:
+            result = self.fun(*args)
+            noted[:] = [_types(_blocks(result, self._name))]
+            return result
+
+        return call
+
+    def _checked(self, result: Any, noted: Sequence[Any], rule: str, second: str) -> tuple[Any, Any]:
+        """The two parts of what a rule returns; the first has the axes of the function's own result, if these were noted."""
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise ArgumentTypeError(f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second}).")
+        primal, other = (_blocks(part, self._name) for part in result)
+        if noted:
+            primal = values_like(self._name, primal, noted[0], f"the result of {rule}", "Reduce it, as in nx.sum(..., {0!r}).")
+        return primal, other
+
+    def _inside(self, region: Region | None, function: Callable[..., Any], skipped: int = 0) -> Callable[..., Any]:
+        """`function` with the region entered; its first arguments go through as they are."""
+
+        @functools.wraps(function)
+        def inside(*args: Any) -> Any:
+            with enter(region), explain_type_errors:
+                return _blocks(function(*args[:skipped], *_in_region(args[skipped:])), self._name)
+
+        return inside
+
+
+class custom_jvp(_Custom):
+    """A function of named arrays with a forward-mode rule of its own: `jax.custom_jvp` over names.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      nondiff_argnums: positions of arguments that are not differentiated; the rule takes them first.
+
+    The rule is given by `defjvp` (or, per argument, `defjvps`). It runs in the mapped function in which `fun` was called, wherever the
+    derivative is taken, so that it can reduce over names. Tangents are named arrays with the axes of the primals. The tangent of the
+    result is broadcast to the result's axes.
+
+    Raises, when it is differentiated:
+      NamedAxesLeftError: the tangent of the result has a name that the result lacks.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> @nx.custom_jvp
+    ... def log_total(x):
+    ...     return nx.log(nx.sum(x, "k"))
+    >>> @log_total.defjvp
+    ... def rule(primals, tangents):
+    ...     (x,), (dx,) = primals, tangents
+    ...     return log_total(x), nx.sum(dx, "k") / nx.sum(x, "k")
+    >>> jax.grad(lambda x: log_total(nx.named(x, ["k"])))(jnp.array([1.0, 3.0]))
+    Array([0.25, 0.25], dtype=float32)
+    """
+
+    _kind = "custom_jvp"
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+        super().__init__(fun, nondiff_argnums)
+        self.jvp: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """Gives the rule: `jvp(*nondiff, primals, tangents)` returns the result and its tangent."""
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Gives a rule per argument: `jvp(tangent, result, *primals)` returns the tangent of the result, or `None` for zero."""
+        if self.nondiff_argnums:
+            raise ArgumentError(f"{self._name}: defjvps takes no nondiff_argnums; give one rule with defjvp.")
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            result = self(*primals)
+            total: Any = None
+            for rule, tangent in zip(jvps, tangents, strict=True):
+                if rule is not None:
+                    term = rule(tangent, result, *primals)
+                    total = term if total is None else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
+            return result, jax.tree.map(jnp.zeros_like, result) if total is None else total
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        if self.jvp is None:
+            raise ArgumentError(f"{self._name} has no rule; give one with defjvp.")
+        region, jvp = ambient(), self.jvp
+        arguments = self._arguments(args, kwargs)
+        static = self._static(len(arguments))
+        noted: list[Any] = []
+
+        def rule(*args: Any) -> Any:
+            primal, tangent = self._checked(jvp(*args), noted, "the rule", "tangent")
+            remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
+            return primal, values_like(self._name, tangent, primal, "the tangent of the result", remedy)
+
+        wrapped = jax.custom_jvp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
+        wrapped.defjvp(self._inside(region, rule, len(static)))
+        return wrapped(*arguments)
+
+
+def _types(tree: Any) -> Any:
+    def one(leaf: Any) -> Any:
+        if is_named(leaf):
+            return make_in_region(jax.typeof(leaf._data), leaf._dims)
+        return jax.typeof(leaf)
+
+    return jax.tree.map(one, tree, is_leaf=is_named)
+
+
+class custom_vjp(_Custom):
+    """A function of named arrays with a reverse-mode rule of its own: `jax.custom_vjp` over names.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      nondiff_argnums: positions of arguments that are not differentiated; `bwd` takes them first.
+
+    The rule is given by `defvjp`. It runs in the mapped function in which `fun` was called, wherever the derivative is taken, so that
+    it can reduce over names. Cotangents of the result are named arrays with its axes. Cotangents of the arguments are broadcast to the
+    axes of the arguments, but never summed: where an argument was broadcast, the rule sums.
+
+    Raises, when it is differentiated:
+      NamedAxesLeftError: a cotangent has a name that its argument lacks.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> @nx.custom_vjp
+    ... def scale(w, x):
+    ...     return w * x
+    >>> def forward(w, x):
+    ...     return w * x, (w, x)
+    >>> def backward(residuals, ct):  # with a gradient for `w` that does not depend on the size of the batch
+    ...     w, x = residuals
+    ...     return nx.mean(ct * x, "batch"), ct * w
+    >>> scale.defvjp(forward, backward)
+    >>> x = nx.named(jnp.array([1.0, 2.0, 6.0]), ["batch"])
+    >>> jax.grad(lambda w: nx.sum(scale(w, x), "batch"))(jnp.array(1.0))
+    Array(3., dtype=float32)
+    """
+
+    _kind = "custom_vjp"
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+        super().__init__(fun, nondiff_argnums)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.options: dict[str, Any] = {}
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, optimize_remat: bool = False) -> None:
+        """Gives the rule.
+
+        Args:
+          fwd: takes the arguments of the function; returns its result, and residuals for `bwd`.
+          bwd: `bwd(*nondiff, residuals, cotangent)` returns a tuple of the cotangents of the arguments; `None` stands for zero.
+          optimize_remat: as in `jax.custom_vjp`.
+        """
+        self.fwd, self.bwd, self.options = fwd, bwd, {"optimize_remat": optimize_remat}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        if self.fwd is None or self.bwd is None:
+            raise ArgumentError(f"{self._name} has no rule; give one with defvjp.")
+        region, fwd, bwd = ambient(), self.fwd, self.bwd
+        arguments = self._arguments(args, kwargs)
+        static = self._static(len(arguments))
+        likes = tuple(_types(arg) for i, arg in enumerate(arguments) if i not in static)
+        noted: list[Any] = []
+
+        def forward(*args: Any) -> Any:
+            return self._checked(fwd(*args), noted, "fwd", "residuals")
+
+        def backward(*args: Any) -> Any:
+            result = bwd(*args)
+            if not isinstance(result, (tuple, list)) or len(result) != len(likes):
+                count = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
+                raise ArgumentTypeError(
+                    f"{self._name}: bwd returns {count} where a tuple of {len(likes)} cotangents is needed, one for each argument."
+                )
+            remedy = "The function broadcasts it along that axis, so its cotangent is the sum: nx.sum(cotangent, {0!r})."
+            return tuple(
+                None if value is None else values_like(self._name, value, like, f"the cotangent of argument {i}", remedy)
+                for i, (value, like) in enumerate(zip(result, likes, strict=True))
+            )
+
+        wrapped = jax.custom_vjp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
+        wrapped.defvjp(self._inside(region, forward), self._inside(region, backward, len(static)), **self.options)
+        return wrapped(*arguments)
+
+
+#: The functions of the named vocabulary.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"custom_jvp": custom_jvp, "custom_vjp": custom_vjp}

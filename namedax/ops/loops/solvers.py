@@ -1,0 +1,569 @@
+"""Iterative solvers over pytrees of named arrays: `cg`, `bicgstab` and `gmres`, in `nx.scipy.sparse.linalg`.
+
+A solver needs three things of its vectors: sums of them, the linear map, and inner products. Sums are elementwise, and the map is the
+user's, so both are right over names. An inner product goes over all entries of all arrays, names included: each device takes that of its
+blocks, and one all-reduce adds these up. It is therefore the same number on every device, and so is every decision to stop.
+
+Derivatives are implicit: the derivative of a solution is the solution of another system with the same map. On whole arrays
+`lax.custom_linear_solve` does that. It takes all of its operands to vary over the same mesh axes, which blocks and replicated weights do
+not; so on blocks there is a rule for the reverse mode, and no forward mode.
+
+Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952; van der Vorst, "Bi-CGSTAB", 1992; Saad,
+"Iterative Methods for Sparse Linear Systems", 2nd edition, 2003, algorithms 6.9 (GMRES), 6.18 and 9.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.sparse.linalg as jax_linalg
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError
+from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.ops.loops.custom_rules import values_like
+from namedax.ops.shape.conversion import is_named
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "bicgstab", "cg", "gmres"]
+
+_Data = list[Any]  # the blocks of all arrays of a vector
+_Map = Callable[[_Data], _Data]
+
+
+# --- the space of vectors ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Space:
+    """Vectors: pytrees of arrays that look like `like`, taken apart into blocks.
+
+    Attributes:
+      op: the solver.
+      tree: the structure.
+      like: the arrays of the right-hand side, as the body of the region sees them.
+      mesh_axes: for each of them, the mesh axes that its names are on.
+      size: the number of unknowns on all devices together.
+      dtype: the common element type.
+    """
+
+    op: str
+    tree: Any
+    like: tuple[Any, ...]
+    mesh_axes: tuple[tuple[str, ...], ...]
+    size: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, op: str, b: Any) -> _Space:
+        """The space that `b` is in."""
+        leaves, tree = flatten(b)
+        blocks = [block_of(leaf, op) for leaf in leaves]
+        for block in blocks:
+            if not jnp.issubdtype(block.dtype, jnp.inexact):
+                raise ArgumentTypeError(
+                    f"{op}: the right-hand side {type_text(block)} is not of floats; write b.astype(float)."
+                )
+        region = ambient()
+        mesh_axes: list[tuple[str, ...]] = [()] * len(blocks)
+        if region is not None and region.manual:
+            mesh_axes = [
+                tuple(axis for name in names_of(dims_of(block)) for axis in region.placement(name)) for block in blocks
+            ]
+        like = [
+            array_of(cast_data(data_of(block), axes), dims_of(block)) for block, axes in zip(blocks, mesh_axes, strict=True)
+        ]
+        devices = [1 if region is None or not axes else region.mesh_axis_size(axes) for axes in mesh_axes]
+        size = sum(math.prod(np.shape(data_of(leaf))) * n for leaf, n in zip(like, devices, strict=True))
+        return cls(op, tree, tuple(like), tuple(mesh_axes), size, jnp.result_type(*map(data_of, like)))
+
+    def data(self, value: Any, what: str) -> _Data:
+        """The blocks of a vector, in the axes and types of the right-hand side.
+
+        Raises:
+          ArgumentTypeError: it has another structure, or other element types.
+          NamedAxesLeftError: it has a name that the right-hand side lacks.
+          PositionalAxisError: its positional axes differ.
+        """
+        fitted = values_like(self.op, value, self.tree.unflatten(self.like), what, "Reduce it, or give `b` that axis.")
+        leaves, _ = flatten(fitted)
+        for leaf, like in zip(leaves, self.like, strict=True):
+            if jnp.result_type(data_of(leaf)) != jnp.result_type(data_of(like)):
+                raise ArgumentTypeError(
+                    f"{self.op}: {what} is {type_text(leaf)} where the right-hand side is {type_text(like)}; a linear map keeps the element "
+                    "type. Cast one of the two."
+                )
+        return [data_of(leaf) for leaf in leaves]
+
+    def value(self, datas: Sequence[Any]) -> Any:
+        """The vector of these blocks, as the user's functions take it."""
+        return self.tree.unflatten(array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True))
+
+    def operator(self, function: Any, what: str) -> _Map:
+        """A linear map on blocks.
+
+        Raises:
+          AxisNameError: it is an array with names.
+          ArgumentTypeError: it is neither a function nor a matrix.
+        """
+        if function is None:
+            return lambda datas: datas
+        call = _callable(self.op, function, what)
+
+        def apply(datas: _Data) -> _Data:
+            with explain_type_errors:
+                return self.data(call(self.value(datas)), f"the result of {what}")
+
+        return apply
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        """The sum of numbers, one for each array, over all devices: one all-reduce for all arrays with the same mesh axes."""
+        sums: dict[tuple[str, ...], Any] = {}
+        for part, axes in zip(parts, self.mesh_axes, strict=True):
+            key = tuple(sorted(axes))
+            sums[key] = sums[key] + part if key in sums else part
+        whole = [comm.psum(part, axes) if axes else part for axes, part in sums.items()]
+        return sum(whole[1:], whole[0])
+
+    def inner(self, x: _Data, y: _Data) -> Any:
+        """The inner product, linear in `y`."""
+        return self.total([jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in zip(x, y, strict=True)])
+
+    def square(self, x: _Data) -> Any:
+        """The squared norm, a real number."""
+        return self.inner(x, x).real
+
+
+def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    if isinstance(function, NamedArray) and names_of(function.dims):
+        raise AxisNameError(
+            f"{op}: {what} is the array {type_text(function)}, which does not say which of its axes meets the vector. Write a function, as "
+            f"lambda x: nx.rename(nx.dot({what}, x, 'column'), {{'row': 'column'}})."
+        )
+    shape = getattr(function, "shape", None)
+    if not hasattr(function, "__matmul__") or shape is None:
+        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {function!r}.")
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise PositionalAxisError(f"{op}: {what} must be a square matrix, or a function; its shape is {tuple(shape)}.")
+    matrix = jnp.asarray(function)
+    return lambda x: jax.tree.map(
+        nmap(lambda leaf: jnp.dot(matrix, leaf, precision=lax.Precision.HIGHEST)), x, is_leaf=is_named
+    )
+
+
+def _plus(x: _Data, factor: Any, y: _Data) -> _Data:
+    """`x + factor * y`, in the types of `x`."""
+    return [(a + factor * b).astype(a.dtype) for a, b in zip(x, y, strict=True)]
+
+
+def _minus(x: _Data, y: _Data) -> _Data:
+    return [a - b for a, b in zip(x, y, strict=True)]
+
+
+# --- conjugate gradients, and their form for any matrix -----------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stop:
+    """When to stop, relative to the right-hand side, and where to begin."""
+
+    tol: Any
+    atol: Any
+    maxiter: Any
+
+    def bound(self, space: _Space, b: _Data) -> Any:
+        """The squared norm of a residual that is small enough."""
+        return jnp.maximum(jnp.square(self.tol) * space.square(b), jnp.square(self.atol))
+
+
+def _conjugate_gradients(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
+    bound, dtype = stop.bound(space, b), space.dtype
+    r = _minus(b, a(x))
+    p = m(r)
+    gamma = space.inner(r, p).real.astype(dtype)
+
+    def go_on(state: Any) -> Any:
+        _, r, _, _, k = state
+        return (space.square(r) > bound) & (k < stop.maxiter)
+
+    def step(state: Any) -> Any:
+        x, r, gamma, p, k = state
+        ap = a(p)
+        alpha = gamma / space.inner(p, ap).real.astype(dtype)
+        x, r = _plus(x, alpha, p), _plus(r, -alpha, ap)
+        z = m(r)
+        new = space.inner(r, z).real.astype(dtype)
+        return x, r, new, _plus(z, new / gamma, p), k + 1
+
+    solution: _Data = lax.while_loop(go_on, step, (x, r, gamma, p, jnp.zeros((), int)))[0]
+    return solution
+
+
+def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
+    bound, dtype = stop.bound(space, b), space.dtype
+    shadow = r = _minus(b, a(x))
+    one = jnp.ones((), dtype)
+
+    def go_on(state: Any) -> Any:
+        _, r, *_, broken, k = state
+        return (space.square(r) > bound) & (k < stop.maxiter) & ~broken
+
+    def step(state: Any) -> Any:
+        x, r, alpha, omega, rho, p, q, _, k = state
+        new = space.inner(shadow, r).astype(dtype)
+        p = _plus(r, new / rho * alpha / omega, _plus(p, -omega, q))
+        direction = m(p)
+        q = a(direction)
+        alpha = new / space.inner(shadow, q).astype(dtype)
+        s = _plus(r, -alpha, q)
+        half = _plus(x, alpha, direction)
+        second = m(s)
+        t = a(second)
+        omega = (space.inner(t, s) / space.inner(t, t)).astype(dtype)
+        done = space.square(s) < bound  # after half a step
+
+        def choose(one: _Data, other: _Data) -> _Data:
+            return [jnp.where(done, u, v) for u, v in zip(one, other, strict=True)]
+
+        x, r = choose(half, _plus(half, omega, second)), choose(s, _plus(s, -omega, t))
+        return x, r, alpha, omega, new, p, q, (omega == 0) | (alpha == 0) | (new == 0), k + 1
+
+    state = (x, r, one, one, one, r, r, jnp.zeros((), bool), jnp.zeros((), int))
+    # At the beginning p = q = r, so that the first direction is r + beta * (r - r).
+    solution: _Data = lax.while_loop(go_on, step, state)[0]
+    return solution
+
+
+# --- the generalised minimal residual -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Krylov:
+    """One cycle of GMRES: an orthonormal basis of a Krylov space, and the best solution in it.
+
+    Attributes:
+      space: of the vectors.
+      apply: the preconditioned map.
+      count: the dimension of the Krylov space.
+      early: the norm of a residual at which the cycle ends, or `None`.
+    """
+
+    space: _Space
+    apply: _Map
+    count: int
+    early: Any
+
+    def correction(self, r: _Data, norm: Any) -> _Data:
+        """What to add to the solution whose (preconditioned) residual is `r`, of this norm."""
+        n, dtype = self.count, self.space.dtype
+        start = [data / jnp.where(norm > 0, norm, 1).astype(data.dtype) for data in r]
+        basis = [jnp.zeros((n + 1, *data.shape), data.dtype).at[0].set(data) for data in start]
+        upper = jnp.eye(n, n + 1, dtype=dtype)  # one column of the triangular factor a row
+        turns = jnp.concatenate([jnp.ones((n, 1), dtype), jnp.zeros((n, 1), dtype)], 1)  # Givens' rotations, so far none
+        right = jnp.zeros(n + 1, dtype).at[0].set(norm.astype(dtype))
+
+        def go_on(state: Any) -> Any:
+            _, _, _, right, broken, k = state
+            more = (k < n) & ~broken
+            return more if self.early is None else more & (jnp.abs(right[k]) > self.early)
+
+        def step(state: Any) -> Any:
+            basis, upper, turns, right, _, k = state
+            basis, column, broken = self._extend(basis, k)
+            column = lax.fori_loop(0, n, lambda i, c: _turn(c, i, turns[i]), column)
+            turn = _givens(column[k], column[k + 1])
+            turns = turns.at[k].set(turn)
+            upper = upper.at[k].set(_turn(column, k, turn))
+            return basis, upper, turns, _turn(right, k, turn), broken, k + 1
+
+        start_state = (basis, upper, turns, right, norm <= 0, jnp.zeros((), int))
+        basis, upper, _, right, _, k = lax.while_loop(go_on, step, start_state)
+        weights = _substitute(upper[:, :n].T, jnp.where(jnp.arange(n) < k, right[:n], 0))
+        return [jnp.tensordot(weights.astype(v.dtype), v[:n], 1, precision=lax.Precision.HIGHEST) for v in basis]
+
+    def _extend(self, basis: _Data, k: Any) -> tuple[_Data, Any, Any]:
+        """The basis with one vector more, the inner products with those before, and whether there was nothing new."""
+        space = self.space
+        v = self.apply([part[k] for part in basis])
+        norm = jnp.sqrt(space.square(v))
+        column: Any = 0
+        for _ in range(2):  # a second time for what the first one lost by rounding
+            products = self._project(basis, v)
+            v = [
+                part - jnp.tensordot(products.astype(part.dtype), vs, 1, precision=lax.Precision.HIGHEST)
+                for part, vs in zip(v, basis, strict=True)
+            ]
+            column = column + products
+        rest = jnp.sqrt(space.square(v))
+        broken = rest <= jnp.finfo(space.dtype).eps * norm
+        rest = jnp.where(broken, 0, rest)
+        scale = jnp.where(broken, 0, 1 / jnp.where(broken, 1, rest))
+        basis = [vs.at[k + 1].set(scale.astype(vs.dtype) * part) for vs, part in zip(basis, v, strict=True)]
+        return basis, column.at[k + 1].set(rest.astype(column.dtype)), broken
+
+    def _project(self, basis: _Data, v: _Data) -> Any:
+        """The inner products with all vectors of the basis: one all-reduce."""
+        parts = [
+            jnp.tensordot(
+                jnp.conj(vs), part, (tuple(range(1, vs.ndim)), tuple(range(part.ndim))), precision=lax.Precision.HIGHEST
+            )
+            for vs, part in zip(basis, v, strict=True)
+        ]
+        return self.space.total(parts).astype(self.space.dtype)
+
+
+def _gmres(restart: int, early: bool, space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
+    norm = jnp.sqrt(space.square(b))
+    small = jnp.maximum(stop.tol * norm, stop.atol)
+    end = jnp.sqrt(space.square(m(b))) * jnp.minimum(1.0, small / jnp.where(norm > 0, norm, 1)) if early else None
+    krylov = _Krylov(space, lambda x: m(a(x)), min(restart, space.size), end)
+
+    def residual(x: _Data) -> tuple[_Data, Any]:
+        r = m(_minus(b, a(x)))
+        return r, jnp.sqrt(space.square(r))
+
+    def step(state: Any) -> Any:
+        x, r, norm, k = state
+        x = _plus(x, 1, krylov.correction(r, norm))
+        return x, *residual(x), k + 1
+
+    start = (x, *residual(x), jnp.zeros((), int))
+    solution: _Data = lax.while_loop(lambda state: (state[3] < stop.maxiter) & (state[2] > small), step, start)[0]
+    return solution
+
+
+def _givens(a: Any, b: Any) -> Any:
+    """The rotation that turns `(a, b)`, `b` real, into `(length, 0)`."""
+    length = jnp.sqrt(jnp.square(jnp.abs(a)) + jnp.square(jnp.abs(b)))
+    safe = jnp.where(length > 0, length, 1).astype(a.dtype)
+    return jnp.where(length > 0, jnp.stack([jnp.conj(a) / safe, b / safe]), jnp.array([1, 0], a.dtype))
+
+
+def _turn(vector: Any, i: Any, turn: Any) -> Any:
+    c, s = turn
+    first, second = vector[i], vector[i + 1]
+    return vector.at[i].set(c * first + s * second).at[i + 1].set(-s * first + jnp.conj(c) * second)
+
+
+def _substitute(upper: Any, right: Any) -> Any:
+    """The solution of a small triangular system; 0 where a pivot is."""
+    n = upper.shape[0]
+
+    def row(j: Any, x: Any) -> Any:
+        i = n - 1 - j
+        pivot = upper[i, i]
+        value = (right[i] - jnp.dot(upper[i], x, precision=lax.Precision.HIGHEST)) / jnp.where(pivot == 0, 1, pivot)
+        return x.at[i].set(jnp.where(pivot == 0, 0, value))
+
+    return lax.fori_loop(0, n, row, jnp.zeros_like(right))
+
+
+# --- solutions and their derivatives ---------------------------------------------------------------------------------------
+
+_Method = Callable[[_Space, _Map, _Data, _Data, _Map, _Stop], _Data]
+
+
+def _solve(
+    op: str, method: _Method, A: Any, b: Any, x0: Any, stop: _Stop, M: Any, hermitian: bool = False
+) -> tuple[_Space, _Data]:
+    """The blocks of the solution, with its derivative."""
+    space = _Space.of(op, b)
+    datas = [data_of(leaf) for leaf in space.like]
+    x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.data(x0, "x0")
+    apply, m = space.operator(A, "A"), space.operator(M, "M")
+    stop = stop if stop.maxiter is not None else dataclasses.replace(stop, maxiter=10 * space.size)
+    symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
+    region = ambient()
+    if region is not None and region.manual:
+        return space, _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
+
+    def solve(apply: _Map, b: _Data) -> _Data:
+        return method(space, apply, b, x, m, stop)
+
+    return space, lax.custom_linear_solve(apply, datas, solve, solve, symmetric)
+
+
+def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop, symmetric: bool) -> _Data:
+    """The solution, with a rule for the reverse mode.
+
+    JAX traces the rule when the body has ended. So both maps are traced here, where the names have a meaning, and all that they close
+    over becomes an argument.
+    """
+    traced, preconditioner = jax.make_jaxpr(apply)(b), jax.make_jaxpr(m)(b)
+    space = dataclasses.replace(space, like=())
+    places = [i for i, const in enumerate(traced.consts) if jnp.issubdtype(jnp.result_type(const), jnp.inexact)]
+
+    def run(closed: Any, consts: Sequence[Any], datas: _Data) -> _Data:
+        return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(consts)))(*datas))
+
+    def with_floats(consts: Sequence[Any], floats: Sequence[Any]) -> list[Any]:
+        filled = list(consts)
+        for i, value in zip(places, floats, strict=True):
+            filled[i] = value
+        return filled
+
+    @jax.custom_vjp
+    def solution(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> _Data:
+        return method(
+            space, functools.partial(run, traced, consts), b, x, functools.partial(run, preconditioner, m_consts), _Stop(*stop)
+        )
+
+    def forward(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> tuple[_Data, Any]:
+        result = solution(consts, b, x, m_consts, stop)
+        return result, (consts, result, m_consts, stop)
+
+    def backward(saved: Any, cotangent: _Data) -> Any:
+        consts, result, m_consts, stop = saved
+        if symmetric:
+            adjoint = solution(consts, cotangent, [jnp.zeros_like(ct) for ct in cotangent], m_consts, stop)
+        else:
+            pull = jax.vjp(functools.partial(run, traced, consts), result)[1]
+            transposed = functools.partial(_first, pull)
+            start = [jnp.zeros_like(ct) for ct in cotangent]
+            m = functools.partial(run, preconditioner, m_consts)
+            adjoint = method(space, transposed, cotangent, start, m, _Stop(*stop))
+        floats = [consts[i] for i in places]
+        slopes = jax.vjp(lambda *floats: run(traced, with_floats(consts, floats), result), *floats)[1](adjoint)
+        zeros = [np.zeros(np.shape(const), jax.dtypes.float0) for const in consts]
+        return with_floats(zeros, [-slope for slope in slopes]), adjoint, None, None, None
+
+    solution.defvjp(forward, backward)
+    return solution(list(traced.consts), b, x, list(preconditioner.consts), (stop.tol, stop.atol, stop.maxiter))
+
+
+def _first(pull: Callable[..., Any], datas: _Data) -> _Data:
+    (result,) = pull(datas)
+    return list(result)
+
+
+# --- the functions --------------------------------------------------------------------------------------------------------
+
+
+def _has_names(*trees: Any) -> bool:
+    return any(map(is_named, jax.tree.leaves(trees, is_leaf=is_named)))
+
+
+_TEXT = """
+
+    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All axes of all arrays together, named and
+    positional, are the one vector: names are not batch axes here (for one system an entry, write `nx.vmap` over the name).
+
+    Args:
+      A: a linear map: a function of trees like `b`{kind}. For arrays without names a square matrix will do.
+      b: the right-hand side: an array or a pytree of arrays.
+      x0: where to begin; default: zero.
+      tol: the residual's norm, relative to that of `b`, that is small enough.
+      atol: the same, absolute.
+      {more}maxiter: the largest number of {steps}; default: ten times the number of unknowns.
+      M: a preconditioner, a function like `A` that is near to its inverse.{method}
+
+    Returns:
+      The solution, a tree like `b`, and {info}. The derivative is that of the exact solution, by another solve.
+
+    Over sharded names {cost}, beside what `A` sends. Every device takes the same number of steps.
+
+    Raises:
+      AxisNameError: `A` is an array with names.
+      NamedAxesLeftError: `A` gives a name that `b` lacks.
+      ArgumentTypeError: `A` gives another structure or element type, or `b` is not of floats.
+
+"""
+
+
+def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
+    """Solves `A(x) = b` by conjugate gradients.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
+    >>> x, _ = nx.scipy.sparse.linalg.cg(lambda x: 2.0 * x + nx.sum(x, "k"), b)
+    >>> nx.positional(x, ["k"]).round(3).tolist()
+    [-0.1..., 0.4..., 0.9...]
+    """
+    if not _has_names(b, x0):
+        return jax_linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
+    space, x = _solve("cg", _conjugate_gradients, A, b, x0, _Stop(tol, atol, maxiter), M, hermitian=True)
+    return space.value(x), None
+
+
+def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
+    """Solves `A(x) = b` by the stabilised bi-conjugate gradients.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
+    >>> x, _ = nx.scipy.sparse.linalg.bicgstab(lambda x: 2.0 * x + nx.shift(x, 1, "k"), b)
+    >>> nx.positional(x, ["k"]).round(2).tolist()
+    [0.5, 0.75, 1.12...]
+    """
+    if not _has_names(b, x0):
+        return jax_linalg.bicgstab(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
+    space, x = _solve("bicgstab", _bicgstab, A, b, x0, _Stop(tol, atol, maxiter), M)
+    return space.value(x), None
+
+
+def gmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: Any = 1e-5,
+    atol: Any = 0.0,
+    restart: int = 20,
+    maxiter: Any = None,
+    M: Any = None,
+    solve_method: str = "batched",
+) -> Any:
+    """Solves `A(x) = b` by the generalised minimal residual method with restarts.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
+    >>> x, _ = nx.scipy.sparse.linalg.gmres(lambda x: 2.0 * x + nx.shift(x, 1, "k"), b)
+    >>> nx.positional(x, ["k"]).round(2).tolist()
+    [0.5, 0.75, 1.12...]
+    """
+    if not _has_names(b, x0):
+        return jax_linalg.gmres(A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method)
+    if solve_method not in ("batched", "incremental"):
+        raise ArgumentError(f"gmres: solve_method={solve_method!r} is neither 'batched' nor 'incremental'.")
+    method = functools.partial(_gmres, restart, solve_method == "incremental")
+    space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
+    return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)
+
+
+def _describe(function: Callable[..., Any], **texts: str) -> None:
+    summary, examples = (function.__doc__ or "").split("\n\n", 1)
+    function.__doc__ = summary + _TEXT.format(name=function.__name__, **{"more": "", "method": "", **texts}) + examples
+
+
+_describe(
+    cg,
+    kind=", Hermitian and positive definite",
+    steps="steps",
+    info="`None`",
+    cost="a step sends two or three numbers, in as many all-reduces",
+)
+_describe(bicgstab, kind="", steps="steps", info="`None`", cost="a step sends six numbers, in as many all-reduces")
+_describe(
+    gmres,
+    kind="",
+    more="restart: the dimension of the Krylov space, all of whose vectors are kept.\n      ",
+    steps="restarts",
+    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not look.',
+    info="0, or -1 if it is NaN",
+    cost="a step sends one number for every vector of the basis, twice, and two norms",
+)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (bicgstab, cg, gmres)}

@@ -1,0 +1,228 @@
+"""Functions of one entry along an axis, for all entries: `vmap` at once, `map` one after the other.
+
+The function sees arrays that lack the axis. If that axis is sharded, blocks differ from device to device without a name that says
+so, and a collective over these mesh axes would mix entries. It is looked for in the traced function, and refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
+from namedax.core.array import Dims, NamedArray, dims_of
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_data
+from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names
+from namedax.operands.entries import Entries
+from namedax.operands.leaves import array_of, block_of, data_of, flatten
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.loops.control_flow import scan_entries
+from namedax.programs.evaluator import collective_axes
+
+__all__ = ["FUNCTIONS", "run_hidden"]
+
+
+def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    """`function(*datas)`, a list of data, in which the axis `name` on the mesh axes `placement` is hidden.
+
+    Raises:
+      PlacementConflictError: it communicates along these mesh axes.
+    """
+    if not placement:
+        return function(*datas)
+    datas = [cast_data(data, placement) for data in datas]
+    closed = jax.make_jaxpr(function)(*datas)
+    mixed = collective_axes(closed.jaxpr) & frozenset(placement)
+    if mixed:
+        raise PlacementConflictError(
+            f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, and the function communicates along it. For each of its entries "
+            "it reduces, gathers or indexes another axis that is mapped to it, or it differentiates with respect to an array that it "
+            "made itself. Rename that axis to one that is not mapped there, or give that array as an argument."
+        )
+    return jaxpr_as_fun(closed)(*datas)
+
+
+class _Entry:
+    """A function of entries as one of flat data; it notes what the results are."""
+
+    def __init__(self, op: str, f: Callable[..., Any], value: Callable[[Sequence[Any]], Any]):
+        self.op, self.f, self.value = op, f, value
+        self.tree: Any = None
+        self.dims: list[Dims] = []
+
+    def __call__(self, *datas: Any) -> list[Any]:
+        with explain_type_errors:
+            leaves, self.tree = flatten(self.f(self.value(datas)))
+        leaves = [block_of(leaf, self.op) for leaf in leaves]
+        self.dims = [dims_of(leaf) for leaf in leaves]
+        return [data_of(leaf) for leaf in leaves]
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
+    """Applies a function to entry after entry along an axis: `lax.map` over names. It saves memory where `vmap` saves time.
+
+    Args:
+      f: a function of one entry: arrays without the axis.
+      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
+      batch_size: how many entries are computed at a time, by `vmap`.
+      axis: a name, or 0 for the first positional axis.
+
+    Returns:
+      The results of all entries, with the axis in front.
+
+    Over a sharded name every device takes its own entries, and nothing is sent. `f` must not communicate along the mesh axes of the
+    name then.
+
+    Raises:
+      AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
+      ArgumentError: `batch_size` is no integer from 1.
+      PlacementConflictError: the name is sharded, and `f` communicates along its mesh axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "k"])
+    >>> nx.map(lambda row: nx.sum(row, "k"), x, axis="batch").data
+    Array([ 3., 12.], dtype=float32)
+    """
+    if batch_size is not None and (
+        isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
+    ):
+        raise ArgumentError(f"map: batch_size={batch_size!r}; it is an integer from 1.")
+    entries = Entries("map", xs, axis)
+    if not entries.datas:
+        raise ArgumentError("map: there are no arrays in xs; give at least one.")
+    entry = _Entry("map", f, entries.value)
+
+    def along(function: Callable[..., list[Any]], datas: Sequence[Any]) -> list[Any]:
+        fresh = Entries("map", list(datas), 0)
+        return list(scan_entries(fresh, lambda _, x: ((), function(*x)), (), fresh.datas, None, False, 1)[1])
+
+    def run(*datas: Any) -> list[Any]:
+        n = datas[0].shape[0]
+        if batch_size is None:
+            return along(entry, datas)
+        vectorised = jax.vmap(entry)
+        whole = n - n % batch_size
+        parts = []
+        if whole or not n:
+            chunks = [data[:whole].reshape((whole // batch_size, batch_size, *data.shape[1:])) for data in datas]
+            parts.append([data.reshape((whole, *data.shape[2:])) for data in along(vectorised, chunks)])
+        if whole < n:
+            parts.append(vectorised(*(data[whole:] for data in datas)))
+        return [lax.concatenate(pieces, 0) if len(pieces) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
+
+    results = run_hidden("map", axis, entries.placement, run, entries.datas)
+    return entry.tree.unflatten([entries.result(data, dims) for data, dims in zip(results, entry.dims, strict=True)])
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
+    """Vectorises a function over an axis that it does not see: `jax.vmap` over names.
+
+    Functions of named arrays are vectorised over names that they do not speak of as it is. `vmap` hides a name: from a function that
+    uses it for an axis of its own, or for `jax.grad` of the loss of a single example.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      in_axes: a name (of every array that has it; others are the same for every entry), 0 for the first positional axis, or a tuple
+        or list of these and `None`, one for each positional argument. Keyword arguments go by the single axis; with several they are
+        the same for every entry.
+      out_axes: where the axis is in the results: a name, or 0. Default: the name in `in_axes`, if there is one, or 0.
+
+    Returns:
+      A function whose results all have the axis in front. Sends nothing. Over a sharded name `fun` must not communicate along its
+      mesh axes.
+
+    Raises, when called:
+      AxisNotFoundError: no argument has the name.
+      AxisNameError: an axis is neither 0 nor a name, or a result has it already.
+      AxisSizeError: the axes have different sizes.
+      ArgumentError: `in_axes` does not fit the arguments.
+      PlacementConflictError: the name is sharded, and `fun` communicates along its mesh axes.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> def loss(w, x):
+    ...     return nx.sum(w * x, "k") ** 2
+    >>> w, x = nx.named(jnp.ones(3), ["k"]), nx.named(jnp.ones((5, 3)), ["batch", "k"])
+    >>> nx.vmap(jax.grad(loss), "batch")(w, x).dims
+    ('batch', 'k')
+    """
+
+    @functools.wraps(fun)
+    def vectorised(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, (tuple, list)):
+            if len(in_axes) != len(args):
+                raise ArgumentError(
+                    f"vmap: in_axes={in_axes!r} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
+                    "single one for all."
+                )
+            axes, for_kwargs = list(in_axes), None
+        else:
+            axes, for_kwargs = [in_axes] * len(args), in_axes
+        groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
+        wanted = [axis for axis in axes if axis is not None]
+        if not wanted and for_kwargs is None:
+            raise ArgumentError(f"vmap: in_axes={in_axes!r} maps no argument. Write a name, or 0.")
+        names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
+        out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
+        if len(names) > 1 and out_axes is None:
+            raise ArgumentError(
+                f"vmap: in_axes={in_axes!r} has {show_names(names)}; say what the axis is called in the results: out_axes="
+            )
+        result = Entries("vmap", (), out)
+        return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
+
+    return vectorised
+
+
+def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:
+    if one_axis:  # a single search for all arguments, so that one that has the name is enough
+        axis = groups[0][0] if groups else None
+        parts = [Entries("vmap", [value for _, value in groups], axis)]
+    else:
+        parts = [Entries("vmap", value, axis) if axis is not None else Entries.uncut("vmap", value) for axis, value in groups]
+    datas = [data for part in parts for data in part.datas]
+    placements = dict.fromkeys([part.placement for part in parts if part.datas] + [result.placement])
+    sizes = {data.shape[0] for data in datas}
+    if len(placements) > 1:
+        raise PlacementConflictError(
+            "vmap: the axes that are mapped, or that of the results, are on different mesh axes. Rename them first, so that they agree."
+        )
+    if len(sizes) > 1:
+        raise AxisSizeError(
+            f"vmap: the axes that are mapped have the sizes {', '.join(str(n) for n in sorted(sizes))}; they have to agree."
+        )
+
+    def value(flat: Sequence[Any]) -> Any:
+        supply = iter(flat)
+        values = [part.value([next(supply) for _ in part.datas]) for part in parts]
+        return values[0] if one_axis else values
+
+    entry = _Entry("vmap", lambda values: fun(*values[:-1], **values[-1]), value)
+    region = ambient()
+    name = result.axis
+    if result.by_name and region is not None and datas:
+        region.block_size(name, datas[0].shape[0] * region.blocks(name), "vmap")
+        known = region.sizes.get(name)
+        if known is not None and known != datas[0].shape[0] * region.blocks(name):
+            raise AxisSizeError(
+                f"vmap: the results would have size {datas[0].shape[0]} along {name!r}, which has size {known} in this mapped function. "
+                "Choose another name in out_axes."
+            )
+    (placement,) = placements
+    if placement:  # what is the same for every entry may be differentiated by `fun`, entry by entry
+        for part in parts:
+            for i, leaf in part.fixed.items():
+                if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
+                    leaf = block_of(leaf, "vmap")
+                    part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
+    outs = run_hidden("vmap", name, placement, jax.vmap(entry), datas)
+    return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
+
+
+#: The functions of the named vocabulary; `map` is of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"map": map, "vmap": vmap}

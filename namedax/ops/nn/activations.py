@@ -1,0 +1,149 @@
+"""Functions of neural networks: activations, and softmax over names. The namespace `nx.nn`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from namedax.core.variance import cast_data
+from namedax.operands import compiled_ops
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.elementwise import apply_elementwise, elementwise_call
+from namedax.ops.reduction.reductions import Site, as_inexact, axis_key, reduction_site, sharded_maximum
+from namedax.resources import communication as comm
+
+__all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
+
+
+def _activation(name: str) -> Callable[..., Any]:
+    function = getattr(jax.nn, name)
+    signature = inspect.signature(function)
+
+    of_one = elementwise_call(function)
+
+    def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
+        def call(*datas: Any) -> Any:
+            filled = inspect.BoundArguments(signature, dict(zip(arrays, datas, strict=True)) | dict(static))
+            return function(*filled.args, **filled.kwargs)
+
+        return apply_elementwise(op, call, *operands)
+
+    @functools.wraps(function, updated=())
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs:
+            return compiled_ops.run_elementwise(name, of_one, (), *args)
+        # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
+        bound = signature.bind(*args, **kwargs).arguments
+        static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
+        arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
+        return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
+
+    lifted.__name__ = lifted.__qualname__ = name
+    lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled
+    lifted.__doc__ = (
+        f"{(inspect.getdoc(function) or '').split(chr(10) * 2)[0].strip()}\n\nThe named version of `jax.nn.{name}`, with the same "
+        "arguments; array arguments may have named axes and broadcast by name.\nMoves no data between devices."
+    )
+    return lifted
+
+
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    name: _activation(name)
+    for name in (
+        "relu relu6 sigmoid softplus sparse_plus sparse_sigmoid soft_sign silu swish log_sigmoid leaky_relu hard_sigmoid hard_silu "
+        "hard_swish hard_tanh elu celu selu gelu squareplus mish tanh"
+    ).split()
+    if hasattr(jax.nn, name)
+}
+
+
+def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[Site], Any]) -> Any:
+    with explain_type_errors:
+        operands = (x,) if where is None else (x, where)
+        return compiled_ops.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
+
+
+def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
+    # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
+    site = reduction_site(op, x, axis, False, *mask)
+    site = dataclasses.replace(site, data=as_inexact(site.data))
+    data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
+    return site.finish_whole(data)
+
+
+def _sum_over(site: Site, data: Any, mask: Any) -> Any:
+    total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
+    return cast_data(total, site.mesh_axes)  # it meets values that vary there
+
+
+def _masked(data: Any, mask: Any, value: float) -> Any:
+    return data if mask is None else jnp.where(mask, data, value)
+
+
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
+
+    Args:
+      x: an array, named or not.
+      axis: what to normalise over.
+      where: a boolean array, named or not; where it is false the result is 0 and the entry does not count.
+
+    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum; the gradient takes one more.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(nx.nn.softmax(nx.named(jnp.zeros(4), ["k"]), "k"), ["k"])
+    Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
+    """
+    return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
+
+
+def _sharded_softmax(site: Site) -> Any:
+    values, where, site = site.data, site.where, site.bare()
+
+    @jax.custom_jvp
+    def softmax(data: Any, mask: Any) -> Any:
+        terms = jnp.exp(data - sharded_maximum(site, _masked(data, mask, -jnp.inf)))
+        return _masked(terms / _sum_over(site, terms, mask), mask, 0)
+
+    @softmax.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, tangent = softmax(*primals), tangents[0]
+        return result, result * (tangent - _sum_over(site, result * tangent, primals[1]))
+
+    return softmax(values, where)
+
+
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)
+    -1.3863
+    """
+    return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
+
+
+def _sharded_log_softmax(site: Site) -> Any:
+    values, where, site = site.data, site.where, site.bare()
+
+    @jax.custom_jvp
+    def log_softmax(data: Any, mask: Any) -> Any:
+        data = _masked(data, mask, -jnp.inf)
+        shifted = data - sharded_maximum(site, data)
+        return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), mask)), mask, -jnp.inf)
+
+    @log_softmax.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, tangent, mask = log_softmax(*primals), tangents[0], primals[1]
+        return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, mask), mask, 0)
+
+    return log_softmax(values, where)

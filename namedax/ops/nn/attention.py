@@ -1,0 +1,526 @@
+"""Attention by name: `dot_product_attention`, on one device or over a sequence that is spread over many.
+
+Where the keys are whole on every device (nothing is mapped, or batch and heads are), attention is two contractions with a
+softmax between them, and sends nothing. Two placements of the sequence are different:
+
+**Query and key positions on the same mesh axes** (self-attention over a mapped sequence): a ring. Every device keeps its
+queries, and the blocks of keys and values go round, one neighbour further in each of n - 1 steps, while every device works on
+the block that it has. Scores exist for one block at a time: a softmax does not need all of its terms at once, since the sum of
+the exponentials and the sum of the weighted values can be kept relative to the largest score so far and be rescaled when a
+larger one comes (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The backward pass saves the result
+and one number for each row, the logarithm of its sum, and computes the scores of each block again (Dao et al. 2022,
+"FlashAttention"), in a second ring in which the gradients of a block travel with it (Liu et al. 2023, "Ring Attention with
+Blockwise Transformers"). Each block of keys (of n) is sent n - 1 times forwards; backwards that, and its gradient n - 1 times,
+as float32. Heads of keys that several heads of queries share travel once. Blocks that causality or the window masks wholly are
+not computed, but the ring waits for whoever computes: with `is_causal` the last device has n blocks to do, and the first one.
+
+**Key positions on mesh axes where query positions are not** (decoding with a cache that is spread over devices): every device
+attends to its own keys, and the results meet in one all-reduce for the largest scores and one for sums and weighted values.
+
+The ring has no forward mode: `jax.jvp` of it raises JAX's error about `custom_vjp`. Reverse mode works to any order; the second
+derivative is that of plain automatic differentiation through the backward ring, and needs its memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.region import Region, ambient
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisSizeError,
+    PlacementConflictError,
+    PositionalAxisError,
+    raise_not_found,
+)
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.nn.attention_blocks import (
+    FEATURES,
+    GROUP,
+    KEY,
+    KEY_HEADS,
+    QUERY,
+    Arrays,
+    Axes,
+    BlockAttention,
+    Label,
+    Labels,
+    Role,
+)
+from namedax.ops.reduction.reductions import inexact_type
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "dot_product_attention"]
+
+_OP = "dot_product_attention"
+
+_positional = nmap(jax.nn.dot_product_attention)
+
+
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    axis: Hashable | None = None,
+    features: Hashable | None = None,
+    key_axis: Hashable | None = None,
+    heads: Hashable | None = None,
+    key_heads: Hashable | None = None,
+    scale: Any = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Any = None,
+    return_residual: bool = False,
+) -> Any:
+    """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+
+    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes
+    are found by name. Names that are spoken of in no argument (batch, heads) are batch axes, wherever they are: if `key` and
+    `value` lack one that `query` has, its instances share them. So heads that share keys need only a name of their own:
+    `query{batch, pos, kv_heads, group, d}` meets `key{batch, pos, kv_heads, d}`.
+
+    Args:
+      query: a named array with `axis` and `features`.
+      key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
+      value: a named array with the positions of `key`. Names that nobody else has (`features` among them) are carried to the
+        result.
+      bias: an array that is added to the scores. It calls the key positions `key_axis`.
+      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`.
+      axis: the name of the query positions.
+      features: the name that `query` and `key` are contracted over.
+      key_axis: the name of the key positions in `bias` and `mask`, and in `key` and `value` if they lack `axis`; by default
+        `"key_" + axis`.
+      heads: the name of the heads of the queries where these are a multiple of those of `key` and consecutive ones share, as in
+        `jax.nn.dot_product_attention`; with `key_heads`.
+      key_heads: the name of the heads of `key` and `value` then. Mapped like `heads`, or not mapped.
+      scale: a number; by default one over the root of the size of `features`.
+      is_causal: whether a query attends only to keys at its own position and before.
+      query_seq_lengths: integers, named by batch axes: results of queries from there on are 0.
+      key_value_seq_lengths: integers, named by batch axes: keys from there on are masked.
+      local_window_size: how far a query sees to the left and to the right, in positions; one integer is for both sides.
+      implementation: without `axis`, as in JAX.
+      return_residual: without `axis`, as in JAX.
+
+    Returns:
+      An array with the names of `query`, those of `value` in the place of `features`, and the batch axes of the others. The
+      softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
+      key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
+
+    A mapped sequence is never gathered; see the module's text for what is sent, and for what is known of derivatives. A `bias`
+    or `mask` has the axis `key_axis` unmapped, or mapped as the positions of `key` are (then it goes round with the keys). With
+    `features` mapped the scores take one all-reduce, and with names of `value` alone mapped the gradient does.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+      AxisNameError: names that must differ do not.
+      AxisSizeError: a name has two sizes, or the heads are no multiple of the key heads.
+      PlacementConflictError: two names on one mesh axis meet.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
+    >>> kv = nx.named(jnp.ones((6, 8)), ["pos", "d"])  # one for all heads
+    >>> nx.nn.dot_product_attention(q, kv, kv, axis="pos", features="d", is_causal=True).dims
+    ('pos', 'head', 'd')
+    >>> memory = nx.named(jnp.ones((10, 8)), ["source", "d"])
+    >>> nx.nn.dot_product_attention(q, memory, memory, axis="pos", key_axis="source", features="d").dims
+    ('pos', 'head', 'd')
+    """
+    if axis is None:
+        return _without_names(locals())
+    names = _Names.of(axis, features, key_axis, heads, key_heads, query, key)
+    if (region := ambient()) is not None:
+        names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
+    if implementation is not None or return_residual:
+        raise ArgumentError(
+            f"{_OP}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."
+        )
+    window = _window(local_window_size)
+    if not isinstance(scale, (int, float, type(None))):  # an array, which may need a gradient
+        query = apply_elementwise(_OP, jnp.multiply, query, scale)
+        scale = 1.0
+    optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
+    given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
+    operands = (query, key, value, *(array for array in optional.values() if array is not None))
+    with explain_type_errors:
+        return compiled_ops.run(_OP, _attend_by_name, names, (given, scale, is_causal, window), *operands)
+
+
+def _attend_by_name(
+    op: str, names: _Names, given: tuple[str, ...], scale: Any, is_causal: bool, window: Any, *operands: Any
+) -> Any:
+    return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
+
+
+def _without_names(given: Mapping[str, Any]) -> Any:
+    by_name = [name for name in ("features", "key_axis", "heads", "key_heads") if given[name] is not None]
+    if by_name:
+        raise AxisNotFoundError(
+            f"{_OP}: {by_name[0]}={given[by_name[0]]!r} is given, but not axis=. Give the name of the query positions too; without it "
+            "attention is over the positional axes, as in jax.nn."
+        )
+    arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
+    options = ("scale", "is_causal", "query_seq_lengths", "key_value_seq_lengths", "local_window_size", "implementation")
+    for which in ("query", "key", "value"):
+        array = given[which]
+        if isinstance(array, NamedArray) and array.ndim == 0:
+            raise PositionalAxisError(
+                f"{_OP}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Say what its "
+                "names are: axis= for the query positions, features= for what is contracted."
+            )
+    return _positional(*arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"])
+
+
+def _window(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    left, right = (size, size) if isinstance(size, (int, np.integer)) else size
+    if left < 0 or right < 0:
+        raise ArgumentError(f"{_OP}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
+    return int(left), int(right)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Names:
+    """What the axes are called.
+
+    Attributes:
+      query: the query positions.
+      own_key: the key positions in key and value.
+      key: the key positions in bias and mask.
+      features: what is contracted.
+      heads: of the query, where they are a multiple of the others.
+      key_heads: of key and value.
+    """
+
+    query: Hashable
+    own_key: Hashable
+    key: Hashable
+    features: Hashable
+    heads: Hashable | None
+    key_heads: Hashable | None
+
+    @classmethod
+    def of(cls, axis: Any, features: Any, key_axis: Any, heads: Any, key_heads: Any, query: Any, key: Any) -> _Names:
+        if features is None:
+            raise AxisNotFoundError(
+                f"{_OP}: axis={axis!r} is given, but not features=, the name that query and key are contracted over."
+            )
+        for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
+            if name is not None and not is_name(name):
+                raise AxisNameError(
+                    f"{_OP}: {parameter}={name!r} is no axis name. Name the positional axes first (nx.named), or leave out axis=, for "
+                    "attention over positional axes."
+                )
+        if (heads is None) != (key_heads is None):
+            raise AxisNameError(f"{_OP}: heads={heads!r} and key_heads={key_heads!r}: give both, or none of them.")
+        if heads == key_heads:
+            heads = key_heads = None  # an axis that all have is a batch axis
+        own = axis
+        if axis not in dims_of(key):
+            if key_axis is None or key_axis not in dims_of(key):
+                _lacks("key", axis if key_axis is None else key_axis, key, "Say with key_axis= how it calls its positions.")
+            own = key_axis
+        elif key_axis is not None and key_axis in dims_of(key):
+            raise AxisNameError(
+                f"{_OP}: key, {type_text(key)}, has both axis={axis!r} and key_axis={key_axis!r}; one of them has to be its positions. "
+                "Rename the other."
+            )
+        if key_axis is None:
+            key_axis = f"key_{axis}" if isinstance(axis, str) else ("key", axis)
+        distinct = [name for name in (axis, features, key_axis, heads, key_heads) if name is not None]
+        for i, name in enumerate(distinct):
+            if name in distinct[:i]:
+                raise AxisNameError(f"{_OP}: {name!r} is given for two of axis, key_axis, features, heads and key_heads.")
+        if key_axis in dims_of(query):
+            raise AxisNameError(
+                f"{_OP}: query, {type_text(query)}, has the axis {key_axis!r}, which is the name of the key positions. Rename one of them, or "
+                "choose another key_axis=."
+            )
+        return cls(axis, own, key_axis, features, heads, key_heads)
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> _Names:
+        """The same with `number(name)` for every name."""
+        names = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _Names(**{key: None if name is None else number(name) for key, name in names.items()})
+
+    def role(self, which: str, name: Hashable) -> Label:
+        """The label of the axis `name` of an operand."""
+        if which in ("key", "value"):
+            if name == self.own_key:
+                return KEY
+            if name == self.features and which == "key":
+                return FEATURES
+        else:
+            if name == self.query:
+                return QUERY
+            if name == self.key:
+                return KEY
+            if name == self.features and which == "query":
+                return FEATURES
+        return KEY_HEADS if name == self.key_heads and name is not None else name
+
+
+def _lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
+    return raise_not_found(_OP, name, f"{which}, {type_text(array)}", [d for d in dims_of(array) if d is not None], extra)
+
+
+# --- from names to blocks ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(slots=True)
+class _Operand:
+    """The block of an array, with a label for every dimension."""
+
+    data: Any
+    labels: Labels
+
+
+def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: tuple[int, int] | None) -> Any:
+    region = ambient()
+    blocks = {
+        which: block if isinstance(block, NamedArray) else jnp.asarray(block)
+        for which, block in ((which, local_block(array, _OP, region)) for which, array in arrays.items())
+    }
+    _check_names(blocks, names)
+    manual = region is not None and region.manual
+
+    def place(name: Hashable) -> Axes:
+        return region.placement(name) if manual and region is not None else ()
+
+    operands = {which: _label(which, block, names) for which, block in blocks.items()}
+    scores = dict.fromkeys(
+        label
+        for which, operand in operands.items()
+        if which != "value"
+        for label in operand.labels
+        if not isinstance(label, Role)
+    )
+    carried = tuple(label for label in operands["value"].labels if not isinstance(label, Role) and label not in scores)
+    key_place, query_place = place(names.own_key), place(names.query)
+    if region is not None and region.resources:
+        _check_placement(region, names, scores, carried)
+
+    carried_axes = tuple(a for label in carried if not isinstance(label, int) for a in place(label))
+    feature_axes = place(names.features)
+    moving, whole = _key_layouts(blocks, names, key_place, place)
+    if manual:
+        used = frozenset(
+            a for block in blocks.values() for a in varying(block._data if isinstance(block, NamedArray) else block)
+        )
+        common = (used | set(key_place) | set(query_place)) - set(feature_axes) - set(carried_axes)
+        more = {"query": frozenset(feature_axes), "key": frozenset(feature_axes), "value": frozenset(carried_axes)}
+        for which, block in blocks.items():
+            operands[which].data = cast(block, frozenset(common) | more.get(which, frozenset()))
+    else:
+        common = frozenset()
+    _check_sizes(blocks, operands, region)
+
+    common_type = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
+    dtype = common_type if jnp.issubdtype(common_type, jnp.inexact) else inexact_type(common_type)
+    for which in ("query", "key", "value"):
+        operands[which].data = operands[which].data.astype(dtype)
+    size = operands["query"].data.shape[operands["query"].labels.index(FEATURES)]
+    if region is not None:
+        size = size * region.mesh_axis_size(feature_axes)
+    if names.heads is not None:
+        _split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
+
+    plan = BlockAttention(
+        labels={which: operand.labels for which, operand in operands.items()},
+        shapes={which: operand.data.shape for which, operand in operands.items()},
+        carried=carried,
+        query_place=query_place,
+        key_place=key_place,
+        feature_axes=feature_axes,
+        carried_axes=carried_axes,
+        variance=frozenset(common),
+        moving=moving,
+        whole=whole,
+        scale=1 / math.sqrt(size) if scale is None else scale,
+        is_causal=is_causal,
+        window=window,
+        dtype=jnp.dtype(dtype),
+    )
+    data = plan.run({which: operand.data for which, operand in operands.items()})
+    return _finish(data, plan.result, operands["query"].labels, names)
+
+
+def _finish(data: Any, labels: Labels, like: Labels, names: _Names) -> Any:
+    """Orders the dimensions as the query has them, joins the heads again, and names what has a name."""
+    carried = [label for label in labels if label not in like]
+    order: list[Label] = []
+    for label in like:
+        order.extend(carried if label is FEATURES else [label])
+    slots = [i for i, label in enumerate(order) if isinstance(label, int)]
+    for i, label in zip(slots, sorted(order[i] for i in slots), strict=True):  # type: ignore[type-var]
+        order[i] = label
+    data = lax.transpose(data, [labels.index(label) for label in order])
+    if KEY_HEADS in order:
+        i = order.index(KEY_HEADS)
+        data = data.reshape((*data.shape[:i], -1, *data.shape[i + 2 :]))
+        order[i : i + 2] = [names.heads]
+    return wrap(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
+
+
+def _check_names(blocks: Arrays, names: _Names) -> None:
+    for which, needed in (("query", names.query), ("query", names.features), ("key", names.features), ("value", names.own_key)):
+        if needed not in dims_of(blocks[which]):
+            _lacks(which, needed, blocks[which])
+    for which in ("bias", "mask", "query_lengths", "key_lengths"):
+        if which not in blocks:
+            continue
+        block, lengths = blocks[which], which.endswith("lengths")
+        shown = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(which, which)
+        banned = (names.features, names.query, names.key) if lengths else (names.features,)
+        for name in banned:
+            if name in dims_of(block):
+                reason = "it has batch axes only" if lengths else "scores have no features"
+                raise AxisNameError(f"{_OP}: {shown}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it.")
+        wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
+        if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
+            kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
+            raise ArgumentTypeError(f"{_OP}: {shown} is {type_text(block)}; it has to be {kinds.get(which, 'integers')}.")
+    for which in ("key", "value"):
+        if names.query != names.own_key and names.query in dims_of(blocks[which]):
+            raise AxisNameError(
+                f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, beside "
+                f"{names.own_key!r}. Rename one of them."
+            )
+    if names.heads is not None:
+        for which, needed in (("query", names.heads), ("key", names.key_heads), ("value", names.key_heads)):
+            if needed not in dims_of(blocks[which]):
+                _lacks(which, needed, blocks[which])
+        for which, other in (("query", names.key_heads), ("key", names.heads), ("value", names.heads)):
+            if other in dims_of(blocks[which]):
+                raise AxisNameError(
+                    f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {other!r} too; heads={names.heads!r} are those of the query, "
+                    f"key_heads={names.key_heads!r} those of key and value."
+                )
+
+
+def _label(which: str, block: Any, names: _Names) -> _Operand:
+    dims = dims_of(block)
+    numbers = iter(range(-dims.count(None), 0))
+    labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
+    return _Operand(block._data if isinstance(block, NamedArray) else block, labels)
+
+
+def _check_placement(region: Region, names: _Names, scores: Iterable[Label], carried: Labels) -> None:
+    """The query and the key positions may live on one mesh axis, and so may the heads; nothing else that meets may."""
+    batch = [label for label in scores if not isinstance(label, int)]
+    one_head = [] if names.heads is None or names.heads in batch else [names.heads]
+    for positions in (names.query, names.own_key):
+        region.check_placement(_OP, [*batch, *one_head, positions, names.features])
+    region.check_placement(_OP, [*batch, *one_head, names.query, *(n for n in carried if not isinstance(n, int))])
+
+
+def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
+    """Raises where a label has two sizes. Positional axes of size 1 are dropped where another operand has them larger."""
+    known: dict[Label, tuple[str, int]] = {}
+    for which, operand in operands.items():
+        for dim, label, n in zip(dims_of(blocks[which]), operand.labels, operand.data.shape, strict=True):
+            size = n if dim is None or region is None else region.global_size(dim, n)
+            first, other = known.setdefault(label, (which, size))
+            if isinstance(label, int) and 1 in (size, other):
+                known[label] = (which if size > other else first, max(size, other))
+            elif size != other:
+                what = f"positional axis {label}" if isinstance(label, int) else f"axis {dim!r}"
+                raise AxisSizeError(
+                    f"{_OP}: {what} has size {size} in {which}, {type_text(blocks[which])}, and size {other} in {first}, "
+                    f"{type_text(blocks[first])}. These have to be equal; rename an axis that is another one."
+                )
+    for operand in operands.values():
+        ones = [
+            i
+            for i, (label, n) in enumerate(zip(operand.labels, operand.data.shape, strict=True))
+            if isinstance(label, int) and n == 1 and known[label][1] != 1
+        ]
+        if ones:
+            operand.data = lax.squeeze(operand.data, ones)
+            operand.labels = tuple(label for i, label in enumerate(operand.labels) if i not in ones)
+
+
+def _key_layouts(
+    blocks: Arrays, names: _Names, key_place: Axes, place: Callable[[Hashable], Axes]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Which of bias and mask hold the blocks of keys that the device holds, and which hold all keys though these are spread."""
+    moving, whole = set(), set()
+    for which in ("bias", "mask"):
+        if which not in blocks or names.key not in dims_of(blocks[which]):
+            continue
+        own = place(names.key)
+        if own == key_place:
+            moving.add(which)
+        elif not own:
+            whole.add(which)
+        else:
+            where = f"mesh axes {key_place}" if key_place else "no mesh axis"
+            raise PlacementConflictError(
+                f"{_OP}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} on mesh axes {own}, but those of key, "
+                f"{names.own_key!r}, are on {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
+            )
+    return frozenset(moving), frozenset(whole)
+
+
+def _split_heads(operands: dict[str, _Operand], names: _Names, place: Axes, key_place: Axes, blocks: Arrays) -> None:
+    """Splits the heads of queries and scores in those of the keys, and the group that shares one. Consecutive heads share."""
+    query, key = operands["query"], operands["key"]
+    here = query.data.shape[query.labels.index(names.heads)]
+    key_here = key.data.shape[key.labels.index(KEY_HEADS)]
+    devices = math.prod(map(lax.axis_size, place))
+    heads, key_heads = here * devices, key_here * math.prod(map(lax.axis_size, key_place))
+    if not key_heads or heads % key_heads:
+        raise AxisSizeError(
+            f"{_OP}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former have to be a "
+            f"multiple of the latter ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
+        )
+    if key_place not in (place, ()):
+        raise PlacementConflictError(
+            f"{_OP}: the heads {names.heads!r} of the query are on {f'mesh axes {place}' if place else 'no mesh axis'}, and the heads "
+            f"{names.key_heads!r} of the keys on mesh axes {key_place}. Map both to the same mesh axes, or leave {names.key_heads!r} "
+            "unmapped in axis_resources."
+        )
+    group = heads // key_heads
+    for operand in operands.values():
+        if KEY_HEADS in operand.labels and place != key_place:
+            operand.data = _heads_of_block(operand.data, operand.labels.index(KEY_HEADS), here, group, place)
+    key_here = key.data.shape[key.labels.index(KEY_HEADS)]
+    for operand in operands.values():
+        if names.heads in operand.labels:
+            i = operand.labels.index(names.heads)
+            shape = operand.data.shape
+            operand.data = operand.data.reshape((*shape[:i], key_here, here // key_here, *shape[i + 1 :]))
+            operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
+
+
+def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> Any:
+    """Of all heads of the keys those that this device's `here` heads of the queries use."""
+    data = cast_data(data, place)
+    first = comm.block_index(place) * here
+    if here % group and group % here:  # a block begins within a group, and another head of the keys begins within the block
+        return jnp.take(data, (first + jnp.arange(here)) // group, axis=dim, indices_are_sorted=True, mode="clip")
+    return lax.dynamic_slice_in_dim(data, first // group, max(here // group, 1), dim)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"dot_product_attention": dot_product_attention}

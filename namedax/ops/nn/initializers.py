@@ -1,0 +1,173 @@
+"""Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and names as axes.
+
+An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`. Its values are those of
+JAX's initializer for the array that has the names in front, in the order given, and the positional axes behind; so they depend
+neither on the mesh nor on `axis_resources`. In a mapped body every device makes the whole array and keeps its block (of
+constants it makes the block only); nothing is sent. A key that has names itself makes one parameter per instance, such as one
+per layer.
+
+Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positions among the positional axes, or tuples of both. As
+in JAX, all other axes count as receptive field, and go into both fans. The matrix of `delta_orthogonal` are the last two axes
+of the array.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.core.array import NamedArray, is_name
+from namedax.core.region import ambient
+from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
+from namedax.operands.broadcasting import wrap
+from namedax.random import draw, sizes_of
+
+__all__ = ["INITIALIZERS", "NamedInitializer"]
+
+_AXES = ("in_axis", "out_axis", "batch_axis", "column_axis")
+_DIRECT = ("zeros", "ones")  # these are initializers themselves
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NamedInitializer:
+    """An initializer, made by one of the functions of `nx.nn.initializers`.
+
+    Attributes:
+      name: the function of `jax.nn.initializers`.
+      arguments: its arguments, by name.
+
+    >>> import jax
+    >>> init = INITIALIZERS["he_normal"](in_axis="inputs", out_axis="hidden")
+    >>> w = init(jax.random.key(0), named_shape={"inputs": 3, "hidden": 4})
+    >>> dict(w.named_shape)
+    {'inputs': 3, 'hidden': 4}
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+
+    def __call__(
+        self,
+        key: Any,
+        shape: int | Sequence[int] = (),
+        dtype: Any = None,
+        out_sharding: Any = None,
+        *,
+        named_shape: Mapping[Hashable, int] | None = None,
+    ) -> Any:
+        """A parameter.
+
+        Args:
+          key: a key, or a named array of keys: one parameter for each.
+          shape: the positional shape.
+          dtype: element type; default: that given to the initializer, or the default float.
+          out_sharding: as in JAX, for arrays without names.
+          named_shape: global sizes of the names. Their order decides the numbers.
+
+        Raises:
+          AxisNotFoundError: an axis is a name that `named_shape` lacks.
+          PositionalAxisError: an axis is a position that `shape` lacks.
+        """
+        sizes = sizes_of(self.name, named_shape)
+        shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
+        if not sizes and not isinstance(key, NamedArray):
+            init = self._positional([], len(shape))
+            return init(
+                key,
+                shape,
+                *(() if dtype is None else (dtype,)),
+                **({} if out_sharding is None else {"out_sharding": out_sharding}),
+            )
+        if out_sharding is not None:
+            raise PositionalAxisError(
+                f"{self.name}: out_sharding is for arrays without names; axis_resources place named ones."
+            )
+        of_key = [dim for dim in key.dims if dim is not None] if isinstance(key, NamedArray) else []
+        names = [name for name in sizes if name not in of_key]
+        init = self._positional(names, len(shape))
+        given = () if dtype is None else (dtype,)
+        if not of_key and (self.name in _DIRECT or (self.name == "constant" and np.ndim(self.arguments["value"]) == 0)):
+            region = ambient()
+            if region is not None and region.resources:
+                region.check_placement(self.name, names)
+            blocks = tuple(sizes[name] if region is None else region.block_size(name, sizes[name], self.name) for name in names)
+            return wrap(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
+        return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
+
+    def _positional(self, names: list[Hashable], rank: int) -> Any:
+        """JAX's initializer, for an array with the axes `names` and then `rank` positional ones."""
+        function = getattr(jax.nn.initializers, self.name)
+        if self.name in _DIRECT:
+            return function
+        arguments = dict(self.arguments)
+        for argument in _AXES:
+            if argument in arguments:
+                axis = arguments[argument]
+                if isinstance(axis, (tuple, list)):
+                    arguments[argument] = tuple(self._position(argument, entry, names, rank) for entry in axis)
+                else:
+                    arguments[argument] = self._position(argument, axis, names, rank)
+        return function(**arguments)
+
+    def _position(self, argument: str, axis: Any, names: list[Hashable], rank: int) -> int:
+        if is_name(axis):
+            if axis not in names:
+                raise AxisNotFoundError(
+                    f"{self.name}: {argument} is {axis!r}, which is no axis of the parameter; named_shape has "
+                    f"{show_names(names)}."
+                    f"{did_you_mean(axis, names)}"
+                )
+            return self._checked(argument, axis, names.index(axis) - len(names) - rank)
+        if not names:
+            return int(axis)  # JAX knows what to say
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
+            raise PositionalAxisError(
+                f"{self.name}: {argument} is {axis!r}, but the parameter has {rank} positional axes beside the names "
+                f"{show_names(names)}; "
+                f"positions count without these. Write {argument}= a name."
+            )
+        return self._checked(argument, axis, int(axis) % rank - rank)
+
+    def _checked(self, argument: str, axis: Any, position: int) -> int:
+        if self.name == "delta_orthogonal" and position < -2:
+            raise PositionalAxisError(
+                f"delta_orthogonal: {argument} is {axis!r}, which is none of the last two axes; these are the matrix, and the "
+                f"others are taps."
+            )
+        return position
+
+
+def _factory(name: str) -> Callable[..., Any]:
+    """`jax.nn.initializers.<name>` whose axes may be names."""
+    signature = inspect.signature(getattr(jax.nn.initializers, name))
+
+    def factory(*args: Any, **kwargs: Any) -> NamedInitializer:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return NamedInitializer(name, dict(bound.arguments))
+
+    axes = [f"`{argument}`" for argument in _AXES if argument in signature.parameters]
+    where = f" {', '.join(axes)}: names, positions, or tuples of both." if axes else ""
+    factory.__name__ = factory.__qualname__ = name
+    factory.__signature__ = signature  # type: ignore[attr-defined]
+    factory.__doc__ = (
+        f"As `jax.nn.initializers.{name}`, for parameters with named axes.{where}\n\n"
+        'Returns:\n  An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.\n'
+    )
+    return factory
+
+
+#: All of `jax.nn.initializers`.
+INITIALIZERS: dict[str, Any] = {
+    name: NamedInitializer(name, {}) if name in _DIRECT else _factory(name)
+    for name in dir(jax.nn.initializers)
+    if not name.startswith("_") and name != "Initializer" and callable(getattr(jax.nn.initializers, name))
+}

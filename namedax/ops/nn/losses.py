@@ -1,0 +1,239 @@
+"""Cross-entropy by name, also over classes that are sharded: the vocabulary of a language model. In `nx.nn`.
+
+No device ever has the logits of all classes. Each computes with those that it has, and what is sent is one number per token for the
+maximum, and two for the sums: of the exponentials, and of the logit of the label, to which one device contributes. (Of the latter only one
+in all, where the loss is then averaged.) The gradient, `softmax - target` on every device for its own classes, needs nothing that was
+not sent before.
+
+Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, section 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.element_types import common_type
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import align, local_block
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.reduction.reductions import as_inexact, axis_key, reduction_site, resolve_axis
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "softmax_cross_entropy"]
+
+_OP = "softmax_cross_entropy"
+
+
+def softmax_cross_entropy(
+    logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
+) -> Any:
+    """Cross-entropy of the softmax of `logits` with integer labels, in nats: `logsumexp(logits) - logits[label]`, per token.
+
+    Args:
+      logits: an array, named or not.
+      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the axis,
+        is no class: its token's loss is NaN, and so is its gradient (unless `where` leaves the token out). In particular -1 is
+        not the last class.
+      axis: the classes: a name or a position.
+      z_loss: a number z; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
+      label_smoothing: a number s, at least 0 and below 1: the target is `1 - s` for the label and `s` divided over all classes
+        (Szegedy et al. 2016, "Rethinking the Inception Architecture").
+      where: a boolean array that broadcasts by name. Without `axis` it says which tokens count, with it which classes (as those
+        that only pad a vocabulary do not). Where no class counts, the loss and the gradient are zero, whatever logits and label are.
+
+    Returns:
+      An array with the axes of `logits` (and those that `labels` and `where` have beside them) but `axis`; of the type of the
+      logits, float32 for 16-bit logits: it is computed in at least 32 bits. The gradient has the type of the logits.
+
+    Over a sharded name: two all-reduces, one number per token for the maximum and two for the sums (with `where` over the classes three; for
+    their mean over tokens one). The gradient adds none, and the logits are not moved. With a `SerialLoop` on the name, logits that are
+    computed in the body are there for a part of the classes at a time.
+
+    Raises:
+      AxisNotFoundError: `logits` lacks the name.
+      AxisNameError: `labels` have the axis that they count along.
+      AxisSizeError: an axis has two sizes, or there are no classes.
+      PlacementConflictError: `labels` have another axis on the mesh axis that `axis` is on.
+      ArgumentTypeError: the labels are no integers, or `where` is not boolean.
+      ArgumentError: `z_loss` or `label_smoothing` is out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.array([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), ["token", "vocab"])
+    >>> labels = nx.named(jnp.array([0, 2]), ["token"])
+    >>> [round(float(x), 3) for x in nx.positional(nx.nn.softmax_cross_entropy(logits, labels, "vocab"), ["token"])]
+    [0.24, 1.099]
+    """
+    axis = axis_key(_OP, axis)
+    if isinstance(axis, tuple):
+        if len(axis) != 1:
+            raise PositionalAxisError(
+                f"{_OP}: axis={axis!r} must be one axis, a position or a name, since a label is one number. "
+                f"If the tuple is the name, write axis=({axis!r},)."
+            )
+        (axis,) = axis
+    z = _number("z_loss", z_loss, lambda z: z >= 0, "at least 0")
+    smoothing = _number("label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1")
+    operands = (logits, labels) if where is None else (logits, labels, where)
+    with explain_type_errors:
+        return compiled_ops.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
+
+
+def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
+    if not isinstance(value, numbers.Real):
+        raise ArgumentTypeError(f"{_OP}: {name}={value!r} has to be a number; it is a constant of the program.")
+    if not allowed(float(value)):
+        raise ArgumentError(f"{_OP}: {name}={value!r} is out of range; it is {rule}.")
+    return float(value)
+
+
+def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any, labels: Any, mask: Any = None) -> Any:
+    region = ambient()
+    (axis,) = axes
+    logits, labels = (_array(local_block(array, _OP, region)) for array in (logits, labels))
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ArgumentTypeError(
+            f"{_OP}: the labels are {type_text(labels)}, but a label is an integer, the index of a class. For a distribution over "
+            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {axis!r}), {axis!r})."
+        )
+    mask = None if mask is None else _array(local_block(mask, _OP, region))
+    if mask is not None and mask.dtype != jnp.bool_:
+        raise ArgumentTypeError(f"{_OP}: where is {type_text(mask)}, but it has to be boolean; write where=weight != 0.")
+    if jnp.issubdtype(logits.dtype, jnp.complexfloating):
+        raise ArgumentTypeError(f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order.")
+    (place,) = resolve_axis(_OP, logits, axis)
+    if not is_name(axis):
+        # From here on counted from the right, as positional axes meet.
+        dims = dims_of(logits)
+        axis = dims[:place].count(None) - dims.count(None)
+        labels = _with_axis(labels, axis)
+    elif axis in dims_of(labels):
+        raise AxisNameError(
+            f"{_OP}: the labels {type_text(labels)} have the axis {axis!r}, which they count along; a label is one integer per token. "
+            f"If they are one-hot, write nx.argmax(labels, {axis!r})."
+        )
+    by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
+    (data, label, *masks), dims = align(_OP, logits, labels, *(() if mask is None else (mask,)))
+    site = reduction_site(_OP, make_in_region(data, dims), axis)
+    (dim,) = site.axes
+    if not data.shape[dim]:
+        raise AxisSizeError(f"{_OP}: axis {axis!r} of {type_text(logits)} has size 0; without classes there is no loss.")
+    # Labels and a mask of tokens are the same along the classes.
+    one = lax.index_in_dim
+    label = one(jnp.broadcast_to(label, data.shape), 0, dim).astype(common_type(label.dtype, jnp.int32))
+    masks = [jnp.broadcast_to(mask, data.shape) for mask in masks]
+    if masks and not by_class:
+        masks = [one(masks[0], 0, dim)]
+    loss = _CrossEntropy(dim, site.mesh_axes, site.count, z, smoothing, by_class)
+    result = loss(as_inexact(site.data), label, masks[0] if masks else None)
+    return site.finish(lax.squeeze(result, (dim,)))
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
+
+
+def _with_axis(labels: Any, axis: int) -> Any:
+    """`labels` with a positional axis of size 1 in place of the classes, which are the positional axis `axis` (below zero)."""
+    dims = dims_of(labels)
+    places = [i for i, dim in enumerate(dims) if dim is None]
+    behind = -axis - 1
+    if len(places) < behind:
+        return labels  # it broadcasts there anyway
+    at = len(dims) if behind == 0 else places[len(places) - behind]
+    data = lax.expand_dims(labels._data if isinstance(labels, NamedArray) else labels, (at,))
+    return make_in_region(data, (*dims[:at], None, *dims[at:])) if isinstance(labels, NamedArray) else data
+
+
+@dataclasses.dataclass(frozen=True)
+class _CrossEntropy:
+    """The loss on blocks.
+
+    Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they take part before the sums over these.
+
+    Attributes:
+      dim: the dimension of the classes.
+      mesh_axes: the mesh axes that they are on.
+      count: how many there are on all devices.
+      z: the factor of the squared log-sum-exp.
+      smoothing: the part of the target that all classes share.
+      by_class: whether the mask speaks of classes; otherwise it has size 1 along `dim`.
+    """
+
+    dim: int
+    mesh_axes: tuple[str, ...]
+    count: int
+    z: float
+    smoothing: float
+    by_class: bool
+
+    def __call__(self, data: Any, label: Any, mask: Any) -> Any:
+        """The loss of every token, with size 1 along `dim`."""
+        data = data.astype(common_type(data.dtype, jnp.float32))
+        if mask is not None:
+            data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
+        shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
+        shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
+        offset, first = jnp.zeros((), label.dtype), jnp.array(True)
+        if self.mesh_axes:
+            device = comm.block_index(self.mesh_axes)
+            offset, first = device.astype(label.dtype) * data.shape[self.dim], device == 0
+        place, wrong = label - offset, (label < 0) | (label >= self.count)
+        here = (place >= 0) & (place < data.shape[self.dim])
+        picked = self._pick(data, jnp.where(here, place, -1), wrong) - jnp.where(here, shift, 0)
+        # A label that is no class is nobody's; the first device answers for it.
+        picked = jnp.where(wrong & first, jnp.nan, picked)
+        # Each sum alone: XLA puts those into one that are sent at the same time. That of the picked logits, which nothing is done to
+        # but to add them up, may come later, when they are averaged over tokens.
+        shifted = data - shift
+        every = self._sum(self._over_classes(jnp.exp(shifted)), mask, first)
+        loss = jnp.log(every)
+        if self.z:
+            loss = loss + self.z * jnp.square(loss + shift)
+        loss = loss - (1 - self.smoothing) * self._sum(picked, mask)
+        count = self._sum(self._over_classes(mask.astype(data.dtype)), mask) if self.by_class else self.count
+        if self.smoothing:
+            total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
+            loss = loss - self.smoothing * self._sum(total, mask) / count
+        return jnp.where(count > 0, loss, 0) if self.by_class else loss
+
+    def _over_classes(self, data: Any) -> Any:
+        return jnp.sum(data, self.dim, keepdims=True)
+
+    def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
+        """The sum over all devices of one number per token, but `otherwise` for tokens that do not count.
+
+        With 1 for the exponentials, and 0 for everything else, these are tokens of one class, whose logit is 0.
+        """
+        if mask is not None and not self.by_class:
+            data = jnp.where(mask, data, jnp.asarray(otherwise, data.dtype))
+        return comm.psum(data, self.mesh_axes)
+
+    def _pick(self, data: Any, place: Any, wrong: Any) -> Any:
+        """The logit of the class at `place`, 0 if that is -1. Its derivative is a comparison, which takes no memory."""
+        dim = self.dim
+
+        @jax.custom_jvp
+        def pick(data: Any, place: Any, wrong: Any) -> Any:
+            return jnp.where(place < 0, 0, jnp.take_along_axis(data, place, dim, mode="clip"))
+
+        @pick.defjvp
+        def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            data, place, wrong = primals
+            hit = lax.broadcasted_iota(place.dtype, data.shape, dim) == place
+            factor = jnp.where(wrong, jnp.nan, hit.astype(data.dtype))
+            return pick(*primals), jnp.sum(factor * tangents[0], dim, keepdims=True)
+
+        return pick(data, place, wrong)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"softmax_cross_entropy": softmax_cross_entropy}

@@ -1,0 +1,131 @@
+"""Masks and biases of attention, made by name: which query sees which key. In `nx.nn`.
+
+All are made of the indices along two names, which every device knows for its own entries: nothing is sent, and no mask is ever whole on one
+device whose axes are sharded. `dot_product_attention(is_causal=True)` needs none of them.
+
+Sources: Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 3.2.1 (the prefix); Press, Smith & Lewis, "Train Short,
+Test Long: Attention with Linear Biases", 2022 (ALiBi).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.errors import ArgumentError
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.shape.conversion import named
+from namedax.ops.shape.creation import named_sizes
+
+__all__ = ["FUNCTIONS", "alibi_bias", "causal_mask", "prefix_mask"]
+
+_Shape = Mapping[Hashable, int | None]
+
+
+def _indices(op: str, named_shape: _Shape, what: tuple[str, ...]) -> list[Any]:
+    """The indices along the names, of which there have to be as many as `what` says."""
+    sizes = named_sizes(op, named_shape)
+    if len(sizes) != len(what):
+        raise ArgumentError(
+            f"{op}: named_shape={dict(named_shape)!r} must have {len(what)} names, in this order: {', '.join(what)}. Other axes come in by "
+            "broadcasting."
+        )
+    return [global_index(op, name, size) for name, size in sizes.items()]
+
+
+def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = None) -> Any:
+    """Which keys a query sees that looks back only: true where `key <= query + offset`.
+
+    Args:
+      named_shape: the names of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped function.
+      offset: how many keys come before the first query, as in decoding with a cache. An integer, or a named array of them.
+      window: how far a query looks back: the number of keys that it sees at most, its own included; default: all.
+
+    Returns:
+      A boolean array with the two names, and those of `offset`. Sends nothing.
+
+    Raises:
+      AxisNotFoundError: a name has no size.
+      ArgumentError: there are not two names.
+
+    >>> import namedax as nx
+    >>> nx.positional(nx.nn.causal_mask({"query": 2, "key": 3}, offset=1), ["query", "key"]).tolist()
+    [[True, True, False], [True, True, True]]
+    """
+    query, key = _indices("causal_mask", named_shape, ("queries", "keys"))
+    place = query + offset
+    mask = key <= place
+    return mask if window is None else mask & (key > place - window)
+
+
+def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Any:
+    """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
+
+    Args:
+      named_shape: as in `causal_mask`.
+      prefix: the length of the prefix. An integer, or a named array of them, one for every entry of a batch.
+      offset: as in `causal_mask`.
+
+    Returns:
+      A boolean array with the two names, and those of `prefix` and `offset`. Sends nothing.
+
+    Raises:
+      AxisNotFoundError: a name has no size.
+      ArgumentError: there are not two names.
+
+    >>> import namedax as nx
+    >>> nx.positional(nx.nn.prefix_mask({"query": 3, "key": 3}, 2), ["query", "key"]).tolist()
+    [[True, True, False], [True, True, False], [True, True, True]]
+    """
+    query, key = _indices("prefix_mask", named_shape, ("queries", "keys"))
+    return (key <= query + offset) | (key < prefix)
+
+
+def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Any:
+    """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
+
+    Args:
+      named_shape: the names of the heads, of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped
+        function.
+      offset: as in `causal_mask`.
+      dtype: element type; default: the default float.
+
+    Returns:
+      An array with the three names, `-slope[head] * |query + offset - key|`. The slopes are powers of two for a number of heads that
+      is a power of two, `2**(-8 / heads)` to `2**-8`; for other numbers those of the next smaller one, and every second of the next larger
+      one. Sends nothing.
+
+    Raises:
+      AxisNotFoundError: a name has no size.
+      ArgumentError: there are not three names.
+
+    >>> import namedax as nx
+    >>> bias = nx.nn.alibi_bias({"head": 2, "query": 2, "key": 3})
+    >>> nx.positional(bias["head", 0], ["query", "key"]).tolist()
+    [[0.0, -0.0625, -0.125], [-0.0625, 0.0, -0.0625]]
+    """
+    op = "alibi_bias"
+    _, query, key = _indices(op, named_shape, ("heads", "queries", "keys"))
+    name = next(iter(named_shape))
+    count = named_sizes(op, {name: named_shape[name]})[name]
+    dtype = jnp.zeros((), float if dtype is None else dtype).dtype
+    slopes = named(jnp.asarray(_slopes(count), dtype), [name])
+    distance = _ELEMENTWISE["abs"](query + offset - key)
+    return slopes * (-distance).astype(dtype)
+
+
+def _slopes(heads: int) -> np.ndarray:
+    smaller = 2 ** math.floor(math.log2(heads)) if heads else 1
+    slopes = 2.0 ** (-8 / smaller * np.arange(1, smaller + 1))
+    if smaller == heads:
+        return slopes
+    between = 2.0 ** (-4 / smaller * np.arange(1, 2 * smaller + 1, 2))
+    return np.concatenate([slopes, between])[:heads]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (alibi_bias, causal_mask, prefix_mask)}

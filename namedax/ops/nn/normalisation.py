@@ -1,0 +1,512 @@
+"""Normalisation by name: `layer_norm`, `rms_norm`, `standardize`, `batch_norm` with its `moments`, and `dropout`. In `nx.nn`.
+
+`axis` is a position, a name, or a tuple of both, and says what the statistics are taken over. So the four norms differ in little
+but the names that they are given: `layer_norm(x, "embed")` and `batch_norm(x, "batch")`; a group norm is the layer norm of an array
+whose channels are split, `nx.rearrange(x, "{channels=(groups each)} -> {groups each}")`, over `each` and what else belongs to a
+group. `scale` and `bias` broadcast by name.
+
+Statistics are computed in float32 (or float64) whatever the type of the values, and the variance as the mean of squared deviations,
+not as a difference of large numbers (but `standardize`, whose default is JAX's).
+
+**What is sent** over a sharded axis, of the size of the statistics each: one all-reduce for `rms_norm` and for
+`standardize(algorithm="fast")`; two for `layer_norm`, `batch_norm` and `moments`, since the deviations need the mean. The gradient of
+each norm adds one, which carries both sums that it needs; that of `moments` adds none. That is less than automatic differentiation
+finds: for `y = (x - mean) / deviation` the derivative is `(t - mean(t) - y * mean(t * y)) / deviation`, because the deviations add up
+to zero (Ba et al. 2016, "Layer Normalization"; Ioffe & Szegedy 2015, "Batch Normalization"; Zhang & Sennrich 2019, "Root Mean Square
+Layer Normalization"). An axis that is not sharded costs nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.element_types import common_type
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data, varying
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.reduction.reductions import REDUCTIONS, Site, as_inexact, axis_key, inexact_type, reduction_site
+from namedax.random import draw
+from namedax.resources import communication as comm
+
+__all__ = [
+    "FUNCTIONS",
+    "Moments",
+    "batch_norm",
+    "dropout",
+    "layer_norm",
+    "moments",
+    "rms_norm",
+    "standardize",
+    "update_moments",
+]
+
+
+class Moments(NamedTuple):
+    """Mean and variance, as `batch_norm` takes and returns them."""
+
+    mean: Any
+    var: Any
+
+
+# --- statistics over a site -----------------------------------------------------------------------------------------
+
+
+def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
+    """Where the statistics live, with the values in a wide type, and the type of the result."""
+    site = reduction_site(op, x, axis, False, where)
+    if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
+        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
+    data = as_inexact(site.data)
+    return dataclasses.replace(site, data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
+
+
+def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
+    """The sums over the site's axes, which are kept, in one all-reduce."""
+    local = [jnp.sum(data, site.axes, keepdims=True, where=mask) for data in datas]
+    if not site.mesh_axes or len(local) == 1:
+        return [comm.psum(data, site.mesh_axes) for data in local]
+    total = comm.psum(jnp.stack(local), site.mesh_axes)
+    return [total[i] for i in range(len(local))]
+
+
+def _sums_and_count(site: Site, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
+    """The sums, and the number of elements that they take in; one all-reduce for all."""
+    if mask is None:
+        return _sums(site, mask, *datas), jnp.asarray(site.count, datas[0].dtype)
+    *sums, count = _sums(site, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
+    return sums, count
+
+
+Statistics = Callable[[Any, Any], tuple[Any, Any, Any]]
+
+
+def _two_passes(site: Site) -> Statistics:
+    """Mean, variance and count: two all-reduces."""
+    site = site.bare()
+
+    def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+        (total,), count = _sums_and_count(site, mask, data)
+        mean = total / count
+        (squares,) = _sums(site, mask, jnp.square(data - mean))
+        return mean, squares / count, count
+
+    return statistics
+
+
+def _one_pass(site: Site) -> Statistics:
+    """Mean, variance and count, the variance as the difference of two means: one all-reduce."""
+    site = site.bare()
+
+    def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+        (total, squares), count = _sums_and_count(site, mask, data, jnp.square(data))
+        mean = total / count
+        return mean, jnp.maximum(squares / count - jnp.square(mean), 0), count
+
+    return statistics
+
+
+def _normalise(site: Site, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
+    """The data of the site with mean 0 and variance 1, and the mean and the variance that it had."""
+    values, where, site = site.data, site.where, site.bare()
+
+    def parts(data: Any, mask: Any) -> tuple[Any, Any, Any, Any, Any]:
+        mean, var, count = statistics(data, mask)
+        factor = lax.rsqrt(var + jnp.asarray(epsilon, var.dtype))
+        return (data - mean) * factor, mean, var, factor, count
+
+    @jax.custom_jvp
+    def normalise(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+        return parts(data, mask)[:3]
+
+    @normalise.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, mean, var, factor, count = parts(*primals)
+        tangent, mask = tangents[0], primals[1]
+        local = [jnp.sum(data, site.axes, keepdims=True, where=mask) / count for data in (tangent, tangent * result)]
+        both = comm.psum(jnp.stack(local), site.mesh_axes)
+        # Cast together, so that both sums of the transpose are one all-reduce.
+        of_mean, of_product = cast_data(both, varying(result))
+        of_result = factor * (tangent - of_mean - result * of_product)
+        return (result, mean, var), (of_result, both[0], 2 * both[1] / factor)
+
+    return normalise(values, where)
+
+
+def _normalise_square(site: Site, epsilon: float) -> Any:
+    """The data of the site, divided by the root of its mean square."""
+    values, where, site = site.data, site.where, site.bare()
+
+    def parts(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+        (squares,), count = _sums_and_count(site, mask, jnp.square(data))
+        factor = lax.rsqrt(squares / count + jnp.asarray(epsilon, data.dtype))
+        return data * factor, factor, count
+
+    @jax.custom_jvp
+    def normalise(data: Any, mask: Any) -> Any:
+        return parts(data, mask)[0]
+
+    @normalise.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        result, factor, count = parts(*primals)
+        (of_product,) = _sums(site, primals[1], tangents[0] * result / count)
+        return result, factor * (tangents[0] - result * of_product)
+
+    return normalise(values, where)
+
+
+def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
+    """`x * scale + bias` by name, as `dtype`; either may be `None`."""
+    given = [array for array in (scale, bias) if array is not None]
+    (data, *more), dims = align(op, x, *given)
+    if scale is not None:
+        data = data * more[0]
+    if bias is not None:
+        data = data + more[-1]
+    return wrap(data.astype(dtype), dims)
+
+
+def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
+    """One norm, of which `compute(site, *static)` knows what it does with a site."""
+    given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
+    operands = (x, *(v for v in (scale, bias, where) if v is not None))
+    with explain_type_errors:
+        return compiled_ops.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
+
+
+def _norm(
+    op: str, axis: Any, compute: Callable[..., Any], given: tuple[str, ...], static: tuple[Any, ...], x: Any, *more: Any
+) -> Any:
+    known = dict(zip(given, more, strict=True))
+    site, dtype = _site(op, x, axis, known.get("where"))
+    return _affine(op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype)
+
+
+def _epsilon(op: str, epsilon: Any) -> float:
+    if isinstance(epsilon, numbers.Real):
+        return float(epsilon)
+    raise ArgumentTypeError(f"{op}: epsilon={epsilon!r} has to be a number; it is a constant of the program.")
+
+
+# --- the norms ------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None) -> Any:
+    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and moved by `bias`.
+
+    Args:
+      x: an array, named or not.
+      axis: what is normalised over: a position, a name, or a tuple of both.
+      scale: an array that broadcasts by name; it may have the axes that are normalised over.
+      bias: an array, likewise.
+      epsilon: is added to the variance.
+      where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
+
+    Returns:
+      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have beside them.
+
+    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[1.0, 3.0], [10.0, 30.0]]), ["batch", "embed"])
+    >>> nx.positional(nx.nn.layer_norm(x, "embed", bias=1.0), ["batch", "embed"]).round(3)
+    Array([[0., 2.],
+           [0., 2.]], dtype=float32)
+    """
+    epsilon = _epsilon("layer_norm", epsilon)
+    return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
+
+
+def _normalised(site: Site, passes: Callable[[Site], Statistics], epsilon: float) -> Any:
+    return _normalise(site, passes(site), epsilon)[0]
+
+
+def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> Any:
+    """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
+
+    Over a sharded name: one all-reduce of the size of the mean; the gradient adds one.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([3.0, -3.0, 3.0]), ["embed"])
+    >>> nx.positional(nx.nn.rms_norm(x, "embed", scale=2.0), ["embed"]).round(3)
+    Array([ 2., -2.,  2.], dtype=float32)
+    """
+    epsilon = _epsilon("rms_norm", epsilon)
+    return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
+
+
+def standardize(
+    x: Any,
+    axis: Any = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: Any = 1e-5,
+    where: Any = None,
+    *,
+    algorithm: str = "fast",
+) -> Any:
+    """Values with mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both.
+      mean: the mean to use instead of that of `x`; it broadcasts by name.
+      variance: the variance to use instead of that of `x`.
+      epsilon: is added to the variance.
+      where: a boolean array, named or not; elements where it is false do not count in the statistics.
+      algorithm: `"fast"`: the variance is the mean square less the squared mean, as JAX has it by default. `"stable"`: it is the
+        mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
+
+    Returns:
+      An array of the type of `x`. Unlike JAX, statistics of 16-bit values are kept in float32 throughout.
+
+    Over a sharded name: one all-reduce (`"stable"`: two); the gradient adds one. None where mean and variance are given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 3.0]), ["embed"])
+    >>> nx.positional(nx.nn.standardize(x, "embed"), ["embed"]).round(3)
+    Array([-1.,  1.], dtype=float32)
+    """
+    if algorithm not in ("fast", "stable"):
+        raise ArgumentError(f"standardize: algorithm={algorithm!r}; it is 'fast' or 'stable'.")
+    if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
+        return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
+    passes = _one_pass if algorithm == "fast" else _two_passes
+    return _run("standardize", _normalised, x, axis, None, None, where, passes, float(epsilon))
+
+
+def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:
+    """With some of the statistics given."""
+    dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
+    wide = common_type(dtype, jnp.float32)
+    x = apply_elementwise("standardize", lambda x: jnp.asarray(x).astype(wide), x)
+
+    def average(x: Any) -> Any:
+        return REDUCTIONS["mean"](x, axis, keepdims=True, where=where)
+
+    if mean is None:
+        mean = average(x)
+    if variance is None and algorithm == "stable":
+        variance = average(apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean))
+    elif variance is None:
+        squares = average(apply_elementwise("standardize", jnp.square, x))
+        variance = apply_elementwise("standardize", lambda s, m: jnp.maximum(s - jnp.square(m), 0), squares, mean)
+
+    def compute(x: Any, mean: Any, variance: Any, epsilon: Any) -> Any:
+        return ((x - mean) * lax.rsqrt(jnp.asarray(variance + epsilon, wide))).astype(dtype)
+
+    return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
+
+
+def batch_norm(
+    x: Any,
+    axis: Any,
+    *,
+    scale: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    var: Any = None,
+    epsilon: float = 1e-5,
+    where: Any = None,
+) -> tuple[Any, Moments]:
+    """Values with mean 0 and variance 1 over `axis`, and the moments that they had.
+
+    In training the moments are those of `x`, over the whole axis even where it is sharded, and you keep a moving average of them
+    (`update_moments`). In inference you give that average. There is no state here.
+
+    Args:
+      x: an array, named or not.
+      axis: what is normalised over: a position, a name, or a tuple of both, such as `("batch", "row", "column")`.
+      scale: an array that broadcasts by name, after the normalisation.
+      bias: an array, likewise.
+      mean: the mean to use instead of that of `x`; together with `var`.
+      var: the variance to use instead of that of `x`.
+      epsilon: is added to the variance.
+      where: a boolean array, named or not; elements where it is false do not count in the moments.
+
+    Returns:
+      The normalised values, of the type of `x`, and the `Moments` that were used, without `axis` and in float32 (or float64).
+
+    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one. None where the moments are given.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[1.0, 10.0], [3.0, 30.0]]), ["batch", "k"])
+    >>> y, now = nx.nn.batch_norm(x, "batch")
+    >>> nx.positional(now.mean, ["k"])
+    Array([ 2., 20.], dtype=float32)
+    >>> y, _ = nx.nn.batch_norm(x, "batch", mean=now.mean, var=now.var)  # as in inference
+    >>> nx.positional(y, ["batch", "k"]).round(3)
+    Array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    """
+    op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
+    if (mean is None) != (var is None):
+        raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or none of them (training).")
+    if mean is not None:
+        reduction_site(op, x, axis)  # complains about an axis that is not there
+        dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
+        values = _standardize_by(
+            apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),
+            axis,
+            mean,
+            var,
+            epsilon,
+            None,
+            "stable",
+        )
+        return _affine(op, values, scale, bias, dtype), Moments(mean, var)
+    with explain_type_errors:
+        site, dtype = _site(op, x, axis, where)
+        data, *found = _normalise(site, _two_passes(site), epsilon)
+        values = _affine(op, site.finish_whole(data), scale, bias, dtype)
+        return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
+
+
+def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
+    """Mean and variance over `axis`, in float32 (or float64). Arguments as for `layer_norm`.
+
+    Over a sharded name: two all-reduces of the size of the mean; the gradient adds none.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
+    Moments(mean=Array(2., dtype=float32), var=Array(1., dtype=float32))
+    """
+    with explain_type_errors:
+        site, _ = _site("moments", x, axis, where)
+    values, mask, site = site.data, site.where, site.bare()
+    statistics = _two_passes(site)
+
+    @jax.custom_jvp
+    def both(data: Any, mask: Any) -> tuple[Any, Any]:
+        return statistics(data, mask)[:2]
+
+    @both.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        (data, mask), tangent = primals, tangents[0]
+        mean, var, count = statistics(data, mask)
+        of_mean, of_square = _sums(site, mask, tangent / count, 2 * tangent * (data - mean) / count)
+        return (mean, var), (of_mean, of_square)
+
+    return Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in both(values, mask)))
+
+
+def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Moments:
+    """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it.
+
+    >>> import namedax as nx
+    >>> from namedax.nn import Moments, update_moments
+    >>> update_moments(Moments(1.0, 2.0), Moments(2.0, 4.0), 0.5)
+    Moments(mean=Array(1.5, dtype=float32, weak_type=True), var=Array(3., dtype=float32, weak_type=True))
+    """
+
+    def one(old: Any, new: Any) -> Any:
+        return apply_elementwise(
+            "update_moments", lambda old, new: lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new)), old, new
+        )
+
+    return Moments(*(one(old, current) for old, current in zip(average, new, strict=True)))
+
+
+# --- dropout --------------------------------------------------------------------------------------------------------
+
+
+def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> Any:
+    """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
+
+    Args:
+      x: an array, named or not.
+      key: a random key, or a named array of keys: one for each instance along its names.
+      rate: the probability, at least 0 and less than 1; a number, or an array that broadcasts by name.
+      shared: a name, a position, or a tuple of both, along which all elements meet the same fate.
+      deterministic: whether to return `x` as it is, as in inference.
+
+    Returns:
+      An array of the type and the axes of `x`. Which elements are zero is the same for every `axis_resources` and every physical
+      order of `x`: kept are those where `nx.random.bernoulli(key, jnp.float32(1 - rate), x.shape, named_shape=...)` says so, with the names of `x`
+      (but those of `key`) in alphabetical order, and with size 1 where they are shared.
+
+    Sends nothing. In a mapped body every device draws for the whole array and keeps its block (see `nx.random`). Where that is too
+    much, give one key for each instance of a mapped name, `nx.random.split(key, named_shape={"batch": 128})`; then a device draws for
+    its own instances only.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name of `shared`.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((4, 1000)), ["batch", "k"])
+    >>> y = nx.nn.dropout(x, jax.random.key(0), 0.25, shared="batch")
+    >>> float(nx.max(y, ("batch", "k"))), bool(nx.all(y["batch", 0] == y["batch", 3], "k"))
+    (1.3333333730697632, True)
+    """
+    op = "dropout"
+    if not isinstance(x, NamedArray):
+        x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        raise ArgumentTypeError(f"{op}: {type_text(x)} holds no floating-point numbers; convert it first (x.astype).")
+    fixed = isinstance(rate, numbers.Real)
+    if fixed and not 0 <= rate < 1:
+        raise ArgumentError(
+            f"{op}: rate={rate!r} is no probability below 1; it is the part of the elements that are set to zero."
+        )
+    if deterministic or (fixed and rate == 0):
+        return x
+    x = local_block(x, op, ambient())
+    drawn, shape = _drawn(op, x, key, shared)
+    with explain_type_errors:
+        noise = draw(op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape)
+
+        def compute(x: Any, noise: Any, rate: Any) -> Any:
+            keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
+            return jnp.where(noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype))
+
+        return apply_elementwise(op, compute, x, noise, rate)
+
+
+def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int], Sequence[int]]:
+    """Named sizes and positional shape of what is drawn."""
+    sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
+    shape = list(x.shape)
+    for entry in shared if isinstance(shared, (tuple, list)) else (shared,):
+        if isinstance(entry, (int, np.integer)):
+            if not -len(shape) <= entry < len(shape):
+                raise PositionalAxisError(
+                    f"{op}: shared has the position {entry}, which is out of range for {type_text(x)}. Write the name if it has one."
+                )
+            shape[entry] = 1
+        elif not is_name(entry) or entry not in sizes:
+            raise_not_found(op, entry, type_text(x), list(sizes), "shared= speaks of axes of x.")
+        else:
+            del sizes[entry]
+    own = set(dims_of(key)) if isinstance(key, NamedArray) else set()
+    names = sorted((name for name in sizes if name not in own), key=lambda name: (str(name), repr(name)))
+    return {name: sizes[name] for name in names}, shape
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "batch_norm": batch_norm,
+    "dropout": dropout,
+    "layer_norm": layer_norm,
+    "moments": moments,
+    "rms_norm": rms_norm,
+    "standardize": standardize,
+    "update_moments": update_moments,
+    "Moments": Moments,
+}

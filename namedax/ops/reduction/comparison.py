@@ -1,0 +1,107 @@
+"""Whether two arrays are equal, as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
+
+Those of `nx.numpy` keep JAX's meaning: they look at positional axes, and answer for every entry of the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.array import NamedArray, dims_of
+from namedax.errors import NamedaxError
+from namedax.operands.leaves import names_of
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import REDUCTIONS
+
+__all__ = ["FUNCTIONS", "allclose", "array_equal", "array_equiv"]
+
+
+def _everywhere(truth: Any) -> Any:
+    """Whether it holds for all entries: one all-reduce."""
+    rank = truth.ndim
+    return REDUCTIONS["all"](truth, (*names_of(dims_of(truth)), *range(rank)))
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, NamedArray) else jnp.asarray(x)
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether all elements are close, `|a - b| <= atol + rtol * |b|`: one answer over all axes, named and positional.
+
+    Args:
+      a: an array, named or not.
+      b: an array that broadcasts with it, by name and by position.
+      rtol: the relative tolerance.
+      atol: the absolute tolerance.
+      equal_nan: whether NaNs are close to each other.
+
+    Returns:
+      A boolean scalar. Over sharded names it takes one all-reduce of that.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0]), ["k"])
+    >>> bool(nx.allclose(x, x * (1 + 1e-6))), bool(nx.allclose(x, 2.0))
+    (True, False)
+    """
+    return _everywhere(_array(_ELEMENTWISE["isclose"](a, b, rtol, atol, equal_nan)))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same axes, named and positional, and the same elements: one answer.
+
+    The physical order of names does not matter.
+
+    Args:
+      a1: an array, named or not.
+      a2: the other one.
+      equal_nan: whether NaNs are equal to each other.
+
+    Returns:
+      A boolean scalar. Over sharded names it takes one all-reduce of that.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 3)), ["a", "b"])
+    >>> bool(nx.array_equal(x, nx.named(jnp.ones((3, 2)), ["b", "a"]))), bool(nx.array_equal(x, 1.0))
+    (True, False)
+    """
+    a1, a2 = _array(a1), _array(a2)
+    if a1.shape != a2.shape or _sizes(a1) != _sizes(a2):
+        return jnp.asarray(False)
+    return _equal(a1, a2, equal_nan)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays are equal when they are broadcast, by name and by position: one answer.
+
+    Returns:
+      A boolean scalar; false where they do not broadcast. Over sharded names it takes one all-reduce of that.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> bool(nx.array_equiv(nx.named(jnp.ones((2, 3)), ["a", "b"]), 1.0))
+    True
+    """
+    try:
+        return _equal(_array(a1), _array(a2), equal_nan=False)
+    except NamedaxError:
+        return jnp.asarray(False)
+
+
+def _sizes(x: Any) -> dict[Any, int]:
+    return dict(x.named_shape) if isinstance(x, NamedArray) else {}
+
+
+def _equal(a: Any, b: Any, equal_nan: bool) -> Any:
+    same = _array(_ELEMENTWISE["equal"](a, b))
+    if equal_nan:
+        same = same | (_ELEMENTWISE["isnan"](a) & _ELEMENTWISE["isnan"](b))
+    return _everywhere(same)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (allclose, array_equal, array_equiv)}

@@ -1,0 +1,334 @@
+"""Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
+
+Along a sharded name every device scans its own block. The totals of the blocks (one entry per device and row) are gathered,
+every device combines those of the blocks before its own, and puts the result in front of its block: one all-gather of the
+totals, never of the axis. The gradient adds one reduce-scatter of the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.errors import PositionalAxisError, check_options
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.reduction.reductions import Site, axis_key, reduction_site
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "flatten_positional", "site_of_one_axis"]
+
+
+def site_of_one_axis(op: str, x: Any, axis: Any) -> Site:
+    """Where the one axis of an operation lives.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not one axis, or out of range.
+    """
+    site = reduction_site(op, x, axis)
+    if axis is None or len(site.axes) != 1:
+        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; {op} goes along it.")
+    return site
+
+
+def flatten_positional(op: str, x: Any) -> Any:
+    """`x` with its positional axes as one, which is the last: what `axis=None` means in `jnp`; names stay."""
+    x = local_block(x, op, ambient())
+    if not isinstance(x, NamedArray):
+        return jnp.ravel(x)
+    names = [i for i, dim in enumerate(x.dims) if dim is not None]
+    places = [i for i, dim in enumerate(x.dims) if dim is None]
+    data = lax.transpose(x.data, names + places)
+    return wrap(data.reshape((*data.shape[: len(names)], -1)), (*(x.dims[i] for i in names), None))
+
+
+# --- the scan over blocks -------------------------------------------------------------------------------------------
+
+Scan = Callable[..., Any]
+
+
+def _identity(op: str, dtype: Any) -> Any:
+    if op in ("cumsum", "cumprod"):
+        return np.asarray(op == "cumprod", dtype)
+    largest_first = op != "cummin"
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return np.asarray(-np.inf if largest_first else np.inf, dtype)
+    if dtype == jnp.bool_:
+        return np.asarray(not largest_first)
+    info = jnp.iinfo(dtype)
+    return np.asarray(info.min if largest_first else info.max, dtype)
+
+
+_SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
+    "cumsum": (lax.cumsum, lax.add),
+    "cumprod": (lax.cumprod, lax.mul),
+    "cummax": (lax.cummax, lax.max),
+    "cummin": (lax.cummin, lax.min),
+    "cumlogsumexp": (lax.cumlogsumexp, jnp.logaddexp),
+}
+
+
+def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> Any:
+    """The scan of the whole axis from the scans of the blocks, `local`."""
+    scan, combine = _SCANS[kind]
+    (dim,) = site.axes
+    local = cast_data(local, site.mesh_axes)
+    n = local.shape[dim]
+    if n == 0:
+        return local
+    total = lax.slice_in_dim(local, 0, 1, axis=dim) if reverse else lax.slice_in_dim(local, n - 1, n, axis=dim)
+    totals = scan(comm.all_gather(total, dim, site.mesh_axes, "varying"), axis=dim, reverse=reverse)
+    devices = totals.shape[dim]
+    before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
+    exists = (before >= 0) & (before < devices)
+    wanted = lax.broadcasted_iota(jnp.int32, totals.shape, dim) == before
+    prefix = jnp.sum(jnp.where(wanted, totals, jnp.zeros((), totals.dtype)), dim, dtype=totals.dtype, keepdims=True)
+    # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
+    prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
+    return jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local)
+
+
+def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
+    """`local(op, data, dim, reverse, *static)` on every block, then the scan over the blocks."""
+    try:
+        hash((reverse, static))
+    except TypeError:
+        check_options(op, reverse=reverse, **dict(zip(("dtype",), static, strict=False)))
+    with explain_type_errors:
+        return compiled_ops.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
+
+
+def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any) -> Any:
+    if axis is None:
+        x = flatten_positional(op, x)
+    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
+    # XLA's partitioner fills up what it cuts with zeros, which are no identity of a maximum.
+    whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
+    data = settled(local(op, settled(site.data, whole), site.axes[0], reverse, *static), whole)
+    if site.mesh_axes:
+        data = _continue_over_blocks(kind, data, site, reverse)
+    return site.finish_whole(data)
+
+
+def _numpy_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
+    function = getattr(jnp, op)
+    if not reverse:
+        return function(data, axis=dim, dtype=dtype)
+    return jnp.flip(function(jnp.flip(data, dim), axis=dim, dtype=dtype), dim)
+
+
+def _lax_scan(op: str, data: Any, dim: int, reverse: bool) -> Any:
+    return getattr(lax, op.removeprefix("lax."))(data, axis=dim, reverse=reverse)
+
+
+def _run_numpy(op: str, kind: str, x: Any, axis: Any, dtype: Any, reverse: bool) -> Any:
+    return _run(op, kind, _numpy_scan, x, axis, reverse, dtype)
+
+
+def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
+    return _run(f"lax.{kind}", kind, _lax_scan, x, axis, reverse)
+
+
+# --- as in jax.numpy ------------------------------------------------------------------------------------------------
+
+
+def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+    """Cumulative sum along one axis.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`.
+      dtype: element type of the result, as in `jnp.cumsum`.
+      reverse: whether to begin at the end of the axis.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Along a sharded name: one all-gather of the sums of the blocks, one entry per device and row. The gradient, a cumulative sum
+    from the other end, adds one reduce-scatter of the same size.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not one axis, or out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cumsum
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.positional(cumsum(x, "pos"), ["pos"])
+    Array([1., 3., 6.], dtype=float32)
+    """
+    return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
+
+
+def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+    """Cumulative product along one axis; arguments and costs as for `cumsum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cumprod
+    >>> nx.positional(cumprod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    Array([1., 2., 6.], dtype=float32)
+    """
+    return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
+
+
+def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+    """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import nancumsum
+    >>> nx.positional(nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    Array([1., 1., 4.], dtype=float32)
+    """
+    return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
+
+
+def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+    """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import nancumprod
+    >>> nx.positional(nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    Array([2., 2., 6.], dtype=float32)
+    """
+    return _run_numpy("nancumprod", "cumprod", x, axis, dtype, reverse)
+
+
+def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Any:
+    if axis is None:
+        if dims_of(x).count(None) != 1:
+            raise PositionalAxisError(
+                f"{op}: axis= is needed unless there is exactly one positional axis. Write a position or a name."
+            )
+        axis = 0
+    if include_initial and site_of_one_axis(op, x, axis).named:
+        raise PositionalAxisError(
+            f"{op}: include_initial=True makes axis {axis!r} longer by one, and a name has one size. "
+            "Leave it out, or use a positional axis."
+        )
+    return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
+
+
+def _cumulative_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool) -> Any:
+    return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
+
+
+def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Cumulative sum along one axis, as in the array API: narrow integers are added up as `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name; may be left out if there is exactly one positional axis.
+      dtype: element type of the result.
+      include_initial: whether the result begins with a zero, and is longer by one; for positional axes only.
+
+    Costs as for `cumsum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not one axis, or `include_initial` is given for a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cumulative_sum
+    >>> nx.positional(cumulative_sum(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
+    Array([1., 3., 6.], dtype=float32)
+    """
+    return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Cumulative product along one axis, as in the array API; see `cumulative_sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cumulative_prod
+    >>> nx.positional(cumulative_prod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
+    Array([1., 2., 6.], dtype=float32)
+    """
+    return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
+
+
+# --- as in jax.lax --------------------------------------------------------------------------------------------------
+
+
+def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+    """Cumulative maximum along one axis, as `lax.cummax`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a position or a name.
+      reverse: whether to begin at the end of the axis.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Along a sharded name: one all-gather of the maxima of the blocks, one entry per device and row; the gradient adds one
+    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree
+    in which they are compared, in JAX too, and that tree depends on the blocks.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not one axis, or out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cummax
+    >>> nx.positional(cummax(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    Array([2., 2., 3.], dtype=float32)
+    """
+    return _run_lax("cummax", operand, axis, reverse)
+
+
+def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cummin
+    >>> nx.positional(cummin(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    Array([2., 1., 1.], dtype=float32)
+    """
+    return _run_lax("cummin", operand, axis, reverse)
+
+
+def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.reduction.cumulative import cumlogsumexp
+    >>> round(float(nx.max(cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
+    1000.693
+    """
+    return _run_lax("cumlogsumexp", operand, axis, reverse)
+
+
+def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
+    return _run_lax("cumsum", operand, axis, reverse)
+
+
+def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
+    return _run_lax("cumprod", operand, axis, reverse)
+
+
+for _name, _function in (("cumsum", _lax_cumsum), ("cumprod", _lax_cumprod)):
+    _function.__name__ = _function.__qualname__ = _name
+    _function.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
+
+
+#: The functions of `jax.lax`; its cumsum and cumprod differ from those of `jax.numpy`.
+LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (_lax_cumsum, _lax_cumprod, cummax, cummin, cumlogsumexp)
+}
+#: The functions of `jax.numpy`, and those of `jax.lax` that have no namesake there.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (cumsum, cumprod, nancumsum, nancumprod, cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp)
+    if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)
+}

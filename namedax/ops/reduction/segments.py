@@ -1,0 +1,350 @@
+"""Segment reductions: the entries of an axis, added up (or multiplied, or compared) by the number of their segment.
+
+Along a sharded axis every device reduces its own entries, and one collective puts these together: an all-reduce, or a
+reduce-scatter where the axis of the segments is on the same mesh axis. Where only the axis of the segments is sharded nothing
+is sent: each device takes the entries of its own segments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
+from namedax.operands import compiled_ops
+from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.ops.reduction.reductions import resolve_axis
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
+
+_LOCAL: dict[str, Callable[..., Any]] = {
+    "sum": jax.ops.segment_sum,
+    "prod": jax.ops.segment_prod,
+    "max": jax.ops.segment_max,
+    "min": jax.ops.segment_min,
+}
+_WHOLE: dict[str, Callable[..., Any]] = {"prod": jnp.prod, "max": jnp.max, "min": jnp.min}
+
+
+def segment_sum(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    *,
+    axis: Any = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Any:
+    """Sums of the entries along an axis that belong to the same segment.
+
+    Args:
+      data: an array, named or not.
+      segment_ids: integers along `axis`; their other names are batch axes, which the result has too. Numbers out of range,
+        negative ones too, are left out.
+      num_segments: the size of the new axis. A name may leave it out: its size in the mapped function is used.
+      axis: the axis that is summed, a name, or a position among the positional axes.
+      out_axis: the name of the axis of the segments; `None`: a positional axis, where the positional `axis` stood, and in front
+        of the others if `axis` is a name.
+      indices_are_sorted: whether `segment_ids` is known to be sorted.
+      mode: `"drop"` (the default), or `"clip"`, which counts numbers out of range for the first or the last segment.
+
+    Returns:
+      The axes of `data` and `segment_ids` without `axis`, and that of the segments.
+
+    Costs along a sharded `axis`: one all-reduce of the result; one reduce-scatter if `out_axis` is on the same mesh axis. A
+    sharded `out_axis` alone costs nothing. The gradients are `jnp`'s.
+
+    Raises:
+      AxisNotFoundError: `data` or `segment_ids` lack the axis, or the segments have no number.
+      AxisSizeError: an axis has two sizes, or does not divide over its mesh axes.
+      PlacementConflictError: `out_axis` and another axis of the result are on one mesh axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["token"])
+    >>> ids = nx.named(jnp.array([1, 0, 1]), ["token"])
+    >>> nx.positional(segment_sum(x, ids, 2, axis="token", out_axis="segment"), ["segment"])
+    Array([2., 4.], dtype=float32)
+    """
+    return _segment("sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+
+
+def segment_prod(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    *,
+    axis: Any = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Any:
+    """Products of the entries along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
+
+    Along a sharded axis the partial products, one per device, are gathered, since XLA has no all-reduce for products; if
+    `out_axis` is on the same mesh axis, one all-to-all. As in JAX there is no gradient.
+    """
+    return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+
+
+def segment_max(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    *,
+    axis: Any = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Any:
+    """Maxima of the entries along an axis that belong to the same segment; the least value for an empty one. See `segment_sum`.
+
+    Ties share the gradient equally, as in `jnp`. If `out_axis` is on the mesh axes of `axis`, one all-to-all takes the place of
+    the reduce-scatter. The gradient costs one more reduction, to count the ties.
+    """
+    return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+
+
+def segment_min(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    *,
+    axis: Any = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Any:
+    """Minima of the entries along an axis that belong to the same segment. See `segment_max`."""
+    return _segment("min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+
+
+def _segment(
+    kind: str, data: Any, ids: Any, num_segments: int | None, axis: Any, out_axis: Any, is_sorted: bool, mode: str | None
+) -> Any:
+    op = f"segment_{kind}"
+    if mode not in (None, "drop", "fill", "clip"):
+        raise PositionalAxisError(f"{op}: mode={mode!r} is neither 'drop' nor 'clip'.")
+    region = ambient()
+    data, ids = local_block(data, op, region), local_block(ids, op, region)
+    data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise PositionalAxisError(f"{op}: the segment_ids {type_text(ids)} are no integers.")
+    (dim,) = resolve_axis(op, data, (axis,))
+    name = dims_of(data)[dim]
+    id_axes = [d for d in dims_of(ids) if d is None or d == name]
+    if name is not None and name not in dims_of(ids):
+        raise_not_found(op, name, f"the segment_ids {type_text(ids)}", [d for d in dims_of(ids) if d is not None])
+    if id_axes != [name]:
+        raise PositionalAxisError(
+            f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes; they need "
+            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {axis!r}."
+        )
+    if out_axis is not None and not is_name(out_axis):
+        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is no name; None makes a positional axis.")
+    if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
+        raise AxisSizeError(
+            f"{op}: the arguments have the axis {out_axis!r} already, which is to be the new one. Choose another name."
+        )
+    known = None if region is None or out_axis is None else region.sizes.get(out_axis)
+    if num_segments is None:
+        num_segments = known
+    if num_segments is None:
+        raise AxisNotFoundError(
+            f"{op}: the number of segments is not known. Give num_segments, or the size of out_axis in axis_sizes of xmap."
+        )
+    if known is not None and known != num_segments:
+        raise AxisSizeError(
+            f"{op}: num_segments is {num_segments}, but axis {out_axis!r} has size {known} in this mapped function; a name "
+            "has one size. Choose another name for out_axis."
+        )
+    count = as_integer(op, "num_segments", num_segments, 0)
+    if region is not None and out_axis is not None:
+        region.block_size(out_axis, count, op)
+    position = axis % dims_of(data).count(None) if name is None else 0
+
+    return compiled_ops.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
+
+
+def _reduce(
+    op: str, axes: tuple[Any, Any], kind: str, count: int, position: int, is_sorted: bool, clip: bool, x: Any, ids: Any
+) -> Any:
+    region = ambient()
+    name, out_axis = axes
+    dims, id_dims = dims_of(x), dims_of(ids)
+    dim = dims.index(name) if name is not None else [i for i, d in enumerate(dims) if d is None][position]
+    sizes: dict[Hashable, int] = {}
+    for value in (x, ids):
+        for d, n in zip(dims_of(value), np.shape(value._data if isinstance(value, NamedArray) else value), strict=True):
+            if d is not None and sizes.setdefault(d, n) != n:
+                raise AxisSizeError(
+                    f"{op}: axis {d!r} has two sizes, in {type_text(x)} and in the segment_ids {type_text(ids)}; a name has "
+                    f"one size."
+                )
+    batch = [d for d in id_dims if d is not None and d != name]
+    shared = [d for d in batch if d in dims]
+    rest = [i for i, d in enumerate(dims) if i != dim and d not in shared]
+    reduced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    if region is not None and region.resources:
+        out = [d for d in (*dims, *id_dims) if d is not None and d != name]
+        region.check_placement(op, dict.fromkeys([*out, *([] if out_axis is None else [out_axis])]))
+        region.check_placement(op, dict.fromkeys(d for d in (*dims, *id_dims) if d is not None))
+    if region is not None and region.manual:
+        reduced = region.placement(name) if name is not None else ()
+        kept = region.placement(out_axis) if out_axis is not None else ()
+    data = x._data if isinstance(x, NamedArray) else x
+    numbers = ids._data if isinstance(ids, NamedArray) else ids
+    if data.shape[dim] != numbers.shape[id_dims.index(name)]:
+        raise AxisSizeError(
+            f"{op}: the axis that is reduced has size {data.shape[dim]} in {type_text(x)}, and "
+            f"{numbers.shape[id_dims.index(name)]} in the segment_ids {type_text(ids)}."
+        )
+    if region is not None and region.manual:
+        union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
+        data, numbers = cast(x, union), cast_data(numbers, union)
+    if kind != "sum":  # XLA's partitioner would combine the parts of devices by what drops NaN
+        data = settled(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
+        numbers = settled(numbers, tuple(None if d == name or d is None else d for d in id_dims))
+    order = [dims.index(d) for d in shared] + [dim] + rest
+    id_order = [id_dims.index(d) for d in batch] + [id_dims.index(name)]
+    data, numbers = lax.transpose(data, order), lax.transpose(numbers, id_order)
+    if clip:
+        numbers = jnp.clip(numbers, 0, count - 1)
+    run = _Placed(kind, count, len(batch), tuple(d in shared for d in batch), tuple(reduced), tuple(kept), is_sorted)
+    result = run.differentiable(data, numbers) if kind in ("max", "min") and run.placed else run(data, numbers)
+
+    # The result: batch axes, the segments, the rest.
+    out_dims = [*batch, out_axis, *(dims[i] for i in rest)]
+    if kind != "sum":
+        result = settled(result, (*batch, None, *(dims[i] for i in rest)))
+    if out_axis is None and name is None and position:
+        places = [n for n, d in enumerate(out_dims) if d is None]
+        result = jnp.moveaxis(result, places[0], places[position])
+        out_dims.insert(places[position], out_dims.pop(places[0]))
+    return wrap(result, tuple(out_dims))
+
+
+class _Placed:
+    """One reduction on blocks.
+
+    `data` has those batch axes that it has, the axis, and the rest; `ids` all batch axes, and the axis.
+
+    Args:
+      kind: sum, prod, max or min.
+      count: the global number of segments.
+      batch: the number of batch axes.
+      in_data: for each, whether `data` has it.
+      reduced: the mesh axes of the axis.
+      kept: the mesh axes of the segments.
+      is_sorted: whether ids are sorted.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        count: int,
+        batch: int,
+        in_data: tuple[bool, ...],
+        reduced: tuple[str, ...],
+        kept: tuple[str, ...],
+        is_sorted: bool,
+    ):
+        self.kind, self.count, self.batch, self.in_data = kind, count, batch, in_data
+        self.reduced, self.kept, self.is_sorted = reduced, kept, is_sorted
+        self.placed = reduced + kept
+
+        self.common = tuple(axis for axis in kept if axis in reduced)
+
+    def __call__(self, data: Any, ids: Any) -> Any:
+        return self._reduce(self.kind, data, ids, self.in_data)
+
+    def _reduce(self, kind: str, data: Any, ids: Any, in_data: tuple[bool, ...]) -> Any:
+        ids, size = self._own(ids)
+
+        def local(data: Any, ids: Any) -> Any:
+            return _LOCAL[kind](data, ids, num_segments=size, indices_are_sorted=self.is_sorted)
+
+        for present in reversed(in_data):
+            local = jax.vmap(local, in_axes=(0 if present else None, 0))
+        return self._combine(kind, local(data, ids))
+
+    def _own(self, ids: Any) -> tuple[Any, int]:
+        """The numbers of the segments as they count on this device, and how many it has before anything is sent."""
+        if not self.kept or self.common:
+            return ids, self.count
+        size = self.count // math.prod(lax.axis_size(axis) for axis in self.kept)
+        return ids - comm.block_index(self.kept).astype(ids.dtype) * size, size
+
+    def _combine(self, kind: str, partial: Any) -> Any:
+        dim = self.batch
+        if self.common:
+            partial = self._scatter(kind, self._cut(partial, dim), dim)
+        rest = tuple(axis for axis in self.reduced if axis not in self.common)
+        if not rest:
+            return partial
+        if kind == "sum":
+            return comm.psum(partial, rest)
+        if kind == "prod":
+            return jnp.prod(comm.all_gather(partial[None], 0, rest, "invarying"), 0)
+        return (comm.pmax if kind == "max" else comm.pmin)(partial, rest)
+
+    def _cut(self, partial: Any, dim: int) -> Any:
+        """This device's segments along the mesh axes of the segments that the entries are not on."""
+        if self.common == self.kept:
+            return partial
+        before, after = partial.shape[:dim], partial.shape[dim + 1 :]
+        sizes = [lax.axis_size(axis) for axis in self.kept]
+        partial = partial.reshape(*before, *sizes, -1, *after)
+        for n in reversed(range(len(self.kept))):
+            if self.kept[n] not in self.common:
+                partial = lax.dynamic_index_in_dim(partial, comm.block_index((self.kept[n],)), dim + n, keepdims=False)
+        return partial.reshape(*before, -1, *after)
+
+    def _scatter(self, kind: str, partial: Any, dim: int) -> Any:
+        if kind == "sum":
+            return comm.psum_scatter(partial, dim, self.common)
+        devices = math.prod(lax.axis_size(axis) for axis in self.common)
+        shape = partial.shape
+        blocks = partial.reshape(*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :])
+        return _WHOLE[kind](comm.all_to_all(blocks, dim, dim, self.common), dim)
+
+    def differentiable(self, data: Any, ids: Any) -> Any:
+        """A maximum or minimum with `jnp`'s gradient, which ties share."""
+        extremum = jax.custom_jvp(self)
+
+        @extremum.defjvp
+        def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+            data, ids = primals
+            result = extremum(data, ids)
+            whole, at = result, self._own(ids)[0]
+            if self.common:
+                whole = comm.all_gather(result, self.batch, self.kept, "varying")
+            whole = cast_data(whole, varying(data))
+
+            def hit(data: Any, tangent: Any, whole: Any, at: Any) -> tuple[Any, Any]:
+                hits = data == whole.at[at].get(mode="fill", fill_value=jnp.nan)
+                return jnp.where(hits, tangent, 0), hits.astype(tangent.dtype)
+
+            compare: Any = hit
+            for present in reversed(self.in_data):
+                compare = jax.vmap(compare, in_axes=(0 if present else None, 0 if present else None, 0, 0))
+            shares, hits = compare(data, tangents[0], whole, at)
+            every = (True,) * self.batch
+            ties = self._reduce("sum", hits, ids, every)
+            return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
+
+        return extremum(data, ids)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (segment_sum, segment_prod, segment_max, segment_min)}

@@ -1,0 +1,1 @@
+"""Names and shapes: renaming, rearranging, joining, conversion, creation."""

@@ -1,0 +1,87 @@
+"""Broadcasting an array to axes that it lacks: `broadcast_to`, over names and positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import nmap
+from namedax.ops.shape.creation import named_sizes
+
+__all__ = ["FUNCTIONS", "broadcast_to"]
+
+
+def broadcast_to(
+    array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
+) -> Any:
+    """Repeats an array along axes that it lacks.
+
+    Args:
+      array: an array, named or not.
+      shape: the positional shape of the result, as in `jnp.broadcast_to`; default, with `named_shape`: that of the array.
+      out_sharding: as in `jnp.broadcast_to`.
+      named_shape: names and sizes that the result shall have; `None` for the size of the mapped function. Names of the array that are
+        not mentioned stay.
+
+    Returns:
+      The array with the axes that it lacked in front. Sends nothing: of a sharded name every device makes its block. The gradient is
+      the sum over the new axes, one all-reduce for those that are sharded.
+
+    Raises:
+      AxisSizeError: the array has one of the names with another size, or the mapped function does.
+      AxisNotFoundError: a new name has no size.
+      PositionalAxisError: there is neither a shape nor a named shape.
+      PlacementConflictError: two names of the result are on one mesh axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3), ["k"])
+    >>> nx.broadcast_to(x, named_shape={"batch": 2}).dims
+    ('batch', 'k')
+    >>> nx.broadcast_to(x, (2,), named_shape={"k": 3}).shape
+    (2,)
+    """
+    op = "broadcast_to"
+    if shape is not None:
+        options = {} if out_sharding is None else {"out_sharding": out_sharding}
+        array = nmap(lambda data: jnp.broadcast_to(data, shape, **options))(array)
+    elif named_shape is None:
+        raise PositionalAxisError("broadcast_to: give a shape for positional axes, or named_shape={'name': size}.")
+    if not named_shape:
+        return array
+    region = ambient()
+    array = local_block(array, op, region)
+    data, dims = (array._data, array._dims) if isinstance(array, NamedArray) else (jnp.asarray(array), dims_of(array))
+    known = {name: n if region is None else region.global_size(name, n) for name, n in _named_blocks(array).items()}
+    sizes = named_sizes(op, {name: known.get(name) if size is None else size for name, size in named_shape.items()})
+    for name, size in sizes.items():
+        if known.get(name, size) != size:
+            raise AxisSizeError(
+                f"{op}: axis {name!r} of {type_text(array)} has size {known[name]}, and named_shape says {size}; an axis is repeated only "
+                "where the array lacks it."
+            )
+    new = [name for name in sizes if name not in known]
+    result = (*new, *dims)
+    blocks = [sizes[name] if region is None else region.block_size(name, sizes[name], op) for name in new]
+    if region is not None:
+        region.check_placement(op, [dim for dim in result if dim is not None])
+    data = lax.broadcast_in_dim(data, (*blocks, *data.shape), tuple(range(len(new), len(result))))
+    if region is not None and region.manual:
+        data = cast_data(data, [axis for name in new for axis in region.placement(name)])
+    return wrap(data, result)
+
+
+def _named_blocks(array: Any) -> dict[Hashable, int]:
+    if not isinstance(array, NamedArray):
+        return {}
+    return {dim: n for dim, n in zip(array._dims, array._data.shape, strict=True) if dim is not None}
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"broadcast_to": broadcast_to}

@@ -1,0 +1,363 @@
+"""Between positional and named: `named`, `positional`, `shard`, `order_like`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import NamedSharding
+
+from namedax.core.array import Dims, NamedArray, check_dims, dims_of, make_in_region, type_text
+from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.region import Region, ambient
+from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.ops.shape.rename import move, transpose_to
+from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
+from namedax.resources.layout import relayout
+from namedax.resources.mesh import concrete_mesh, mesh_with_devices
+from namedax.resources.serial import on_devices, with_loops
+
+__all__ = [
+    "attach_names",
+    "detach_names",
+    "is_named",
+    "map_with_mappings",
+    "named",
+    "order_like",
+    "positional",
+    "shard",
+    "untag",
+]
+
+
+def is_named(leaf: Any) -> bool:
+    """Whether a leaf is a named array (for `is_leaf` of tree functions)."""
+    return isinstance(leaf, NamedArray)
+
+
+def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
+    """`function(leaf, mapping, path)` over the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
+
+    Raises:
+      AxisMappingError: `axes` is no prefix of `tree`.
+    """
+    prefix = jax.tree.map(
+        lambda m: None if m is None else parse_mapping(m, op), axes, is_leaf=lambda m: m is None or is_mapping(m)
+    )
+    try:
+        full = jax.tree.broadcast(
+            jax.tree.map(_Box, prefix, is_leaf=_is_parsed), tree, is_leaf=lambda node: is_named(node) or isinstance(node, _Box)
+        )
+    except ValueError as error:
+        raise AxisMappingError(
+            f"{op}: the axis mappings {_tree_text(axes)} are no prefix of the structure that they are for, "
+            f"{jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and a dict with string keys are "
+            f"containers; each entry stands for one value. ({error})"
+        ) from None
+    boxes = jax.tree.leaves(full)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
+    results = [function(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)]
+    return jax.tree.unflatten(structure, results)
+
+
+def _is_parsed(node: Any) -> bool:
+    return node is None or isinstance(node, AxisMapping)
+
+
+class _Box:
+    """Holds a mapping (or `None`, which is no leaf by itself) as a leaf."""
+
+    def __init__(self, mapping: AxisMapping | None):
+        self.mapping = mapping
+
+
+def _tree_text(axes: Any) -> str:
+    return repr(axes).replace("Ellipsis", "...")
+
+
+def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) -> tuple[Any, Dims]:
+    """The data of `array` and its dims after the positional axes that the mapping speaks of got names. Global data."""
+    dims = dims_of(array)
+    data = array._data if isinstance(array, NamedArray) else array
+    if mapping is None:
+        return data, dims
+    given = mapping.place(dims.count(None), op, what)
+    names = iter(given)
+    return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
+
+
+def detach_names(
+    array: Any, mapping: AxisMapping, op: str, what: str, carried: frozenset[Hashable] = frozenset()
+) -> tuple[Any, Dims]:
+    """The data of `array` in the order that the mapping asks for, and its dims in that order, with `None` for positional axes.
+
+    A name that the mapping places and the array lacks is broadcast along its size in the mapped function. Names in `carried`
+    that the mapping does not place stay, in front of the others.
+
+    Raises:
+      NamedAxesLeftError: the array has a name that the mapping does not place.
+      AxisMappingError: the mapping's rank is not that of the result, or places a name of unknown size.
+      PlacementConflictError: it places a name that the array lacks, and whose mesh axis another name of the array holds.
+    """
+    region = ambient()
+    array = local_block(array, op, region)
+    data = array._data if isinstance(array, NamedArray) else jnp.asarray(array)
+    dims = dims_of(array)
+    placed = [name for _, name in mapping.names]
+    left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
+    if left:
+        raise NamedAxesLeftError(
+            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. "
+            f"Reduce them in the function, or give them a position, as in {placed + left}."
+        )
+    missing = [name for name in placed if name not in dims]
+    for name in missing:
+        size = None if region is None else region.sizes.get(name)
+        if size is None:
+            raise AxisMappingError(
+                f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size "
+                f"to broadcast to. "
+                "Remove it from the mapping, or give its size in axis_sizes."
+            )
+        block = size if region is None else region.block_size(name, size, op)
+        data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
+        dims = (name, *dims)
+    if missing and region is not None:
+        region.check_placement(f"{op} {mapping.text}, {what}", (dim for dim in dims if dim is not None))
+    staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
+    target = staying + mapping.place(len(dims) - len(staying), op, f"{what}, {type_text(array)}, with its names")
+    places = iter([i for i, dim in enumerate(dims) if dim is None])
+    order = [next(places) if dim is None else dims.index(dim) for dim in target]
+    if order != list(range(len(order))):
+        data = lax.transpose(data, order)
+    return data, target
+
+
+def named(array: Any, axes: Any) -> Any:
+    """Gives names to positional axes.
+
+    Args:
+      array: an array, or a pytree of arrays.
+      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or
+        a list that ends with `...`.
+
+    Returns:
+      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every
+      device, and of a mapped name each device keeps its block.
+
+    Raises:
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+      AxisSizeError: the name has another size in the mapped function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.named(jnp.ones((2, 5, 3)), {0: "batch", 2: "k"}).dims
+    ('batch', None, 'k')
+    """
+
+    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        leaf = local_block(leaf, "named", ambient())
+        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
+        data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
+        if all(dim is None for dim in dims):
+            return data
+        return _enter(make_in_region(data, dims), dims_of(leaf))
+
+    return map_with_mappings(one, array, axes, "named")
+
+
+def _enter(array: NamedArray, before: Dims) -> Any:
+    """Cuts the axes that got a name just now to their blocks: so far they were whole on every device."""
+    region = ambient()
+    if region is None:
+        return array
+    region.check_placement("named", (dim for dim in array._dims if dim is not None))
+    for dim, was, size in zip(array._dims, before, array._data.shape, strict=True):
+        if dim is None or was is not None:
+            continue
+        known = region.sizes.get(dim, size)
+        if known != size:
+            raise AxisSizeError(
+                f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
+                f"size, and a "
+                "positional array is whole on every device. Choose another name."
+            )
+        region.block_size(dim, size, "named")
+    if not region.manual:
+        return wrap(array._data, array._dims)
+    old = [() if dim is None else region.placement(dim) for dim in before]
+    new = [() if dim is None else region.placement(dim) for dim in array._dims]
+    return wrap(relayout(array._data, old, new), array._dims)
+
+
+def positional(x: Any, axes: Any) -> Any:
+    """Gives positions to all named axes.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
+
+    Returns:
+      Plain `jax.Array`s. In a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
+      all-gather).
+
+    Raises:
+      NamedAxesLeftError: a name is not placed.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5, 3)), {0: "batch", 2: "k"})
+    >>> nx.positional(x, ["k", "batch", ...]).shape
+    (3, 2, 5)
+    """
+
+    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        if mapping is None:
+            raise AxisMappingError("positional: None is no axis mapping here; write a dict or a list of names.")
+        data, dims = detach_names(leaf, mapping, "positional", "the array")
+        region = ambient()
+        if region is not None and region.manual:
+            old = [() if dim is None else region.placement(dim) for dim in dims]
+            data = relayout(data, old, [()] * len(dims))
+        return data
+
+    return map_with_mappings(one, x, axes, "positional")
+
+
+def untag(x: Any, axes: Any) -> Any:
+    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings; positions count among the
+        positional axes of the result.
+
+    Returns:
+      Arrays with the names that the mapping does not place, in front. In a mapped body a positional axis is whole on every device, so a
+      sharded axis that becomes one is gathered (one all-gather); its gradient is a reduce-scatter where the result was combined with
+      values that vary over the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name that the mapping places.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5, 3)), ["batch", None, "k"])
+    >>> nx.untag(x, ["k", ...]).dims, nx.untag(x, ["k", ...]).shape
+    (('batch', None, None), (3, 5))
+    """
+
+    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        if mapping is None:
+            raise AxisMappingError("untag: None is not an axis mapping here; write a dict or a list of names.")
+        dims = dims_of(leaf)
+        placed = {name for _, name in mapping.names}
+        for name in placed:
+            if name not in dims:
+                raise_not_found("untag", name, type_text(leaf), [dim for dim in dims if dim is not None])
+        data, dims = detach_names(leaf, mapping, "untag", "the array", frozenset(dims) - placed - {None})
+        final = tuple(None if dim in placed else dim for dim in dims)
+        region = ambient()
+        if region is None or not region.manual:
+            return wrap(data, final)
+        old = [() if dim is None else region.placement(dim) for dim in dims]
+        new = [() if dim is None else region.placement(dim) for dim in final]
+        return move(make_in_region(data, dims), old, new, final)
+
+    return map_with_mappings(one, x, axes, "untag")
+
+
+def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
+    """Places named arrays on a mesh, outside of mapped functions.
+
+    In a program of many processes each gives the whole values, and JAX compares them; `nx.from_process_local` takes parts.
+
+    Args:
+      x: a named array, or a pytree of arrays; arrays without names are replicated.
+      axis_resources: as in `xmap`. A single array has all names; of a pytree, whose arrays are placed as one program maps them, names that
+        no array has do not matter. Nor does a `SerialLoop`.
+      mesh: a mesh; default: that of `jax.set_mesh`.
+
+    Returns:
+      The same values, each name on its mesh axes. Where there is no mesh and nothing is mapped, `x` as it is.
+
+    Raises:
+      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisNotFoundError: `x` is one array, and lacks a name.
+      MeshError: there is no mesh, or it lacks a mesh axis.
+      PlacementConflictError: two names of one array are on one mesh axis.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
+    P('x', None)
+    """
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
+            "nx.rename, or call nx.shard before the mapped function."
+        )
+    resources = parse_resources(axis_resources, "shard")
+    if isinstance(x, NamedArray):
+        for name in resources:
+            if name not in x._dims:
+                extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
+                raise_not_found("shard", name, type_text(x), [dim for dim in x._dims if dim is not None], extra)
+    assignment = on_devices(with_loops(resources))  # time is no place
+    if not assignment and mesh is None and concrete_mesh(mesh) is None:
+        return x
+    mesh = mesh_with_devices(mesh, "shard")
+    check_mesh_axes(assignment, mesh, "shard")
+    region = Region({}, assignment, mesh, "manual", None)
+
+    def one(leaf: Any) -> Any:
+        dims = dims_of(leaf)
+        names = [dim for dim in dims if dim is not None]
+        region.check_placement("shard", names)
+        data = leaf._data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
+        for dim, n in zip(dims, data.shape, strict=True):
+            if dim is not None:
+                region.block_size(dim, n, "shard")
+        placed = jax.device_put(data, NamedSharding(mesh, partition_spec(dims, assignment)))
+        return NamedArray(placed, dims) if names else placed
+
+    return jax.tree.map(one, x, is_leaf=is_named)
+
+
+def order_like(tree: Any, like: Any) -> Any:
+    """`tree` with the axes of every named array in the physical order that they have in `like`.
+
+    Raw JAX compares tree structures, which include the order; this makes them equal. The named shapes have to agree.
+
+    Raises:
+      NamedAxesLeftError: two arrays have different names.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> a, b = nx.named(jnp.ones((2, 3)), ["a", "b"]), nx.named(jnp.ones((3, 2)), ["b", "a"])
+    >>> nx.order_like(b, a).dims
+    ('a', 'b')
+    """
+
+    def one(x: Any, target: Any) -> Any:
+        dims, wanted = dims_of(x), dims_of(target)
+        if set(dims) - {None} != set(wanted) - {None}:
+            raise NamedAxesLeftError(
+                f"order_like: {type_text(x)} can not be ordered like {type_text(target)}; they have different names. "
+                f"Broadcast or reduce first."
+            )
+        if not isinstance(x, NamedArray):
+            return x
+        # Positional axes keep their number, which may differ; the leading ones of `like` stand for all in front.
+        order = list(wanted)
+        extra = dims.count(None) - wanted.count(None)
+        if extra > 0:
+            order = [None] * extra + order
+        for _ in range(-extra):
+            order.remove(None)
+        return transpose_to(x, tuple(order))
+
+    return jax.tree.map(one, tree, like, is_leaf=is_named)

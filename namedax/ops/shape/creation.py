@@ -1,0 +1,306 @@
+"""Making arrays along names: `zeros` and its like, `arange` and `one_hot`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, check_dims, is_name, type_text
+from namedax.core.region import ambient
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    UnsupportedArgumentError,
+    as_integer,
+    did_you_mean,
+)
+from namedax.operands.broadcasting import wrap
+from namedax.operands.nmap import Lifted
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.shape.joining import stack
+
+__all__ = ["arange", "array", "asarray", "empty", "full", "named_sizes", "one_hot", "ones", "size_of", "zeros"]
+
+
+def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
+    """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
+    region = ambient()
+    known = None if region is None else region.size_of(name)
+    if given is None and known is None:
+        known_names = () if region is None else (*region.sizes, *region.seen)
+        raise AxisNotFoundError(
+            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give {argument}, or the size in axis_sizes of xmap."
+        )
+    if given is not None and known is not None and given != known:
+        raise AxisSizeError(
+            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped function; a name has one size."
+        )
+    return known if given is None else given  # type: ignore[return-value]
+
+
+def _check_named_shape(op: str, named_shape: Any) -> None:
+    """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
+    if not isinstance(named_shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: named_shape={named_shape!r} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
+        )
+    for name, size in named_shape.items():
+        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+            raise AxisSizeError(
+                f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer from 0, or None for that of the mapped "
+                "function."
+            )
+
+
+def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:
+    """The sizes of new axes, which must agree with the mapped function's, or are those where `named_shape` says `None`."""
+    _check_named_shape(op, named_shape)
+    return {axis: size_of(op, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()}
+
+
+def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:
+    """Evenly spaced values, along a name if `axis` is given.
+
+    Args:
+      start: as in `jnp.arange`; with one number it is the end. A name here is taken for `axis`.
+      stop: as in `jnp.arange`.
+      step: as in `jnp.arange`.
+      axis: the name of the result's axis. Without a stop its size is that of the mapped function's axis.
+      dtype: element type.
+
+    Returns:
+      An array with the one named axis (every device makes its own block), or `jnp.arange(...)` if there is no name.
+
+    Raises:
+      AxisNotFoundError: neither a stop nor the mapped function gives the axis a size.
+      AxisSizeError: they give different ones.
+
+    >>> import namedax as nx
+    >>> nx.arange(5, axis="k").named_shape["k"]
+    5
+    """
+    if axis is None and start is not None and is_name(start) and isinstance(start, (str, tuple)):
+        start, axis = None, start
+    if axis is None:
+        return jnp.arange(start, stop, step, dtype=dtype)
+    check_dims((axis,), "arange")
+    if start is None and stop is not None:
+        start = 0
+    if start is None:
+        return global_index("arange", axis, size_of("arange", axis, None, "a stop"), dtype or jnp.arange(1).dtype)
+    like = jax.eval_shape(lambda: jnp.arange(start, stop, step, dtype=dtype))
+    size = size_of("arange", axis, like.shape[0], "the number of values")
+    first, stride = (0, 1) if stop is None else (start, 1 if step is None else step)
+    index = global_index("arange", axis, size, like.dtype)
+    if first == 0 and stride == 1:
+        return index
+    return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
+
+
+def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Any:
+    """One-hot encoding along a new axis, which may have a name.
+
+    Args:
+      x: an integer array, named or not.
+      num_classes: the size of the new axis. A name may leave it out: its size in the mapped function is used.
+      axis: the name of the new axis, or its position among the positional axes of the result.
+      dtype: element type; default: the default float.
+
+    Returns:
+      1 where the new axis's index equals `x`, else 0; an `x` out of range gives zeros. A sharded new axis is never whole on
+      one device, and nothing is sent.
+
+    Raises:
+      AxisNotFoundError: the new axis has no size.
+      AxisSizeError: `num_classes` is not the size that the name has.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> labels = nx.named(jnp.array([2, 0]), ["batch"])
+    >>> nx.positional(nx.nn.one_hot(labels, 3, axis="classes"), ["batch", "classes"])
+    Array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    dtype = jnp.zeros((), float).dtype if dtype is None else dtype
+    if is_name(axis):
+        if isinstance(x, NamedArray) and axis in x.dims:
+            raise AxisSizeError(
+                f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name."
+            )
+        if num_classes is not None:
+            num_classes = as_integer("one_hot", "num_classes", num_classes, 0)
+        size = size_of("one_hot", axis, num_classes, "num_classes")
+        index = global_index("one_hot", axis, size)
+        return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
+    if num_classes is None:
+        raise AxisNotFoundError("one_hot: a positional axis needs num_classes; only a name has a size of its own.")
+    classes = as_integer("one_hot", "num_classes", num_classes, 0)
+    return Lifted(lambda labels: jax.nn.one_hot(labels, classes, dtype=dtype, axis=axis), "one_hot")(x)
+
+
+def _filled(
+    op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, device: Any, *options: Any
+) -> Any:
+    if named_shape is None and isinstance(shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: the shape is {shape!r}, a mapping; sizes by name are given as {op}(named_shape={shape!r}), and the "
+            "shape is that of the positional axes."
+        )
+    if named_shape is None or named_shape == {}:
+        return function(shape, *options) if device is None else function(shape, *options, device=device)
+    if device is not None:
+        raise UnsupportedArgumentError(
+            f"{op}: device={device} is not supported for arrays with names. Where a named array lives follows from its names: "
+            "nx.shard(x, axis_resources, mesh) places it."
+        )
+    sizes = named_sizes(op, named_shape)
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    region = ambient()
+    blocks = [size if region is None else region.block_size(axis, size, op) for axis, size in sizes.items()]
+    dims = check_dims((*named_shape, *(None for _ in shape)), op)
+    if region is not None:
+        region.check_placement(op, named_shape)
+    return wrap(function((*blocks, *shape), *options), dims)
+
+
+def zeros(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
+    """Zeros, with named axes beside the positional ones.
+
+    Args:
+      shape: sizes of the positional axes.
+      dtype: element type; default: the default float.
+      named_shape: sizes by name, global ones; `None` for a size means that of the mapped function.
+      device: of an array without names, as in JAX.
+
+    Returns:
+      An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
+
+    Raises:
+      AxisNotFoundError: a name has no size.
+      AxisSizeError: a name has another size in the mapped function.
+
+    >>> import namedax as nx
+    >>> nx.zeros(3, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
+
+
+def ones(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
+    """Ones, with named axes beside the positional ones; arguments as for `zeros`.
+
+    >>> import namedax as nx
+    >>> nx.ones(3, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
+
+
+def empty(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
+) -> Any:
+    """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
+
+    >>> import namedax as nx
+    >>> nx.empty(3, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
+
+
+def full(
+    shape: Any = (),
+    fill_value: Any = None,
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None] | None = None,
+    device: Any = None,
+) -> Any:
+    """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
+
+    Args:
+      shape: sizes of the positional axes.
+      fill_value: the value; an array without names broadcasts with the positional axes. It must be given.
+      dtype: element type; default: that of the value.
+      named_shape: sizes by name.
+      device: of an array without names, as in JAX.
+
+    Raises:
+      ArgumentTypeError: there is no value, or it has names.
+
+    >>> import namedax as nx
+    >>> nx.full(3, 7.0, named_shape={"batch": 2}).dims
+    ('batch', None)
+    """
+    if fill_value is None or isinstance(fill_value, NamedArray):
+        what = "missing" if fill_value is None else f"{type_text(fill_value)}, which has names"
+        raise ArgumentTypeError(
+            f"full: fill_value is {what}. Give a number, or an array without names: nx.full(shape, 0.0, named_shape=...)."
+        )
+    return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
+
+
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Any:
+    """`a` as an array: a named array stays one, and so does a sequence that holds some.
+
+    Args:
+      a: an array, a number, or a nested sequence of them. A sequence becomes the first positional axis.
+      dtype: element type; default: that of the values.
+      order: as in JAX, which takes `"C"` and `"K"`.
+      copy: whether a named array is copied.
+
+    Returns:
+      A named array if `a` has names, otherwise `jnp.asarray(a)`.
+
+    Raises:
+      ArgumentError: the order is another one.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.asarray(x) is x, nx.asarray([x, x + 1]).dims
+    (True, ('k', None))
+    """
+    return _as_array("asarray", a, dtype, order, copy, 0)
+
+
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> Any:
+    """A new array: as `asarray`, and with at least `ndmin` positional axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.array(nx.named(jnp.arange(3.0), ["k"]), ndmin=1).shape
+    (1,)
+    """
+    return _as_array("array", object, dtype, order, copy, ndmin)
+
+
+def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None, ndmin: int) -> Any:
+    leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    if not any(isinstance(leaf, NamedArray) for leaf in leaves):
+        return jnp.array(a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
+    if order not in (None, "C", "K"):
+        raise ArgumentError(
+            f"{op}: order={order!r} is not supported; a named array has no order in memory but that of its dims."
+        )
+    result = a if isinstance(a, NamedArray) else _stacked(a)
+    if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):
+        result = apply_elementwise(op, lambda data: jnp.array(data, dtype), result)
+    missing = ndmin - result.ndim
+    return (
+        wrap(result.data.reshape((1,) * missing + result.data.shape), (None,) * missing + result.dims)
+        if missing > 0
+        else result
+    )
+
+
+def _stacked(a: Any) -> Any:
+    return stack([_stacked(entry) for entry in a]) if isinstance(a, (list, tuple)) else a

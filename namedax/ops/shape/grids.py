@@ -1,0 +1,133 @@
+"""Evenly spaced numbers and frequencies along a name: `linspace`, `fftfreq`, `rfftfreq`. Every device makes its own block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import is_name
+from namedax.errors import ArgumentTypeError
+from namedax.operands.leaves import data_of
+from namedax.operands.nmap import nmap
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.shape.conversion import named
+from namedax.ops.shape.creation import size_of
+
+__all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: Any = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """Evenly spaced numbers between two ends, along a new axis that may have a name.
+
+    Args:
+      start: the first value: a number or an array, named or not.
+      stop: the last value, or the end that is left out; it broadcasts with `start` by name.
+      num: how many there are.
+      endpoint: whether `stop` is one of them.
+      retstep: whether the distance is returned too.
+      dtype: element type.
+      axis: the name of the new axis, or its position.
+      device: as in `jnp.linspace`; for a positional axis.
+
+    Returns:
+      The values, with the axes of `start` and `stop` and the new one; with `retstep` a pair of these and the distance. Sends nothing.
+
+    Raises:
+      AxisSizeError: `num` is not the size that the name has in the mapped function.
+      ArgumentTypeError: `num` is not an integer, or a device is given with a name.
+
+    >>> import namedax as nx
+    >>> nx.positional(nx.linspace(0.0, 1.0, 5, axis="k"), ["k"])
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    op = "linspace"
+    if not is_name(axis):
+        positional: Any = jnp.linspace
+        options = {} if device is None else {"device": device}
+        return nmap(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options))(start, stop)
+    if device is not None:
+        raise ArgumentTypeError(f"{op}: device= is for a positional axis; where the axis {axis!r} lives, axis_resources says.")
+    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
+        raise ArgumentTypeError(f"{op}: num={num!r} must be an integer from 0, the number of values along {axis!r}.")
+    count = size_of(op, axis, int(num), "num")
+    ends = [data_of(end) if hasattr(end, "dtype") else end for end in (start, stop)]
+    kind = jax.eval_shape(lambda: jnp.linspace(jnp.zeros_like(ends[0]), jnp.zeros_like(ends[1]), 1)).dtype
+    out = kind if dtype is None else jnp.zeros((), dtype).dtype
+    kind = out if jnp.issubdtype(out, jnp.inexact) else kind  # as JAX computes
+    divisor = max(count - 1 if endpoint else count, 1)
+
+    def values(a: Any, b: Any, i: Any) -> Any:
+        a, b = (jnp.asarray(end, kind) for end in (a, b))
+        part = i.astype(jnp.zeros((), kind).real.dtype) / divisor
+        value = a * (1 - part) + b * part
+        if endpoint and count > 1:
+            value = jnp.where(i == count - 1, b, value)
+        return (jnp.floor(value) if jnp.issubdtype(out, jnp.integer) else value).astype(out)
+
+    result = apply_elementwise(op, values, start, stop, global_index(op, axis, count))
+    if not retstep:
+        return result
+    steps = count - 1 if endpoint else count
+
+    def distance(a: Any, b: Any) -> Any:
+        return (jnp.asarray(b, kind) - jnp.asarray(a, kind)) / steps if steps > 0 else jnp.full(np.shape(a), jnp.nan, kind)
+
+    return result, apply_elementwise(op, distance, start, stop)
+
+
+def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) -> Any:
+    options = {} if device is None else {"device": device}
+    values = getattr(jnp.fft, op)(n, d, dtype=dtype, **options)
+    return values if axis is None else named(values, [axis])
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Any:
+    """The frequencies of `nx.numpy.fft.fft`, along a name if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+
+    Args:
+      n: the number of samples.
+      d: their distance.
+      dtype: element type.
+      device: as in `jnp.fft.fftfreq`.
+      axis: the name of the result's axis.
+
+    Returns:
+      An array with the one axis. Sends nothing; every device keeps its block.
+
+    Raises:
+      AxisSizeError: in the mapped function the name has another size.
+
+    >>> import namedax as nx
+    >>> nx.numpy.fft.fftfreq(4, axis="f").named_shape["f"]
+    4
+    """
+    return _frequencies("fftfreq", n, d, dtype, device, axis)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Any:
+    """The frequencies of `nx.numpy.fft.rfft`, along a name if `axis` is given; see `fftfreq`.
+
+    >>> import namedax as nx
+    >>> nx.numpy.fft.rfftfreq(4, axis="f").named_shape["f"]
+    3
+    """
+    return _frequencies("rfftfreq", n, d, dtype, device, axis)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"linspace": linspace}
+FFT_FUNCTIONS: dict[str, Callable[..., Any]] = {"fftfreq": fftfreq, "rfftfreq": rfftfreq}

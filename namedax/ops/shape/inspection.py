@@ -1,0 +1,92 @@
+"""Questions about arrays that their types answer: shape, rank, size, element type. Nothing is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.array import NamedArray
+from namedax.operands.leaves import data_of
+from namedax.ops.reduction.reductions import resolve_axis
+
+__all__ = ["FUNCTIONS"]
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    """Sizes of the positional axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.shape(nx.named(jnp.ones((2, 5)), ["batch", ...]))
+    (5,)
+    """
+    return x.shape if isinstance(x, NamedArray) else jnp.shape(x)
+
+
+def ndim(x: Any) -> int:
+    """The number of positional axes."""
+    return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
+
+
+def size(x: Any, axis: Any = None) -> int:
+    """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
+
+    Sizes of names are global ones.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      PositionalAxisError: a position is out of range.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((2, 5)), ["batch", ...])
+    >>> nx.numpy.size(x), nx.numpy.size(x, "batch"), nx.numpy.size(x, (0, "batch"))
+    (5, 2, 10)
+    """
+    if not isinstance(x, NamedArray):
+        return jnp.size(x, axis)
+    if axis is None:
+        return x.size
+    sizes = dict(x.named_shape)
+    found = resolve_axis("size", x, axis)
+    return math.prod(x.data.shape[i] if (dim := x.dims[i]) is None else sizes[dim] for i in found)
+
+
+def result_type(*args: Any) -> Any:
+    """The element type that JAX's promotion gives these arrays and types together."""
+    return jnp.result_type(*(data_of(arg) for arg in args))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the element type is complex."""
+    return jnp.iscomplexobj(data_of(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the element type is not complex."""
+    return jnp.isrealobj(data_of(x))
+
+
+def isscalar(x: Any) -> bool:
+    """Whether `x` is a scalar; a named array is none, however few positional axes it has."""
+    return False if isinstance(x, NamedArray) else jnp.isscalar(x)
+
+
+def array_repr(
+    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
+    """`repr(x)` of a named array, `jnp.array_repr` of others."""
+    return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, max_line_width, precision, suppress_small)
+
+
+def array_str(
+    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:
+    """`str(x)` of a named array, `jnp.array_str` of others."""
+    return str(x) if isinstance(x, NamedArray) else jnp.array_str(x, max_line_width, precision, suppress_small)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (shape, ndim, size, result_type, iscomplexobj, isrealobj, isscalar, array_repr, array_str)
+}

@@ -1,0 +1,96 @@
+"""Triangles over two axes, named or positional: `tril` and `triu`, and the index along an axis that they are made of.
+
+An entry is kept or not by where it is along two axes, and every device knows that of its own entries. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentTypeError, PositionalAxisError
+from namedax.operands.broadcasting import local_block
+from namedax.operands.nmap import nmap
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import resolve_axis
+
+__all__ = ["FUNCTIONS", "index_along", "tril", "triu"]
+
+
+def index_along(op: str, x: Any, axis: Any) -> Any:
+    """The global index of every entry of `x` along one axis, as an array that broadcasts with `x`."""
+    region = ambient()
+    (dim,) = resolve_axis(op, x, (axis,))
+    dims, block = dims_of(x), (x._data if isinstance(x, NamedArray) else x).shape[dim]
+    if is_name(axis):
+        return global_index(op, axis, block if region is None else region.global_size(axis, block))
+    behind = dims[dim + 1 :].count(None)
+    return lax.broadcasted_iota(jnp.int32, (block, *(1,) * behind), 0)
+
+
+def tril(m: Any, k: Any = 0, *, axis: Any = None) -> Any:
+    """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
+
+    Args:
+      m: an array, named or not.
+      k: the diagonal; above the main one for positive numbers. With `axis` also an integer array that broadcasts by name, for another
+        diagonal in every instance.
+      axis: a pair of axes, the rows and the columns, such as `("query", "key")`; names or positions. Default: the last two positional
+        axes.
+
+    Returns:
+      An array of the same axes. Sends nothing, whatever is sharded.
+
+    Raises:
+      AxisNotFoundError: `m` lacks a name.
+      PositionalAxisError: `axis` is not a pair of two axes.
+      ArgumentTypeError: `k` is not an integer.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> scores = nx.named(jnp.arange(1, 7).reshape(2, 3), ["query", "key"])
+    >>> nx.positional(nx.tril(scores, 1, axis=("query", "key")), ["query", "key"])
+    Array([[1, 2, 0],
+           [4, 5, 6]], dtype=int32)
+    """
+    return _triangle("tril", m, k, axis)
+
+
+def triu(m: Any, k: Any = 0, *, axis: Any = None) -> Any:
+    """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> scores = nx.named(jnp.arange(1, 7).reshape(2, 3), ["query", "key"])
+    >>> nx.positional(nx.triu(scores, axis=("query", "key")), ["query", "key"])
+    Array([[1, 2, 3],
+           [0, 5, 6]], dtype=int32)
+    """
+    return _triangle("triu", m, k, axis)
+
+
+def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
+    kind = getattr(k, "dtype", None)
+    if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
+        raise ArgumentTypeError(
+            f"{op}: k={k!r} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
+            f"nx.{op}(x, axis=('query', 'key'))."
+        )
+    if axis is None:
+        return nmap(lambda data: getattr(jnp, op)(data, k))(m)
+    if not isinstance(axis, (tuple, list)) or len(axis) != 2:
+        raise PositionalAxisError(f"{op}: axis={axis!r} must be a pair, the axis of the rows and that of the columns.")
+    m = local_block(m, op, ambient())
+    m = m if hasattr(m, "dtype") else jnp.asarray(m)
+    if len(resolve_axis(op, m, tuple(axis))) != 2:
+        raise PositionalAxisError(f"{op}: axis={axis!r} must be two axes of {type_text(m)}.")
+    row, column = (index_along(op, m, one) for one in axis)
+    keep = column <= row + k if op == "tril" else column >= row + k
+    return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"tril": tril, "triu": triu}

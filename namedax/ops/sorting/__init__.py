@@ -1,0 +1,1 @@
+"""Order along an axis, and what is found by it."""

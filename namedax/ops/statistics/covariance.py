@@ -1,0 +1,199 @@
+"""Covariances and correlations by name: `cov` and `corrcoef`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.array import NamedArray, is_name, type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, AxisNameError, PositionalAxisError, raise_not_found
+from namedax.operands.broadcasting import local_block
+from namedax.operands.leaves import names_of
+from namedax.operands.nmap import nmap
+from namedax.ops.contraction.einsum import dot
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type
+from namedax.ops.shape.conversion import named, untag
+from namedax.ops.shape.rename import rename
+
+__all__ = ["FUNCTIONS", "corrcoef", "cov"]
+
+_sum = REDUCTIONS["sum"]
+
+
+class _Variable:
+    """The positional axis of the variables, while it has a name."""
+
+    def __repr__(self) -> str:
+        return "the positional axis"
+
+
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    dtype: Any = None,
+    *,
+    axis: Any = None,
+    variables: Any = None,
+) -> Any:
+    """Covariances of variables over observations.
+
+    Args:
+      m: an array, named or not.
+      y: without `axis`, as in `jnp.cov`.
+      rowvar: without `axis`, as in `jnp.cov`.
+      bias: whether to divide by the number of observations `n`, instead of `n - 1`.
+      ddof: what is taken off that number; default: 1, or 0 with `bias`.
+      fweights: how often each observation counts: integers along `axis`.
+      aweights: the weight of each observation: floats along `axis`.
+      dtype: element type of the result.
+      axis: the observations: a name, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and names are batch axes.
+      variables: with `axis`, the name of the variables and the one that it gets on the other side: `("k", "k2")`. Default: the one
+        positional axis of `m`; and if it has none, `m` is one variable. All other names are batch axes.
+
+    Returns:
+      The covariances, with `variables` in the place of their name, or two positional axes. Over sharded observations: one all-reduce for
+      the means, one for the covariances. Sharded variables are gathered once, for the other side.
+
+    Raises:
+      AxisNotFoundError: `m` lacks a name.
+      AxisNameError: `variables` is not a pair of different names.
+      PositionalAxisError: `m` has several positional axes, or has one beside `variables`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 1.0], [5.0, 6.0]]), ["n", "k"])
+    >>> nx.positional(nx.cov(x, axis="n", variables=("k", "k2")), ["k", "k2"])
+    Array([[4., 4.],
+           [4., 7.]], dtype=float32)
+    """
+    if axis is None:
+        _refuse("cov", variables, "variables")
+        return nmap(lambda m, y, f, a: jnp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype))(
+            m, y, fweights, aweights
+        )
+    _refuse_second("cov", y)
+    if ddof is not None and int(ddof) != ddof:
+        raise ArgumentError(f"cov: ddof={ddof!r} must be an integer.")
+    result, _, place = _covariances(
+        "cov", m, axis, variables, int(not bias) if ddof is None else int(ddof), fweights, aweights, dtype
+    )
+    return place(result)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None) -> Any:
+    """Correlation coefficients of variables over observations: covariances over the roots of both variances. See `nx.cov`.
+
+    Args:
+      x: an array, named or not.
+      y: without `axis`, as in `jnp.corrcoef`.
+      rowvar: without `axis`, as in `jnp.corrcoef`.
+      dtype: element type of the result.
+      axis: the observations, as in `nx.cov`.
+      variables: as in `nx.cov`.
+
+    Returns:
+      The coefficients, with the axes of `nx.cov`. It costs what that costs, and one all-reduce for the variances.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), ["n", "k"])
+    >>> nx.positional(nx.corrcoef(x, axis="n", variables=("k", "k2")), ["k", "k2"]).round(3)
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
+    if axis is None:
+        _refuse("corrcoef", variables, "variables")
+        return nmap(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype))(x, y)
+    _refuse_second("corrcoef", y)
+    result, (left, right), place = _covariances("corrcoef", x, axis, variables, 1, None, None, dtype)
+    result = result / (_ELEMENTWISE["sqrt"](left) * _ELEMENTWISE["sqrt"](right))
+    if not jnp.issubdtype(result.dtype, jnp.complexfloating):
+        result = _ELEMENTWISE["clip"](result, -1.0, 1.0)
+    return place(result)
+
+
+def _refuse(op: str, value: Any, what: str) -> None:
+    if value is not None:
+        raise ArgumentError(f"{op}: {what}={value!r} goes with axis=, the name of the observations; give both.")
+
+
+def _refuse_second(op: str, y: Any) -> None:
+    if y is not None:
+        raise ArgumentError(
+            f"{op}: y= is for the form without axis=; concatenate the variables of both arrays, nx.concatenate."
+        )
+
+
+def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tuple[Any, Any, Any]:
+    """The array with the variables under a name (or none), that name, and the one on the other side."""
+    if variables is not None:
+        good = isinstance(variables, (tuple, list)) and len(variables) == 2 and all(map(is_name, variables))
+        if not good or variables[0] == variables[1] or variables[1] in x.dims or variables[0] in axes:
+            raise AxisNameError(
+                f"{op}: variables={variables!r} must be the name of the variables of {type_text(x)} and a new name for the other side, such "
+                "as ('k', 'k2')."
+            )
+        if variables[0] not in x.dims:
+            raise_not_found(op, variables[0], type_text(x), names_of(x.dims))
+    if x.ndim > (variables is None):
+        raise PositionalAxisError(
+            f"{op}: {type_text(x)} has {x.ndim} positional axes{' beside variables' if variables is not None else ''}; the variables are one axis. "
+            "Name the others, which are batch axes."
+        )
+    if variables is not None:
+        return x, *variables
+    if x.ndim == 0:
+        return x, None, None
+    left, right = _Variable(), _Variable()
+    return named(x, [left]), left, right
+
+
+def _covariances(
+    op: str, m: Any, axis: Any, variables: Any, ddof: int, fweights: Any, aweights: Any, dtype: Any
+) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """The covariances, the variances of both sides, and what brings the axes of a result to their places."""
+    m = local_block(m, op, ambient())
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    for name in axes:
+        if not isinstance(m, NamedArray) or not is_name(name) or name not in m.dims:
+            raise_not_found(op, name, type_text(m), names_of(m.dims) if isinstance(m, NamedArray) else [])
+    m = m.astype(inexact_type(m.dtype) if dtype is None else dtype)
+    m, left, right = _pair(op, m, axes, variables)
+    region = ambient()
+    count = math.prod(m.named_shape[name] if region is None else region.global_size(name, _block(m, name)) for name in axes)
+    weights = fweights
+    if aweights is not None:
+        weights = aweights if weights is None else _ELEMENTWISE["multiply"](weights, aweights)
+    if weights is None:
+        total: Any = count
+        divisor: Any = count - ddof
+        mean = REDUCTIONS["mean"](m, axes)
+    else:
+        total = _sum(weights, axes)
+        mean = _sum(_ELEMENTWISE["multiply"](m, weights), axes) / total
+        divisor = total - ddof if aweights is None else total - ddof * _sum(weights * aweights, axes) / total
+    centred = _ELEMENTWISE["subtract"](m, mean)
+    weighted = centred if weights is None else _ELEMENTWISE["multiply"](centred, weights)
+    other = _ELEMENTWISE["conj"](centred)
+    variance = _ELEMENTWISE["real"](_sum(_ELEMENTWISE["multiply"](weighted, other), axes)) / divisor
+    if left is None:
+        return variance, (variance, variance), lambda result: result
+    result = dot(weighted, rename(other, {left: right}), axes) / divisor
+    sides = (variance, rename(variance, {left: right}))
+    return result, sides, (lambda result: untag(result, [left, right])) if variables is None else (lambda result: result)
+
+
+def _block(x: NamedArray, name: Any) -> int:
+    size: int = x._data.shape[x._dims.index(name)]
+    return size
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"corrcoef": corrcoef, "cov": cov}

@@ -1,0 +1,1 @@
+"""Operations that look at neighbours along an axis."""

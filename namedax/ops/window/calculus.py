@@ -1,0 +1,235 @@
+"""Calculus along one axis: trapezoid sums, finite differences, unwrapped phases, trends.
+
+Along a sharded name none of them gathers the axis: sums are reduced, and a difference sends the row at the boundary of two blocks. Along
+positions they are JAX's own, lifted over names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import jax.scipy as jsp
+import numpy as np
+
+from namedax.core.array import NamedArray, type_text
+from namedax.errors import ArgumentError, AxisSizeError
+from namedax.namespaces.lifting import along_axes
+from namedax.namespaces.mirror import is_axis_name
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.reduction import cumulative
+from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.shape.conversion import named
+from namedax.ops.shape.creation import arange
+from namedax.ops.shape.inspection import size
+from namedax.ops.window.neighbours import shift
+
+__all__ = ["CALCULUS", "detrend", "gradient", "trapezoid", "unwrap"]
+
+_cumsum = cumulative.FUNCTIONS["cumsum"]
+_sum, _mean = REDUCTIONS["sum"], REDUCTIONS["mean"]
+_trapezoid = along_axes(jnp.trapezoid, "trapezoid", ("axis",))
+_gradient = along_axes(jnp.gradient, "gradient", ("axis",))
+_unwrap = along_axes(jnp.unwrap, "unwrap", ("axis",))
+_detrend = along_axes(jsp.signal.detrend, "detrend", ("axis",))
+
+
+def _one_name(axis: Any) -> Any:
+    """The name that an axis argument means; `None` where it is a position."""
+    if isinstance(axis, (tuple, list)) and len(axis) == 1:
+        (axis,) = axis
+    return axis if is_axis_name(axis) else None
+
+
+def _inexact(op: str, x: Any, axis: Hashable) -> Any:
+    """`x` as floating-point numbers; it has to have the axis."""
+    resolve_axis(op, x, axis)
+    dtype = inexact_type(x.dtype)
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
+    """Coordinates along `axis`: an array that has the axis, or a plain one with one entry for each of the axis."""
+    if isinstance(points, NamedArray):
+        return points
+    points = jnp.asarray(points)
+    n = size(x, axis)
+    if points.shape != (n,):
+        raise AxisSizeError(
+            f"{op}: the coordinates have the shape {points.shape}, but axis {axis!r} of {type_text(x)} has size {n}. Give an array with "
+            f"the axis {axis!r}, or one of the shape ({n},)."
+        )
+    return named(points, [axis])
+
+
+def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise: Any) -> Any:
+    """`then` at these rows of the axis, and elsewhere `otherwise`."""
+    index = arange(size(x, axis), axis=axis)
+
+    def choose(i: Any, a: Any, b: Any) -> Any:
+        hit = i == rows[0]
+        for row in rows[1:]:
+            hit = hit | (i == row)
+        return jnp.where(hit, a, b)
+
+    return apply_elementwise("where", choose, index, then, otherwise)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
+    """The integral along one axis by the trapezoid rule.
+
+    Args:
+      y: values, named or not.
+      x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
+      dx: the distance of two values.
+      axis: a position or a name.
+
+    Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
+
+    Raises:
+      AxisNotFoundError: `y` lacks the name.
+      AxisSizeError: `x` has another size.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.trapezoid(nx.named(jnp.array([1.0, 2.0, 6.0]), ["t"]), axis="t")
+    Array(5.5, dtype=float32)
+    """
+    name = _one_name(axis)
+    if name is None:
+        return _trapezoid(y, x, dx, axis)
+    y = _inexact("trapezoid", y, name)
+    n = size(y, name)
+    if x is None:
+        halved = _where_at(y, name, (0, n - 1), y * 0.5, y) if n > 1 else y * 0
+        return _sum(halved, name) * dx
+    x = _along("trapezoid", x, y, name)
+    areas = (shift(x, -1, name) - x) * (shift(y, -1, name) + y) * 0.5
+    return _sum(_where_at(y, name, (n - 1,), areas * 0, areas), name)
+
+
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+    """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
+
+    Args:
+      f: values, named or not.
+      *varargs: the distance of two values, for all axes or for each; or coordinates along the axis, an array that has it or a plain one.
+      axis: a position, a name, or a tuple of both; default: all positional axes.
+      edge_order: not supported, as in `jnp.gradient`.
+
+    Returns:
+      An array like `f`, or a list of them, one for each axis. Along a sharded name the rows at the boundaries of blocks are sent.
+
+    Raises:
+      AxisNotFoundError: `f` lacks a name.
+      AxisSizeError: an axis has less than two entries.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(nx.numpy.gradient(nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"]), axis="t"), ["t"])
+    Array([1., 2., 4., 5.], dtype=float32)
+    """
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if all(_one_name(entry) is None for entry in axes):
+        return _gradient(f, *varargs, axis=axis, edge_order=edge_order)
+    if edge_order is not None:
+        raise ArgumentError(f"gradient: edge_order={edge_order!r} is not supported, as in jnp.gradient; leave it out.")
+    if len(varargs) not in (0, 1, len(axes)):
+        raise ArgumentError(f"gradient: {len(varargs)} spacings for {len(axes)} axes; give one for all, or one for each.")
+    spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
+    results = [
+        _gradient(f, h, axis=entry) if _one_name(entry) is None else _gradient_along(f, h, entry)
+        for entry, h in zip(axes, spacings, strict=True)
+    ]
+    return results[0] if len(results) == 1 else results
+
+
+def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
+    f = _inexact("gradient", f, axis)
+    n = size(f, axis)
+    if n < 2:
+        raise AxisSizeError(f"gradient: axis {axis!r} of {type_text(f)} has size {n}; a difference needs at least 2 entries.")
+    before, after = f - shift(f, 1, axis), shift(f, -1, axis) - f
+    if np.ndim(getattr(h, "data", h)) == 0:
+        inner = (before + after) * 0.5 / h
+        low, high = after / h, before / h
+    else:
+        points = _along("gradient", h, f, axis)
+        left, right = points - shift(points, 1, axis), shift(points, -1, axis) - points
+        # At the ends one of the two is no distance; what is computed with it is not used.
+        safe_left, safe_right = _where_at(f, axis, (0,), left * 0 + 1, left), _where_at(f, axis, (n - 1,), right * 0 + 1, right)
+        inner = (before * safe_right / safe_left + after * safe_left / safe_right) / (safe_left + safe_right)
+        low, high = after / safe_right, before / safe_left
+    return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
+
+
+def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> Any:
+    """Phases without jumps of a period: `jnp.unwrap`, by name or position.
+
+    Args:
+      p: phases, named or not.
+      discont: jumps up to this stay; default: half the period.
+      axis: a position or a name.
+      period: the size of a jump that means nothing.
+
+    Along a sharded name the row at the boundary of two blocks is sent, and the blocks' totals.
+
+    Raises:
+      AxisNotFoundError: `p` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(nx.numpy.unwrap(nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"]), axis="t", period=4.0), ["t"])
+    Array([ 0., -1., -3.], dtype=float32)
+    """
+    name = _one_name(axis)
+    if name is None:
+        return _unwrap(p, discont, axis, period)
+    p = p if jnp.issubdtype(p.dtype, jnp.integer) and isinstance(period, int) else _inexact("unwrap", p, name)
+    resolve_axis("unwrap", p, name)
+    half = period // 2 if isinstance(period, int) and jnp.issubdtype(p.dtype, jnp.integer) else period / 2
+    limit = half if discont is None else discont
+    steps = p - shift(p, 1, name)
+    steps = _where_at(p, name, (0,), steps * 0, steps)
+
+    def correction(step: Any) -> Any:
+        within = (step + half) % period - half
+        within = jnp.where((within == -half) & (step > 0), half, within)
+        return jnp.where(jnp.abs(step) < limit, 0, within - step).astype(step.dtype)
+
+    return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
+
+
+def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+
+    Args:
+      data: values, named or not.
+      axis: a position or a name.
+      type: `"linear"`, what is taken off is the line of least squares, or `"constant"`, the mean.
+      bp: where lines begin, beside 0; with more than one line a sharded axis is gathered.
+      overwrite_data: as in JAX.
+
+    Over a sharded name: all-reduces of the size of the mean, one, or two for a line.
+
+    Raises:
+      AxisNotFoundError: `data` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 3.0, 2.0]), ["t"])
+    >>> nx.positional(nx.scipy.signal.detrend(x, "t", "constant"), ["t"])
+    Array([-1.,  1.,  0.], dtype=float32)
+    """
+    name = _one_name(axis)
+    if name is None or np.ndim(bp) or bp != 0 or type not in ("linear", "constant"):
+        return _detrend(data, axis, type, bp, overwrite_data)
+    data = _inexact("detrend", data, name)
+    centred = data - _mean(data, name)
+    if type == "constant":
+        return centred
+    n = size(data, name)
+    offset = arange(n, axis=name).astype(data.real.dtype) - (n - 1) / 2
+    spread = n * (n * n - 1) / 12
+    return centred - offset * (_sum(centred * offset, name) / max(spread, 1))
+
+
+#: The functions of this module, by their names in `nx.numpy` and `nx.scipy`.
+CALCULUS: dict[str, Callable[..., Any]] = {"gradient": gradient, "trapezoid": trapezoid, "unwrap": unwrap}

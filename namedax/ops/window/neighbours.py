@@ -1,0 +1,455 @@
+"""Operations that look at neighbours along an axis: roll, shift, halo, pad, diff, convolve and conv.
+
+Along a sharded axis all of them are one question: which rows of the whole axis does each device need? `move_rows` answers
+it. It cuts the wanted rows into runs that come from one device each, copies those that are at home, and sends the
+others, so many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip
+the blocks; the axis is never gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.variance import cast_data
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    raise_not_found,
+    show_names,
+)
+from namedax.operands.broadcasting import align, wrap
+from namedax.operands.nmap import nmap
+from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
+from namedax.ops.shape.conversion import named
+from namedax.resources import communication as comm
+from namedax.resources.rows import FILL, along_dim, move_rows
+
+__all__ = ["FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
+
+Axes = tuple[str, ...]
+
+
+# --- roll and shift -------------------------------------------------------------------------------------------------
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Rolls an array along axes; what leaves at one end comes in at the other.
+
+    Args:
+      a: an array, named or not.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
+        names shifts positional axes, each instance by its own.
+      axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
+
+    Returns:
+      An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
+      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
+      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+      ArgumentTypeError: a shift is no integer.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(roll(nx.named(jnp.arange(5), ["k"]), 2, "k"), ["k"])
+    Array([3, 4, 0, 1, 2], dtype=int32)
+    """
+    if axis is None:
+        return nmap(jnp.roll)(a, sum(_shifts(shift)))
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = _shifts(shift)
+    if len(shifts) != len(axes):
+        if 1 not in (len(shifts), len(axes)):
+            raise PositionalAxisError(f"roll: {len(shifts)} shifts for {len(axes)} axes, {axes}; give one shift for each axis.")
+        count = max(len(shifts), len(axes))
+        shifts, axes = shifts * (count // len(shifts)), axes * (count // len(axes))
+    if all(isinstance(s, int) for s in shifts):
+        return run("roll", _roll_all, axes, (shifts,), a)
+    return _roll_all("roll", axes, shifts, a)
+
+
+def _shifts(shift: Any) -> tuple[Any, ...]:
+    """One shift for every axis: an integer, or an integer array without positional axes where it is known at run time only.
+
+    Raises:
+      ArgumentTypeError: a shift is no integer.
+      PositionalAxisError: the shifts have more than one positional axis.
+    """
+    if isinstance(shift, (tuple, list)):
+        entries = tuple(shift)
+    elif not isinstance(shift, (np.ndarray, jax.Array, NamedArray)):
+        entries = (shift,)
+    elif shift.ndim > 1:
+        raise PositionalAxisError(
+            f"roll: the shifts are {type_text(shift)}; give one integer for each axis, as a list or in one array."
+        )
+    else:
+        entries = tuple(shift[i] for i in range(shift.shape[0])) if shift.ndim else (shift,)
+    return tuple(map(_one_shift, entries))
+
+
+def _one_shift(shift: Any) -> Any:
+    if not isinstance(shift, (jax.Array, NamedArray)):
+        return as_integer("roll", "shift", shift)
+    if shift.ndim or not jnp.issubdtype(shift.dtype, jnp.integer):
+        raise ArgumentTypeError(f"roll: a shift is {type_text(shift)}; it must be one integer for each axis.")
+    return shift
+
+
+def _roll_all(op: str, axes: tuple[Any, ...], shifts: tuple[Any, ...], a: Any) -> Any:
+    for one, by in zip(axes, shifts, strict=True):
+        a = _roll_one(a, by, one)
+    return a
+
+
+def _roll_one(a: Any, by: Any, axis: Any) -> Any:
+    if isinstance(by, NamedArray):
+        if is_name(axis):
+            raise PositionalAxisError(
+                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {axis!r} write nx.take "
+                "with a named index."
+            )
+        return nmap(lambda data, s: jnp.roll(data, s, axis))(a, by)
+    if not is_name(axis):
+        data, dims = data_and_dims("roll", a)
+        return wrap(jnp.roll(data, by, position_of("roll", a, axis)), dims)
+    site = along("roll", a, axis)
+    if not site.old:
+        return wrap(jnp.roll(site.data, by, site.dim), site.dims)
+    if isinstance(by, int):
+        rows = np.roll(np.arange(site.size), by).reshape(site.blocks(site.old), -1)
+        return wrap(move_rows(site.data, site.dim, site.old, rows), site.dims)
+    return wrap(_roll_at_run_time(site, by), site.dims)
+
+
+def _roll_at_run_time(site: Along, by: Any) -> Any:
+    devices, block = site.blocks(site.old), site.data.shape[site.dim]
+    by = jnp.mod(by, site.size)
+    blocks, rest = by // block, by % block
+    data = cast_data(site.data, site.old)
+    for bit in range((devices - 1).bit_length()):
+        moved = comm.ppermute(data, site.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
+        data = jnp.where((blocks >> bit) & 1, moved, data)
+    before = comm.ppermute(data, site.old, [(d, (d + 1) % devices) for d in range(devices)])
+    return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
+
+
+def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
+    """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
+
+    Args:
+      x: an array, named or not.
+      offset: an integer; entry `i` of the result is entry `i - offset` of `x`.
+      axis: a position or a name.
+      fill_value: what comes in; among random keys, keys of zeros.
+
+    Returns:
+      An array of the same axes. Along a sharded name it sends what `roll` sends, at most.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
+    Array([2, 3, 4, 9, 9], dtype=int32)
+    """
+    by = as_integer("shift", "offset", offset)
+    if isinstance(fill_value, (int, float, complex, np.generic)):
+        return run("shift", _shift, (axis,), (by, fill_value), x)
+    return _shift("shift", (axis,), by, fill_value, x)
+
+
+def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
+    (axis,) = axes
+    _check_fill(op, "fill_value", fill_value, x)
+
+    def whole(data: Any, dim: int) -> Any:
+        if comm.is_keys(data):
+            return comm.over_words(lambda words: whole(words, dim), data)
+        n = data.shape[dim]
+        step = max(-n, min(n, by))
+        config = [(step, -step, 0) if i == dim else (0, 0, 0) for i in range(data.ndim)]
+        return lax.pad(data, jnp.asarray(fill_value, data.dtype), config)
+
+    if not is_name(axis):
+        data, dims = data_and_dims(op, x)
+        return wrap(whole(data, position_of(op, x, axis)), dims)
+    site = along(op, x, axis)
+    if not site.old:
+        return wrap(whole(site.data, site.dim), site.dims)
+    source = np.arange(site.size) - by
+    rows = np.where((source < 0) | (source >= site.size), FILL, source)
+    return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
+
+
+def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
+    """Raises where something else than zeros would stand among random keys: a number is no key."""
+    if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
+        raise ArgumentTypeError(
+            f"{op}: {parameter}={value!r} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
+            f"only. Leave out {parameter}, or put keys there with nx.where."
+        )
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+_MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
+
+
+def halo(
+    x: Any,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = "zero",
+    fill_value: Any = 0,
+    out_axis: Hashable | None = None,
+) -> Any:
+    """The neighbours of every entry along a named axis, as a window: the building block of stencils.
+
+    Args:
+      x: a named array.
+      axis: the axis whose neighbours are meant.
+      before: how many entries before each one the window holds.
+      after: how many after it.
+      mode: what stands beyond the ends: `"zero"`, `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the last entry
+        again).
+      fill_value: for `mode="constant"`.
+      out_axis: the name of the window's axis; default: it is the last positional axis.
+
+    Returns:
+      `x` with one more axis of size `before + 1 + after`; its entry `j` at `i` is entry `i + j - before` of `x`. Along a
+      sharded name each device gets the `before` and `after` rows at its boundary: two collective-permutes (more if a halo is
+      larger than a block). Under `jit` the window is not stored if what follows is elementwise or a sum.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 4.0, 9.0]), ["k"])
+    >>> nx.positional(halo(x, "k"), ["k", ...])
+    Array([[0., 1., 4.],
+           [1., 4., 9.],
+           [4., 9., 0.]], dtype=float32)
+    """
+    before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
+    if mode not in _MODES:
+        raise PositionalAxisError(f"halo: mode={mode!r} is none of {show_names(_MODES)}.")
+    value = 0 if mode == "zero" else fill_value
+    if _MODES[mode] == "fill":
+        _check_fill("halo", "fill_value", value, x)
+    if isinstance(value, (int, float, complex, np.generic)):
+        return run("halo", _halo, (axis, out_axis), (before, after, mode, value), x)
+    return _halo("halo", (axis, out_axis), before, after, mode, value, x)
+
+
+def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any) -> Any:
+    axis, out_axis = axes
+    site = along(op, x, axis)
+    if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
+        raise AxisNameError(f"{op}: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
+    block = site.data.shape[site.dim]
+    data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
+    width = before + 1 + after
+    window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
+    if out_axis is None:
+        return wrap(window, (*site.dims, None))
+    # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
+    return named(wrap(window, (*site.dims, None)), {site.dims.count(None): out_axis})
+
+
+_PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
+
+
+def pad(
+    array: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    **options: Any,
+) -> Any:
+    """Pads an array at the ends of its axes.
+
+    Args:
+      array: an array, named or not.
+      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes; or
+        what `jnp.pad` takes, for the positional axes.
+      mode: as in `jnp.pad`.
+      constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is no dict.
+      out_axes: new names for named axes, `{"k": "k_padded"}`. In a mapped function a name that has a size there keeps it, and
+        what is larger needs another name.
+      **options: as in `jnp.pad`.
+
+    Returns:
+      The padded array. Along a sharded name rows move to the neighbours only, as far as blocks shift; never the whole axis,
+      unless the new name is not sharded: then it is gathered. The modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
+      `"symmetric"` are done so. Others, statistics and ramps, gather the axis.
+
+    Raises:
+      AxisNotFoundError: the array lacks a name.
+      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
+    Array([0, 5, 6, 0, 0], dtype=int32)
+    """
+    if mode == "constant":
+        options = {"constant_values": constant_values}
+    if mode not in _PAD_MODES and not callable(mode):
+        raise ArgumentError(f"pad: mode={mode!r} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
+    if isinstance(pad_width, str):
+        raise ArgumentTypeError(f"pad: pad_width={pad_width!r} is a name; write how much, as in {{{pad_width!r}: (1, 2)}}.")
+    if not isinstance(pad_width, Mapping):
+        return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in pad_width:
+            raise_not_found("pad", name, f"pad_width={pad_width!r}", [key for key in pad_width if is_name(key)])
+    for axis, width in pad_width.items():
+        pair = (width, width) if np.ndim(width) == 0 else tuple(width)
+        if len(pair) != 2:
+            raise PositionalAxisError(
+                f"pad: the width {width!r} of axis {axis!r} is neither a number nor a pair (before, after)."
+            )
+        array = _pad_one(
+            array,
+            axis,
+            as_integer("pad", f"the width before {axis!r}", pair[0], 0),
+            as_integer("pad", f"the width after {axis!r}", pair[1], 0),
+            mode,
+            options,
+            renamed.get(axis),
+        )
+    return array
+
+
+def _pad_one(
+    x: Any, axis: Any, before: int, after: int, mode: str, options: Mapping[str, Any], out_axis: Hashable | None
+) -> Any:
+    if mode == "constant":
+        _check_fill("pad", "constant_values", options["constant_values"], x)
+
+    def whole(data: Any, dim: int) -> Any:
+        if comm.is_keys(data) and mode == "constant":
+            return comm.over_words(lambda words: whole(words, dim), data)
+        return jnp.pad(data, [(before, after) if i == dim else (0, 0) for i in range(data.ndim)], mode, **options)
+
+    if not is_name(axis):
+        data, dims = data_and_dims("pad", x)
+        return wrap(whole(data, position_of("pad", x, axis)), dims)
+    site = along("pad", x, axis)
+    if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
+        return _whole(site, out_axis, site.size + before + after, lambda data: whole(data, site.dim))
+    if mode == "constant":
+        rows = np.pad(np.arange(site.size), (before, after), constant_values=FILL)
+    else:
+        rows = np.pad(np.arange(site.size), (before, after), mode, **options)  # type: ignore[call-overload]
+    return site.remap(out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim))
+
+
+def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[Any], Any]) -> Any:
+    """`whole(data)` where the axis is in one block; gathers it if it is not."""
+    dims, new = site.result(out_axis, size)
+
+    def compute(keep: frozenset[str]) -> Any:
+        keep |= frozenset(new)
+        return site.relaid(whole(site.relaid(site.data, site.old, (), keep)), (), new, keep)
+
+    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+
+
+def diff(
+    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+) -> Any:
+    """The `n`-th differences along one axis, which becomes shorter by `n`.
+
+    Args:
+      a: an array, named or not.
+      n: how often differences are taken.
+      axis: a position or a name.
+      prepend: values before the first difference: a scalar or, for a positional axis, what `jnp.diff` takes. Along a name: an
+        array without that name (one entry; other names broadcast).
+      append: the same at the other end.
+      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has another size. With `prepend=` and
+        `n=1` the size stays.
+
+    Returns:
+      The differences. Along a sharded name each device gets the rows that it lacks of the next block.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the name.
+      AxisSizeError: in a mapped function the name has another size than the result.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(diff(nx.named(jnp.array([1, 4, 9]), ["k"]), axis="k"), ["k"])
+    Array([3, 5], dtype=int32)
+    """
+    n = as_integer("diff", "n", n, 0)
+    if not is_name(axis):
+        position_of("diff", a, axis)  # which says what it is, if it is none
+        return nmap(lambda data, p, q: jnp.diff(data, n, axis, p, q))(a, prepend, append)
+    if n == 0:
+        site = along("diff", a, axis)
+        return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a
+    ends = [end for end in (prepend, append) if end is not None]
+    for end in ends:
+        if axis in dims_of(end):
+            raise AxisSizeError(
+                f"diff: {type_text(end)} has the axis {axis!r}; along a name prepend and append are one entry, without that "
+                "name."
+            )
+    if ends:
+        a = _broadcast_to_all("diff", a, ends)
+    site = along("diff", a, axis)
+    lead = prepend is not None
+    size = site.size + len(ends) - n
+    if size < 0:
+        size = 0
+    dims, new = site.result(out_axis, size)
+    block = size // site.blocks(new)
+
+    def compute(keep: frozenset[str]) -> Any:
+        keep |= frozenset(new)
+        data = site.windows(new, -int(lead), block, block + n if size else 0, "fill", 0, keep)
+        if ends:
+            first = (comm.block_index(new) if new else 0) * block - int(lead)
+            row = along_dim(first + jnp.arange(data.shape[site.dim]), site.dim, data.ndim)
+            for end, at in ((prepend, -1), (append, site.size)):
+                if end is not None:
+                    data = jnp.where(row == at, _entry(end, site, data), data)
+        return jnp.diff(data, n, site.dim) if size else data
+
+    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+
+
+def _broadcast_to_all(op: str, a: Any, others: Sequence[Any]) -> Any:
+    """`a` with the names, positional axes and element type of the others too."""
+    datas, dims = align(op, a, *others)
+    shape = jnp.broadcast_shapes(*(np.shape(data) for data in datas))
+    return make_in_region(jnp.broadcast_to(datas[0], shape).astype(jnp.result_type(*datas)), dims)
+
+
+def _entry(end: Any, site: Along, data: Any) -> Any:
+    """`end` as one row along the axis of `site`."""
+    like = tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)
+    (_, value), _ = align(site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end)
+    value = jnp.asarray(value)
+    return jnp.expand_dims(value, site.dim) if value.ndim else value
+
+
+#: The functions of this module, by their names in `nx`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (roll, shift, halo, pad, diff)}

@@ -1,0 +1,205 @@
+"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding. In `nx.nn`.
+
+Over a sharded axis a device gets the rows that its windows reach beyond its block, and computes its part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, raise_not_found
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.one_axis import finish
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import inexact_type
+from namedax.ops.shape.conversion import named
+from namedax.ops.window.windows import Plan, Window, padding_of, per_axis, plan_window, spread, whole_for_partitioner
+
+__all__ = ["FUNCTIONS", "avg_pool", "max_pool", "min_pool"]
+
+
+def _plans(
+    op: str, x: Any, window: Any, strides: Any, padding: Any, out_axes: Any
+) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
+    if not isinstance(window, Mapping) or not window:
+        raise ArgumentTypeError(
+            f"{op}: the window {window!r} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
+        )
+    axes = tuple(window)
+    sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
+    steps = sizes if strides is None else per_axis(op, "strides", strides, axes)
+    steps = tuple(as_integer(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in axes:
+            raise_not_found(op, name, f"window={dict(window)!r}", axes)
+    plans = []
+    for i, name in enumerate(axes):
+        if not isinstance(x, NamedArray) or name not in x.dims:
+            raise_not_found(
+                op, name, type_text(x), [] if not isinstance(x, NamedArray) else [d for d in x.dims if d is not None]
+            )
+        n = x.named_shape[name]
+        pair = padding_of(op, padding, axes, i, n, steps[i], sizes[i])
+        if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may lie in the padding alone
+            raise ArgumentError(
+                f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
+            )
+        plans.append(plan_window(op, x, name, renamed.get(name), "window", sizes[i], steps[i], pair))
+    return plans, sizes, steps
+
+
+def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: tuple[int, ...], fill: Any, combine: Any) -> Any:
+    """`combine` over every window; `fill` is its neutral element."""
+    dims = tuple(next((plan.out_axis for plan in plans if plan.axis == dim), dim) for dim in x._dims)
+    gathered = frozenset[str]().union(*(plan.gathered for plan in plans))
+
+    def compute(keep: frozenset[str]) -> Any:
+        value = spread(op, x, plans, keep, fill)
+        lengths, steps = [1] * len(dims), [1] * len(dims)
+        for plan, size, stride in zip(plans, sizes, strides, strict=True):
+            at = value._dims.index(Window(plan.axis))
+            lengths[at], steps[at] = size, stride
+        axes = {plan.axis for plan in plans}
+        data = whole_for_partitioner(value._data, x._dims, axes)
+        return whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
+
+    region = ambient()
+    if region is not None and region.resources:
+        region.check_placement(op, [dim for dim in dims if dim is not None])
+    return finish(compute, dims, gathered)
+
+
+def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axes: Any) -> Any:
+    x = local_block(x, op, ambient())
+    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axes)
+    largest = op == "max_pool"
+    dtype = x.dtype
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex, and complex numbers have no order.")
+    if dtype == jnp.bool_:
+        fill: Any = np.asarray(not largest)
+    elif jnp.issubdtype(dtype, jnp.floating):
+        fill = np.asarray(-np.inf if largest else np.inf, dtype)
+    else:
+        info = jnp.iinfo(dtype)
+        fill = np.asarray(info.min if largest else info.max, dtype)
+    return _pool(op, x, plans, sizes, steps, fill, lax.max if largest else lax.min)
+
+
+_WINDOWS = """
+
+    Args:
+      x: a named array. Axes without a window are batch axes.
+      window: the size of the window for every axis that is pooled over, `{{"h": 2, "w": 2}}`.
+      strides: the distance of the windows: one number for all axes, a sequence, or a dict; default: the window's size, so that windows
+        tile the axis.
+      padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
+        `(before, after)` for each axis, also in a dict. {padded}{more}
+      out_axes: new names for axes, `{{"h": "h_out"}}`; needed in a mapped function for those whose size changes.
+
+    Returns:
+      {returns} Along a sharded axis each device gets the rows at its boundary that its windows reach, by
+      collective-permutes: none where windows tile the blocks. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh
+      axes. The gradient is `jax.lax.reduce_window`'s{gradient}
+
+    Raises:
+      AxisNotFoundError: `x` lacks an axis.
+      AxisSizeError: no window fits; or in a mapped function a name has another size than the result, or that does not divide over its
+        mesh axes.
+      ArgumentTypeError: the window is not a mapping.
+
+"""
+
+
+def max_pool(
+    x: Any,
+    window: Mapping[Hashable, int],
+    *,
+    strides: Any = None,
+    padding: Any = "VALID",
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+) -> Any:
+    """The maximum over windows of named axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
+    >>> nx.positional(nx.nn.max_pool(x, {"w": 2}), ["w"])
+    Array([5., 3.], dtype=float32)
+    """
+    return _extreme("max_pool", x, window, strides, padding, out_axes)
+
+
+def min_pool(
+    x: Any,
+    window: Mapping[Hashable, int],
+    *,
+    strides: Any = None,
+    padding: Any = "VALID",
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+) -> Any:
+    """The minimum over windows of named axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
+    >>> nx.positional(nx.nn.min_pool(x, {"w": 2}, strides=1, padding="SAME"), ["w"])
+    Array([1., 2., 2., 3.], dtype=float32)
+    """
+    return _extreme("min_pool", x, window, strides, padding, out_axes)
+
+
+def avg_pool(
+    x: Any,
+    window: Mapping[Hashable, int],
+    *,
+    strides: Any = None,
+    padding: Any = "VALID",
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean over windows of named axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
+    >>> nx.positional(nx.nn.avg_pool(x, {"w": 2}), ["w"])
+    Array([3. , 2.5], dtype=float32)
+    """
+    op = "avg_pool"
+    x = local_block(x, op, ambient())
+    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axes)
+    x = wrap(x._data.astype(inexact_type(x.dtype)), x._dims)
+    total = _pool(op, x, plans, sizes, steps, np.zeros((), x.dtype), lax.add)
+    for plan, size, step in zip(plans, sizes, steps, strict=True):
+        if count_include_pad:
+            total = _ELEMENTWISE["divide"](total, np.asarray(size, x.dtype))
+            continue
+        # How many entries of each window lie within the axis.
+        begin = plan.first + step * np.arange(plan.size)
+        count = np.minimum(begin + size, x.named_shape[plan.axis]) - np.maximum(begin, 0)
+        total = _ELEMENTWISE["divide"](total, named(jnp.asarray(count, x.dtype), [plan.out_axis]))
+    return total
+
+
+def _describe(function: Callable[..., Any], **texts: str) -> None:
+    summary, examples = (function.__doc__ or "").split("\n\n", 1)
+    function.__doc__ = summary + _WINDOWS.format(**{"more": "", "gradient": ".", **texts}) + examples
+
+
+_ties = ": of equal extrema the first one has it."
+_describe(max_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
+_describe(min_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
+_describe(
+    avg_pool,
+    padded="Padding is zero.",
+    more="\n      count_include_pad: whether windows that reach into the padding are divided by their size, or by what lies within the axis.",
+    returns="An array of floats.",
+)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (avg_pool, max_pool, min_pool)}

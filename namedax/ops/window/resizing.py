@@ -1,0 +1,131 @@
+"""Resizing along named axes: `resize`, in `nx.image`.
+
+An entry of the result is a weighted sum of a few rows of the axis, with weights that are known when the program is compiled: those that
+JAX has. Over a sharded axis a device gets the rows that its entries need.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentTypeError, as_integer, raise_not_found
+from namedax.operands.broadcasting import wrap
+from namedax.operands.nmap import nmap
+from namedax.operands.one_axis import Along, along, finish
+from namedax.ops.reduction.reductions import inexact_type
+from namedax.resources import communication as comm
+from namedax.resources.rows import FILL, move_rows
+
+__all__ = ["FUNCTIONS", "resize"]
+
+
+def resize(
+    image: Any,
+    shape: Any,
+    method: Any,
+    antialias: bool = True,
+    precision: Any = lax.Precision.HIGHEST,
+    *,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+) -> Any:
+    """Resizes an array along named axes, by interpolation, as `jax.image.resize` does.
+
+    Args:
+      image: an array, named or not.
+      shape: new sizes by name, `{"h": 64, "w": 64}`: all other axes are batch axes. Or the positional shape, as in `jax.image.resize`;
+        then names are batch axes.
+      method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
+      antialias: whether to smooth where an axis gets smaller.
+      precision: of the weighted sums.
+      out_axes: with sizes by name, new names, `{"h": "h_out"}`; needed in a mapped function for axes whose size changes.
+
+    Returns:
+      The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows beside its block that
+      its entries need, by collective-permutes; an axis is gathered where its new name is not on the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: `image` lacks a name.
+      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes.
+      ArgumentTypeError: `out_axes` is given with a positional shape.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([0.0, 4.0]), ["w"])
+    >>> nx.positional(nx.image.resize(x, {"w": 4}, "linear"), ["w"])
+    Array([0., 1., 3., 4.], dtype=float32)
+    """
+    if not isinstance(shape, Mapping):
+        if out_axes is not None:
+            raise ArgumentTypeError(
+                f"resize: out_axes={out_axes!r} goes with sizes by name, shape={{'h': 64}}; the shape is {shape!r}."
+            )
+        return nmap(lambda data: jax.image.resize(data, shape, method, antialias, precision))(image)
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in shape:
+            raise_not_found("resize", name, f"shape={dict(shape)!r}", list(shape))
+    kind = jax.image.ResizeMethod.from_string(method) if isinstance(method, str) else method
+    for name, size in shape.items():
+        size = as_integer("resize", f"the size of {name!r}", size, 0)
+        image = _resize_one(image, name, size, renamed.get(name), kind, antialias, precision)
+    return image
+
+
+def _resize_one(
+    x: Any, name: Hashable, size: int, new_name: Hashable | None, method: Any, antialias: bool, precision: Any
+) -> Any:
+    site = along("resize", x, name)
+    if size == site.size and new_name in (None, name):
+        return x
+    weights = _weights(site.size, size, method, antialias)
+    if method == jax.image.ResizeMethod.NEAREST:
+        rows = weights.argmax(1)
+        return site.remap(new_name, rows, 0, lambda data: jnp.take(data, rows, axis=site.dim))
+    dims, new = site.result(new_name, size)
+    dtype = inexact_type(site.data.dtype)
+    gathered = frozenset(site.old) - frozenset(new)
+
+    def weighted(matrix: Any, data: Any) -> Any:
+        summed = jnp.tensordot(jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (site.dim,)), precision=precision)
+        return jnp.moveaxis(summed, 0, site.dim)
+
+    if site.old and site.old == new:
+        return wrap(_on_blocks(site, weights, weighted), dims)
+
+    def compute(keep: frozenset[str]) -> Any:
+        keep |= frozenset(new)
+        return site.relaid(weighted(weights, site.relaid(site.data, site.old, (), keep)), (), new, keep)
+
+    return finish(compute, dims, gathered)
+
+
+@functools.lru_cache(maxsize=256)
+def _weights(before: int, after: int, method: Any, antialias: bool) -> np.ndarray:
+    """The matrix that JAX resizes a vector with: what it makes of the unit vectors."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.image.resize(jnp.eye(before), (after, before), method, antialias))
+
+
+def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> Any:
+    """Each device's part: the rows that have weights there, and these weights."""
+    devices = site.blocks(site.old)
+    parts = weights.reshape(devices, -1, site.size)
+    used = [np.flatnonzero(part.any(0)) for part in parts]
+    first = np.array([rows[0] if rows.size else 0 for rows in used])
+    length = max(1, *(int(rows[-1]) + 1 - int(begin) for rows, begin in zip(used, first, strict=True) if rows.size), 1)
+    wanted = first[:, None] + np.arange(length)
+    here = wanted < site.size
+    table = np.where(here[:, None], np.take_along_axis(parts, np.minimum(wanted, site.size - 1)[:, None], 2), 0)
+    value = move_rows(site.data, site.dim, site.old, np.where(here, wanted, FILL))
+    mine = cast_data(jnp.asarray(table), site.old)[comm.block_index(site.old)]
+    return weighted(mine, value)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"resize": resize}

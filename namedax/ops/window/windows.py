@@ -1,0 +1,217 @@
+"""Windows along several named axes: what convolutions and pooling have in common.
+
+An output entry reads a window of an axis. A plan says which rows the windows of a device reach, and where the output lives; `spread`
+gives every device these rows, by collective-permutes of what it lacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from namedax.core.array import Dims, NamedArray, make_in_region
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.broadcasting import settled
+from namedax.operands.one_axis import along
+
+__all__ = [
+    "Plan",
+    "Window",
+    "padding_of",
+    "per_axis",
+    "plan_transposed",
+    "plan_window",
+    "spread",
+    "transposed_padding",
+    "whole_for_partitioner",
+]
+
+Axes = tuple[str, ...]
+
+
+class Window:
+    """The name of an axis while it holds windows of another."""
+
+    def __init__(self, axis: Hashable):
+        self.axis = axis
+
+    def __hash__(self) -> int:
+        return hash((Window, self.axis))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and self.axis == other.axis
+
+
+def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> Any:
+    """`data` whose dimensions of the names `axes` XLA's partitioner does not cut, where it is what cuts.
+
+    It gets gradients of windows wrong that overlap, have strides or are dilated.
+    """
+    return settled(data, tuple(None if dim in axes else dim for dim in dims))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Which rows of one axis the windows of each device reach.
+
+    Attributes:
+      axis: the axis.
+      out_axis: its name in the result.
+      size: the size of the result.
+      old: the mesh axes that it is on.
+      new: the mesh axes that the result is on.
+      first: the first row that device 0 reads, negative for padding.
+      step: how many rows further the next device begins.
+      length: how many rows a device reads.
+    """
+
+    axis: Hashable
+    out_axis: Hashable
+    size: int
+    old: Axes
+    new: Axes
+    first: int
+    step: int
+    length: int
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The mesh axes that the axis is on and the result is not."""
+        return frozenset(self.old) - frozenset(self.new)
+
+
+def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[Any, ...]:
+    """One entry for every axis: of one number for all, a sequence, or a dict by name.
+
+    Raises:
+      PositionalAxisError: there are too few or too many.
+    """
+    if isinstance(value, (int, np.integer)):
+        return (int(value),) * len(axes)
+    if isinstance(value, Mapping):
+        wrong = [name for name in (*value, *axes) if name not in axes or name not in value]
+        if wrong:
+            raise PositionalAxisError(
+                f"{op}: {what}={value!r} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
+            )
+        return tuple(value[name] for name in axes)
+    values = tuple(value)
+    if len(values) != len(axes):
+        raise PositionalAxisError(
+            f"{op}: {what}={value!r} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
+        )
+    return values
+
+
+def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
+    """How many rows are added before and after the axis `axes[i]`, over which windows of `reach` rows go in steps of `stride`.
+
+    Raises:
+      PositionalAxisError: `padding` is neither a known word nor a pair for every axis.
+    """
+    if isinstance(padding, str):
+        if padding.upper() == "VALID":
+            return 0, 0
+        if padding.upper() == "SAME":
+            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+            return total // 2, total - total // 2
+        raise PositionalAxisError(
+            f"{op}: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+        )
+    if isinstance(padding, Mapping):
+        padding = per_axis(op, "padding", padding, axes)
+    pairs = tuple(padding) if isinstance(padding, Iterable) else ()
+    if len(pairs) != len(axes):
+        raise PositionalAxisError(
+            f"{op}: padding={padding!r} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
+        )
+    try:
+        low, high = (int(n) for n in pairs[i])
+    except (TypeError, ValueError):
+        raise PositionalAxisError(
+            f"{op}: the padding {pairs[i]!r} of axis {axes[i]!r} is not a pair (before, after)."
+        ) from None
+    return low, high
+
+
+def plan_window(
+    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, what: str, reach: int, stride: int, padding: tuple[int, int]
+) -> Plan:
+    """The plan of windows of `reach` rows, in steps of `stride`, along one axis.
+
+    Raises:
+      AxisSizeError: no window fits; or in a mapped function the result has a size that its name does not have, or that does not divide.
+    """
+    site = along(op, x, axis)
+    low, high = padding
+    size = max(0, (site.size + low + high - reach) // stride + 1)
+    if size == 0:
+        raise AxisSizeError(
+            f"{op}: the {what} reaches over {reach} entries of axis {axis!r}, which has {site.size + low + high} with its padding."
+        )
+    dims, new = site.result(out_axis, size)
+    block = size // site.blocks(new)
+    return Plan(axis, dims[site.dim], size, site.old, new, -low, block * stride, (block - 1) * stride + reach)
+
+
+def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int) -> tuple[int, int]:
+    """As `padding_of`, for a transposed convolution: rows before and after the axis with `stride - 1` zeros between its entries."""
+    if isinstance(padding, str) and padding.upper() == "SAME":  # the result has size * stride entries
+        total = reach + stride - 2
+        before = reach - 1 if stride > reach - 1 else -(-total // 2)
+        return before, total - before
+    if isinstance(padding, str) and padding.upper() == "VALID":  # every product of an entry and the kernel is in the result
+        return reach - 1, reach - 1 + max(stride - reach, 0)
+    return padding_of(op, padding, axes, i, 0, stride, reach)
+
+
+def plan_transposed(
+    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, reach: int, stride: int, padding: tuple[int, int]
+) -> tuple[Plan, tuple[int, int]]:
+    """The plan of a transposed convolution along one axis, and the padding of what a device has with zeros between its entries.
+
+    Raises:
+      AxisSizeError: nothing is left; in a mapped function the result has a size that its name does not have, or that does not divide; or
+        its blocks begin between two entries of the axis.
+    """
+    site = along(op, x, axis)
+    low, high = padding
+    size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
+    if size == 0:
+        raise AxisSizeError(
+            f"{op}: with the padding {padding} nothing is left of axis {axis!r}, which has {site.size} entries."
+        )
+    dims, new = site.result(out_axis, size)
+    devices = site.blocks(new)
+    block = size // devices
+    if devices > 1 and block % stride:
+        raise AxisSizeError(
+            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
+            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {axis!r} divides), or another out_axes."
+        )
+    first = -(low // stride)
+    length = max(1, (block + reach - 2 - low) // stride - first + 1)
+    before = stride * first + low
+    after = block + reach - 1 - before - ((length - 1) * stride + 1)
+    return Plan(axis, dims[site.dim], size, site.old, new, first, block // stride, length), (before, after)
+
+
+def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0) -> NamedArray:
+    """The rows that the windows of this device reach; their axes are called `Window(axis)`. Padding is `fill`.
+
+    Args:
+      op: the operation.
+      x: the local block.
+      plans: one for each axis.
+      keep: mesh axes over which the result has to vary, if axes are gathered.
+      fill: what stands in the padding.
+    """
+    value = x
+    for plan in plans:
+        site = along(op, value, plan.axis)
+        moved = site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
+        value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
+    return value

@@ -1,0 +1,544 @@
+"""Sums over mesh axes, postponed past what commutes with them, where that sends fewer bytes.
+
+A program over names says where it reduces, and each reduction alone is one all-reduce. Seen together, some need not be: sums that are
+only added can be added before, of a sum that is only sliced the slice can be summed, and a sum of which each device keeps its block is
+a reduce-scatter. A sum of blocks among zeros, which is what JAX makes of the transpose of a local slice, is an all-gather. None of this
+can be seen while the body is traced, because it depends on what comes after. So it is done to the traced body, before JAX
+differentiates or lowers it.
+
+A sum is postponed only as long as nothing else uses it, and only to where something is gained; everything else stays as it was. Values
+that are added to such a sum on the way (a residual) are added when it has been taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+
+from namedax.core.variance import cast_alike, cast_data, varying_of
+from namedax.programs.evaluator import (
+    REMAT,
+    Replay,
+    axes_of,
+    cast_axes,
+    has_side_effects,
+    inlined,
+    inner_jaxpr,
+    is_inexact,
+    number_of,
+)
+from namedax.programs.serial.nodes import SUMS, consts_and_carries
+from namedax.resources import communication as comm
+
+__all__ = ["Traced", "postponing"]
+
+Axes = tuple[str, ...]
+# A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
+_Index = dict[str | None, int]
+
+# What is linear in its one operand, and what is so in one of several where the others do not differ along the axes of the sum.
+_LINEAR = frozenset("reshape transpose squeeze expand_dims broadcast_in_dim rev slice reduce_sum neg copy".split())
+_BILINEAR = ("mul", "div", "dot_general", "gather", "scatter-add", "scatter_add", "dynamic_slice")
+_ADDITIONS = ("add", "add_any", "sub")
+
+
+Check = Callable[[ClosedJaxpr], None]
+
+
+def postponing(body: Callable[..., Any], loops: Set[str] = frozenset(), check: Check | None = None) -> Callable[..., Any]:
+    """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
+
+    Args:
+      body: the function.
+      loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
+      check: looks through the traced body, and raises where something is wrong with it.
+    """
+
+    def run(*datas: Any) -> Any:
+        if not any(isinstance(data, jax.core.Tracer) for data in datas):
+            return body(*datas)
+        closed, shape = jax.make_jaxpr(body, return_shape=True)(*datas)
+        if check is not None:
+            check(closed)
+        return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops))
+
+    return run
+
+
+def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str]) -> list[Any]:
+    """The results of a traced body, its sums postponed."""
+    plan = _Plan(closed.jaxpr, {}, loops)
+    return _evaluate(plan, [*closed.consts, *datas]) if plan.gains else list(jaxpr_as_fun(closed)(*datas))
+
+
+class Traced:
+    """A function of blocks that is traced before it is executed; it returns a flat list. Its sums are postponed.
+
+    Args:
+      body: the function.
+      loops: axes that are executed in steps.
+      check: looks through the traced body, and raises where something is wrong with it.
+    """
+
+    def __init__(self, body: Callable[..., list[Any]], loops: Set[str] = frozenset(), check: Check | None = None):
+        self._body, self._loops, self._check = body, loops, check
+        self._closed: ClosedJaxpr | None = None
+
+    def trace(self, *datas: Any) -> tuple[()]:
+        """Traces the function, and returns nothing."""
+        self._closed = jax.make_jaxpr(self._body)(*datas)
+        if self._check is not None:
+            self._check(self._closed)
+        return ()
+
+    def __call__(self, *datas: Any) -> list[Any]:
+        """The results, for blocks of the types that were traced. What is not to be compiled runs as it is."""
+        return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
+
+    @property
+    def closure(self) -> list[Any]:
+        """What the traced function closes over."""
+        return [] if self._closed is None else list(self._closed.consts)
+
+    def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
+        """The results where `consts` stand for what the traced function closes over."""
+        if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
+            return self._body(*datas)
+        return evaluate(ClosedJaxpr(self._closed.jaxpr, list(consts)), datas, self._loops)
+
+
+# --- what is gained -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Late:
+    """What is known of a value that is a sum still to be taken, perhaps with something added.
+
+    Attributes:
+      axes: the mesh axes of the sum.
+      least: the bytes of the sum, had it been taken at the best place so far.
+      source: the operands that were such sums themselves, each used only here.
+      gain: whether this operation makes the sum smaller, or one of two.
+      cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
+      mixed: whether something that is no such sum is added.
+      scatter: the dimension that is cut into blocks, and the axes: the sum over them is a reduce-scatter.
+    """
+
+    axes: Axes
+    least: int
+    source: tuple[Any, ...] = ()
+    gain: bool = False
+    cast: frozenset[str] = frozenset()
+    mixed: bool = False
+    scatter: tuple[int, Axes] | None = None
+
+    def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> _Late:
+        """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
+        size = _size(out)
+        gain, least = gain or size < self.least, min(size, self.least)
+        return dataclasses.replace(self, source=(operand,), gain=gain, least=least, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gather:
+    """A sum over mesh axes of blocks among zeros.
+
+    Attributes:
+      block: what the blocks are.
+      places: the dimensions, and the mesh axes along which the blocks lie in them, the outermost first.
+    """
+
+    block: Any
+    places: tuple[tuple[int, Axes], ...]
+
+
+class _Plan:
+    """What is done to an open jaxpr: which values are kept as sums still to be taken, and which sums are gathers.
+
+    Args:
+      jaxpr: the program.
+      known: what is known of its inputs.
+      loops: axes that are executed in steps.
+    """
+
+    def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str]):
+        self.jaxpr, self.loops = inlined(jaxpr), loops
+        jaxpr = self.jaxpr
+        self.indices = _Indices(known)
+        self.gathers: dict[Any, _Gather] = {}
+        made_by: dict[Any, Any] = {}
+        for eqn in jaxpr.eqns:
+            self.indices.visit(eqn)
+            self._find_gather(eqn, made_by)
+            made_by.update(dict.fromkeys(eqn.outvars, eqn))
+        self.live = self._live()
+        operands = (*(self._operands(eqn) for eqn in jaxpr.eqns if id(eqn) in self.live), jaxpr.outvars)
+        self.uses = Counter(var for each in operands for var in each if not isinstance(var, Literal))
+        self.late: dict[Any, _Late] = {}
+        self.inner: dict[int, _Plan] = {}
+        for eqn in jaxpr.eqns:
+            if id(eqn) in self.live:
+                self._visit(eqn)
+                self._look_inside(eqn)
+        # What leads to a gain is kept; what does not is taken at once.
+        self.kept: set[Any] = set()
+        for eqn in reversed(jaxpr.eqns):
+            for var in eqn.outvars:
+                late = self.late.get(var)
+                if late is not None and (late.gain or var in self.kept):
+                    self.kept.update(late.source)
+
+    @property
+    def gains(self) -> bool:
+        """Whether the program, or a part of it that can be changed, sends less."""
+        return bool(self.kept or self.gathers or self.inner)
+
+    def _operands(self, eqn: Any) -> Sequence[Any]:
+        gather = self.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        return eqn.invars if gather is None else [gather.block]
+
+    def _live(self) -> set[int]:
+        """The equations that the results, or side effects, depend on."""
+        needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
+        live: set[int] = set()
+        for eqn in reversed(self.jaxpr.eqns):
+            if has_side_effects(eqn) or not needed.isdisjoint(eqn.outvars):
+                live.add(id(eqn))
+                needed.update(var for var in self._operands(eqn) if not isinstance(var, Literal))
+        return live
+
+    def _find_gather(self, eqn: Any, made_by: Mapping[Any, Any]) -> None:
+        if not _is_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
+            return
+        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
+        while (placed := None if isinstance(block, Literal) else made_by.get(block)) is not None:
+            if placed.primitive.name != "dynamic_update_slice":
+                break
+            base, update, *starts = placed.invars
+            found = self.indices.block(base.aval.shape, update.aval.shape, starts)
+            if found is None or not self.indices.is_zero(base) or not (left & varying_of(update.aval)).issuperset(found[1]):
+                break
+            places.append(found)
+            block, left = update, left.difference(found[1])
+        if places:
+            self.gathers[eqn.outvars[0]] = _Gather(block, tuple(places))
+
+    def _look_inside(self, eqn: Any) -> None:
+        """Plans what an equation runs, where that can be changed."""
+        inner, operands = inner_jaxpr(eqn), eqn.invars
+        if inner is None and eqn.primitive.name == "scan" and not eqn.params["jaxpr"].consts:
+            inner = eqn.params["jaxpr"].jaxpr
+            operands = operands[: consts_and_carries(eqn)[0]]
+        if inner is None:
+            return
+        facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
+        plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops)
+        if plan.gains:
+            self.inner[id(eqn)] = plan
+
+    def _of(self, var: Any) -> _Late | None:
+        """What is known of an operand, if it is a sum and used only once."""
+        late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
+        return late if late is not None and late.axes else None
+
+    def _visit(self, eqn: Any) -> None:
+        name = eqn.primitive.name
+        if eqn.outvars and eqn.outvars[0] in self.gathers:
+            return
+        if _is_sum(eqn):
+            for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
+                before = self._of(operand)
+                if before is not None and not (before.cast or before.mixed) and len(eqn.outvars) == 1:
+                    self.late[var] = before.then(operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True)
+                else:
+                    self.late[var] = _Late(axes_of(eqn), _size(var))
+            return
+        lates = [self._of(var) for var in eqn.invars]
+        if not any(lates) or has_side_effects(eqn) or len(eqn.outvars) != 1:
+            return
+        found = self._linear(eqn, name, lates)
+        if found is not None:
+            self.late[eqn.outvars[0]] = found
+
+    def _linear(self, eqn: Any, name: str, lates: Sequence[_Late | None]) -> _Late | None:
+        operands, (out,) = eqn.invars, eqn.outvars
+        if name in _ADDITIONS:
+            return self._added(operands, lates, out)
+        (here, *others) = [i for i, late in enumerate(lates) if late is not None]
+        late = lates[here]
+        assert late is not None
+        if others:
+            return None
+        axes = cast_axes(eqn)
+        if axes and axes.isdisjoint(late.axes):
+            return None if late.cast else late.then(operands[here], out)
+        if axes:
+            return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
+        if late.cast:
+            return self._block(eqn, late) if name == "dynamic_slice" and here == 0 else None
+        alike = all(varying_of(var.aval).isdisjoint(late.axes) for i, var in enumerate(operands) if i != here)
+        if name == "all_to_all":
+            alike = set(axes_of(eqn)).isdisjoint(late.axes)
+        elif name in _BILINEAR:
+            alike = alike and self._is_linear_in(eqn, here)
+        elif name not in _LINEAR:
+            return None
+        return late.then(operands[here], out) if alike else None
+
+    def _is_linear_in(self, eqn: Any, here: int) -> bool:
+        """Whether an operation with several operands is linear in this one."""
+        name = eqn.primitive.name
+        if name == "mul":
+            return True
+        if name == "dot_general":  # integers that add up in a narrow type wrap around
+            return eqn.invars[here].aval.dtype == eqn.outvars[0].aval.dtype or is_inexact(eqn.invars[here].aval)
+        if name == "div":  # of integers it rounds
+            return here == 0 and is_inexact(eqn.outvars[0].aval)
+        if name in ("scatter-add", "scatter_add"):
+            return here == 2 and self.indices.is_zero(eqn.invars[0])
+        if name == "gather":
+            # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
+            filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
+            is_nan = fill is None or fill != fill
+            return here == 0 and (not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval)))
+        return here == 0
+
+    def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None], out: Any) -> _Late | None:
+        if any(late is not None and late.cast for late in lates):
+            return None
+        x, y = lates
+        if x is not None and y is not None and set(x.axes) == set(y.axes) and _size(out) < x.least + y.least:
+            return _Late(x.axes, _size(out), tuple(operands), gain=True, mixed=x.mixed or y.mixed)
+        late, operand = (x, operands[0]) if x is not None else (y, operands[1])
+        return None if late is None else late.then(operand, out, mixed=True)
+
+    def _block(self, eqn: Any, late: _Late) -> _Late | None:
+        """After a sum that was cast has been cut into blocks along its axes."""
+        operand, *starts = eqn.invars
+        found = self.indices.block(operand.aval.shape, eqn.params["slice_sizes"], starts)
+        if found is None or not late.cast.issuperset(found[1]):
+            return None
+        left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
+        cast = late.cast.difference(found[1])
+        return late.then(operand, eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
+
+
+def _is_sum(eqn: Any) -> bool:
+    return eqn.primitive.name in SUMS and eqn.params.get("axis_index_groups") is None and len(eqn.invars) == len(eqn.outvars)
+
+
+def _size(var: Any) -> int:
+    """In bytes."""
+    size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
+    return size
+
+
+class _Indices:
+    """Integers of a program that are sums of multiples of the indices of devices; and its arrays of zeros, which count as the integer 0.
+
+    Args:
+      known: of the inputs.
+    """
+
+    def __init__(self, known: Mapping[Any, _Index]):
+        self._known = dict(known)
+
+    def of(self, var: Any) -> _Index | None:
+        """A sum `{axis: factor}`, with the constant under `None`; nothing where it is not known."""
+        if not isinstance(var, Literal):
+            return self._known.get(var)
+        value = number_of(var)
+        if value is not None and _is_index(var.aval):
+            return {None: int(value)}
+        return {None: 0} if value is not None and value == 0 else None
+
+    def is_zero(self, var: Any) -> bool:
+        """Whether a value is zero everywhere."""
+        return self.of(var) == {None: 0}
+
+    def visit(self, eqn: Any) -> None:
+        """Notes what an equation gives."""
+        found = None
+        if eqn.primitive.name == "axis_index":
+            axes = axes_of(eqn)
+            found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
+        elif eqn.primitive.name == "broadcast_in_dim" or cast_axes(eqn):
+            found = self.of(eqn.invars[0])
+        elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.invars, *eqn.outvars)):
+            terms = [self.of(var) for var in eqn.invars]
+            if all(term is not None for term in terms):
+                found = self._combine(eqn, [term for term in terms if term is not None])
+        if found is not None:
+            self._known[eqn.outvars[0]] = found
+
+    @staticmethod
+    def _combine(eqn: Any, terms: list[_Index]) -> _Index | None:
+        name, (first, *rest) = eqn.primitive.name, terms
+        if name == "convert_element_type":
+            return first
+        if name == "add":
+            return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
+        if name == "mul":
+            scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
+            return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
+        # An index that counts from the end where it is negative, which an index of a device never is.
+        if name == "lt" and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
+            return {None: 0}
+        if name == "select_n" and first == {None: 0}:
+            return rest[0]
+        return None
+
+    def block(self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]) -> tuple[int, Axes] | None:
+        """The dimension and the mesh axes, major first, along which every device has the block of this size that starts there."""
+        cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
+        if len(cut) != 1 or any(not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut):
+            return None
+        (dim,) = cut
+        found = self.of(starts[dim])
+        if found is None or found.get(None, 0) != 0:
+            return None
+        axes = sorted((axis for axis, n in found.items() if axis is not None and n), key=lambda axis: -found[axis])
+        stride = part[dim]
+        for axis in reversed(axes):
+            if found[axis] != stride:
+                return None
+            stride *= lax.axis_size(axis)
+        return (dim, tuple(axes)) if stride == shape[dim] else None
+
+
+def _is_index(aval: Any) -> bool:
+    return getattr(aval, "shape", None) == () and (aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer))
+
+
+# --- the program with its sums postponed ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Sum:
+    """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it."""
+
+    part: Any
+    axes: Axes
+    rest: Any = None
+
+    def take(self) -> Any:
+        """The value."""
+        total = comm.psum(self.part, self.axes)
+        return total if self.rest is None else self.rest + total
+
+
+def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
+    replay = Replay(plan.jaxpr, values)
+    sums: dict[Any, _Sum] = {}
+    for eqn in plan.jaxpr.eqns:
+        if id(eqn) not in plan.live:
+            continue
+        waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
+        gather = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        if gather is not None:
+            replay.flush()
+            lie = {axis for _, axes in gather.places for axis in axes}
+            whole = comm.psum(replay.read(gather.block), tuple(axis for axis in axes_of(eqn) if axis not in lie))
+            for dim, axes in reversed(gather.places):
+                whole = comm.all_gather(whole, dim, axes, "invarying")
+            replay.give(eqn, [whole])
+        elif any(waiting) or any(var in plan.kept for var in eqn.outvars):
+            replay.flush()
+            if any(waiting):
+                (out,) = eqn.outvars
+                sums[out] = _apply(eqn, plan.late[out], waiting, replay, plan.loops)
+            else:
+                sums.update(
+                    (var, _Sum(replay.read(operand), axes_of(eqn)))
+                    for operand, var in zip(eqn.invars, eqn.outvars, strict=True)
+                )
+            for var in eqn.outvars:
+                if var not in plan.kept:
+                    replay.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
+        elif id(eqn) in plan.inner:
+            replay.flush()
+            replay.give(eqn, _call(eqn, plan.inner[id(eqn)], [replay.read(var) for var in eqn.invars]))
+        else:
+            replay.later(eqn)
+    return replay.results()
+
+
+def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, loops: Set[str]) -> _Sum:
+    """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
+    name = eqn.primitive.name
+    operands = [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
+
+    def bind(*values: Any) -> Any:
+        return eqn.primitive.bind(*cast_alike(values), **eqn.params)
+
+    if name in SUMS:
+        assert sums[0] is not None
+        return _Sum(sums[0].part, late.axes)
+    if name in _ADDITIONS:
+        x, y = sums
+        sign = -1 if name == "sub" else 1
+        if x is not None and y is not None:
+            return _Sum(bind(x.part, y.part), late.axes, _total(x.rest, y.rest, sign))
+        if x is not None:
+            return _Sum(x.part, late.axes, _total(x.rest, operands[1], sign))
+        assert y is not None
+        return _Sum(-y.part if name == "sub" else y.part, late.axes, _total(operands[0], y.rest, sign))
+    position = next(i for i, s in enumerate(sums) if s is not None)
+    (one,) = (s for s in sums if s is not None)
+
+    def on(value: Any) -> Any:
+        return bind(*(value if i == position else operand for i, operand in enumerate(operands)))
+
+    rest = None if one.rest is None else on(one.rest)
+    if late.scatter is not None:
+        dim, axes = late.scatter
+        part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
+        # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
+        for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
+            part = (comm.cut if is_loop else comm.psum_scatter)(part, dim, tuple(group))
+        return _Sum(part, late.axes, rest)
+    if cast_axes(eqn):
+        part = cast_data(one.part, cast_axes(eqn))
+        return _Sum(part, late.axes, rest)
+    return _Sum(on(one.part), late.axes, rest)
+
+
+def _total(x: Any, y: Any, sign: int) -> Any:
+    """`x + sign * y`, where `None` is nothing."""
+    if y is None:
+        return x
+    y = -y if sign < 0 else y
+    return y if x is None else x + y
+
+
+def _call(eqn: Any, plan: _Plan, values: Sequence[Any]) -> Sequence[Any]:
+    """An equation that runs a program of its own."""
+    if eqn.primitive.name in REMAT:
+        again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
+        assert not again.consts
+        results: Sequence[Any] = eqn.primitive.bind(*values, **{**eqn.params, "jaxpr": again.jaxpr})
+        return results
+    if eqn.primitive.name != "scan":
+        return _evaluate(plan, values)
+    consts, carries = consts_and_carries(eqn)
+
+    def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        results = _evaluate(plan, [*values[:consts], *carry, *xs])
+        return results[:carries], results[carries:]
+
+    last, stacked = lax.scan(
+        iterate,
+        list(values[consts : consts + carries]),
+        list(values[consts + carries :]),
+        **{key: eqn.params[key] for key in ("length", "reverse", "unroll")},
+    )
+    return [*last, *stacked]

@@ -1,0 +1,251 @@
+"""Casts to device-varying that are taken out of the body of a loop.
+
+What a loop's body closes over, or slices, is often the same on all devices, and cast to device-varying where it meets values with a
+sharded name. The transpose of the cast is an all-reduce. So casts of the operands of a loop are taken out of its body, past what is
+computed of these operands alone: the gradient is reduced once, after the loop, and not in every step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.programs.evaluator import REMAT, MeshAxes, Replay, cast_axes, commutes, inner_jaxpr, is_inexact
+
+__all__ = ["Body", "Hoist", "Hoisted"]
+
+# The forms of a value that vary over more mesh axes than it does, by these axes.
+Forms = dict[MeshAxes, Any]
+# What a value is computed of: operands of a loop by their numbers, and the mesh axes over which each has been cast on the way.
+# There is none for a value that depends on anything else that can be differentiated.
+Origin = frozenset[tuple[int, MeshAxes]]
+
+
+def _elements(aval: Any) -> int:
+    return math.prod(aval.shape)
+
+
+@dataclasses.dataclass
+class _CastFinder:
+    """Looks for casts in a loop's body of what is computed of operands of the loop alone.
+
+    Attributes:
+      sizes: the number of elements of every operand.
+      steps: the number of steps of the loop, as far as it is known.
+      found: operands (their numbers), and the mesh axes over which to cast them before the loop.
+    """
+
+    sizes: Sequence[int]
+    steps: int
+    found: set[tuple[int, MeshAxes]] = dataclasses.field(default_factory=set)
+
+    def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
+        """Notes the casts in an open jaxpr with inputs of these origins; returns the origins of its results."""
+        known: dict[Any, Origin] = dict(origins)
+
+        def origin(var: Any) -> Origin | None:
+            if isinstance(var, Literal):
+                return frozenset()
+            return known.get(var, None if is_inexact(var.aval) else frozenset())
+
+        for eqn in jaxpr.eqns:
+            sources = [origin(var) for var in eqn.invars]
+            if not any(sources):
+                if None not in sources and not eqn.effects:  # a constant, whose cast has no gradient
+                    known.update(dict.fromkeys(eqn.outvars, frozenset()))
+                continue
+            axes, inner = cast_axes(eqn), inner_jaxpr(eqn)
+            if inner is not None:
+                pairs = zip(inner.invars, sources, strict=True)
+                results = self.visit(inner, {var: source for var, source in pairs if source is not None})
+                if eqn.primitive.name not in REMAT:
+                    known.update((var, result) for var, result in zip(eqn.outvars, results, strict=True) if result is not None)
+                continue
+            if any(source is None for source in sources):
+                continue
+            union: Origin = frozenset().union(*(source for source in sources if source is not None))
+            if axes:
+                union = frozenset((number, before | axes) for number, before in union)
+                # The gradient is reduced once, with the size of the operands, instead of in every step with that of the value.
+                if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(eqn.invars[0].aval):
+                    self.found |= union
+                known[eqn.outvars[0]] = union
+            elif commutes(eqn):
+                known.update(dict.fromkeys(eqn.outvars, union))
+        return [origin(var) for var in jaxpr.outvars]
+
+
+def _evaluate(
+    jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
+) -> tuple[list[Any], list[Forms]]:
+    """The results of an open jaxpr; where it casts a value that has that form, the form is taken.
+
+    Args:
+      jaxpr: the program.
+      values: its inputs.
+      forms: those of the inputs.
+      constant: which inputs without forms have none because they are constants, whose casts have no gradient.
+
+    Returns:
+      The results, and their forms.
+    """
+    replay = Replay(jaxpr, values)
+    cast_forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
+    # Values that can be differentiated and have no forms. Constants are not among them: they are cast where they are needed.
+    candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
+    formless = {var for var in candidates if var not in cast_forms and is_inexact(var.aval)}
+
+    def form(var: Any, axes: MeshAxes) -> Any:
+        if not isinstance(var, Literal) and axes in cast_forms.get(var, {}):
+            return cast_forms[var][axes]
+        value = replay.read(var)
+        return cast_data(value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes)
+
+    for eqn in jaxpr.eqns:
+        of = [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in eqn.invars]
+        axes, inner, name = cast_axes(eqn), inner_jaxpr(eqn), eqn.primitive.name
+        if not any(of):
+            replay.later(eqn)
+        elif axes in of[0]:
+            replay.flush()
+            replay.known[eqn.outvars[0]] = of[0][axes]
+            cast_forms[eqn.outvars[0]] = {more - axes: value for more, value in of[0].items() if axes < more}
+        elif inner is not None:
+            replay.flush()
+            operands = [replay.read(var) for var in eqn.invars]
+            fixed = [isinstance(var, Literal) or var not in formless for var in eqn.invars]
+            if name in REMAT:
+                listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
+                again = jax.checkpoint(listed, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])
+                results = again(operands, [list(f.values()) for f in of])
+            else:
+                results, result_forms = _evaluate(inner, operands, of, fixed)
+                cast_forms.update((var, f) for var, f in zip(eqn.outvars, result_forms, strict=True) if f)
+            replay.give(eqn, results)
+        else:
+            replay.later(eqn)
+            used = [f for var, f in zip(eqn.invars, of, strict=True) if f or (not isinstance(var, Literal) and var in formless)]
+            shared = set(used[0]).intersection(*used) if commutes(eqn) else set()
+            if shared:
+                replay.flush()
+                for more in shared:
+                    result = eqn.primitive.bind(*(form(var, more) for var in eqn.invars), **eqn.params)
+                    results = result if eqn.primitive.multiple_results else [result]
+                    for var, value in zip(eqn.outvars, results, strict=True):
+                        cast_forms.setdefault(var, {})[more] = value
+        differentiable = (var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval))
+        if eqn.effects or any(var in formless or cast_forms.get(var) for var in differentiable):
+            formless.update(var for var in eqn.outvars if not cast_forms.get(var) and is_inexact(var.aval))
+    return replay.results(), [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in jaxpr.outvars]
+
+
+def _evaluate_listed(
+    jaxpr: Any,
+    axes: Sequence[Sequence[MeshAxes]],
+    constant: Sequence[bool],
+    values: Sequence[Any],
+    forms: Sequence[Sequence[Any]],
+) -> list[Any]:
+    return _evaluate(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant)[0]
+
+
+class Hoist(Exception):
+    """A body casts operands of its loop; raised while it is traced, for whoever traces it."""
+
+    def __init__(self, closed: ClosedJaxpr, casts: set[tuple[int, MeshAxes]]):
+        super().__init__("casts can be taken out of a loop")
+        self.closed, self.casts = closed, casts
+
+
+class Body:
+    """A loop's body on flat data, traced once where casts may be taken out of it.
+
+    Args:
+      flat: takes the data of the carry and of what is sliced, and returns those of the next carry and of the results.
+      carried: the number of leaves of the carry, which come first.
+      steps: the number of steps, as far as it is known.
+      sliced: whether what follows are slices of operands of the loop, one for each step.
+    """
+
+    def __init__(self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True):
+        self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
+        region = ambient()
+        self.manual = region is not None and region.manual
+
+    def __call__(self, *datas: Any) -> list[Any]:
+        """One step.
+
+        Raises:
+          Hoist: the step casts what the loop has as operands.
+        """
+        if not self.manual:
+            return self.flat(*datas)
+        closed = jax.make_jaxpr(self.flat)(*datas)
+        jaxpr, n = closed.jaxpr, self.carried
+        slices = jaxpr.invars[n:] if self.sliced else []
+        operands = [*jaxpr.constvars, *slices]
+        sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
+        finder = _CastFinder(sizes, self.steps)
+        finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands)})
+        same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
+        if finder.found and same:  # otherwise JAX promotes the carry, and traces again
+            raise Hoist(closed, finder.found)
+        return list(jaxpr_as_fun(closed)(*datas))
+
+
+class Hoisted:
+    """A traced body, its constants as operands, and the casts that were taken out of it.
+
+    Args:
+      hoist: what `Body` has raised.
+      carried: the number of leaves of the carry.
+    """
+
+    def __init__(self, hoist: Hoist, carried: int):
+        closed = hoist.closed
+        self.carried = carried
+        self.dtypes = [aval.dtype for aval in closed.in_avals[:carried]]
+        # A weak type that the body does not keep (a carry that begins with 0.0) is given up before.
+        kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
+        self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
+        self.consts = list(closed.consts)
+        jaxpr = closed.jaxpr
+        self.jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+        count = len(self.consts)
+        self.casts = sorted(hoist.casts, key=lambda pair: (pair[0], sorted(pair[1])))
+        self.const_forms: list[Forms] = [{} for _ in self.consts]
+        for i, axes in self.casts:
+            if i < count:
+                self.const_forms[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
+        self.sliced_casts = [(i - count, axes) for i, axes in self.casts if i >= count]
+
+    def start(self, datas: Sequence[Any]) -> list[Any]:
+        """The beginning, with the element types that the body was traced with."""
+        return [
+            data if data.dtype == dtype and data.weak_type == weak else lax.convert_element_type(data, dtype)
+            for data, dtype, weak in zip(datas, self.dtypes, self.weak, strict=True)
+        ]
+
+    def slices(self, datas: Sequence[Any]) -> list[Any]:
+        """What is sliced, and the forms of it that the body wants."""
+        return [*datas, *(cast_data(datas[i], axes) for i, axes in self.sliced_casts)]
+
+    def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:
+        """One step, of data that come from `start`, or from another step, and of one slice of each of `slices`."""
+        count = len(slices) - len(self.sliced_casts)
+        forms: list[Forms] = [{} for _ in range(count)]
+        for (i, axes), form in zip(self.sliced_casts, slices[count:], strict=True):
+            forms[i][axes] = form
+        no_forms: list[Forms] = [{} for _ in carry]
+        values = [*self.consts, *carry, *slices[:count]]
+        return _evaluate(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values))[0]

@@ -1,0 +1,242 @@
+"""What a traced body does with the blocks of devices that namedax did not make: raw collectives, and raw reductions.
+
+A named array in a body holds the block of one device. `jax.lax.psum` and the like would work on it by mesh axis, and a reduction of all
+of its entries (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device. Neither is what the program
+over names says, so the body is looked through once, when it has been traced.
+
+A collective that namedax makes names its mesh axes by `OwnAxis`, which JAX hands on to what it makes of the collective (its transpose, its
+batched form). A reduction is told by where it comes from: the innermost frame outside of JAX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, subjaxprs
+
+from namedax.core.variance import varying_of
+from namedax.errors import RawBlockError, show_names
+from namedax.programs.evaluator import CASTS, axes_of
+
+__all__ = ["DELIBERATE", "OwnAxis", "own", "refuse_raw"]
+
+# The scope in which raw collectives are deliberate; see `nmap`.
+DELIBERATE = "deliberate_collectives"
+
+# How users call what JAX calls otherwise.
+_KNOWN_AS = {"psum_invariant": "psum", "all_gather_invariant": "all_gather", "reduce_scatter": "psum_scatter"}
+_COLLECTIVES = frozenset(
+    "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
+)
+# The operations that give a scalar of all entries, as messages call them.
+_REDUCTIONS = {
+    "reduce_sum": "the sum",
+    "reduce_prod": "the product",
+    "reduce_max": "the maximum",
+    "reduce_min": "the minimum",
+    "reduce_and": "a truth value",
+    "reduce_or": "a truth value",
+    "reduce_xor": "a truth value",
+    "argmax": "the place of the maximum",
+    "argmin": "the place of the minimum",
+    "dot_general": "an inner product",
+}
+_LOOPS = ("scan", "while", "shard_map")
+
+
+class OwnAxis(str):
+    """A mesh axis, as the collectives of namedax name it. To JAX it is the same string."""
+
+    __slots__ = ()
+
+
+def own(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """Mesh axes for a collective that namedax makes."""
+    return tuple(OwnAxis(axis) if type(axis) is str else axis for axis in axes)
+
+
+def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str) -> None:
+    """Looks through a traced body.
+
+    Args:
+      closed: the body.
+      resources: the mesh axes of every mapped name.
+      function: whose body it is, for messages.
+
+    Raises:
+      RawBlockError: it has a collective over these mesh axes, or reduces all entries of a block, by a function of JAX.
+    """
+    names: dict[str, list[Hashable]] = {}
+    for name, axes in resources.items():
+        for axis in axes:
+            names.setdefault(axis, []).append(name)
+    for eqn, path in _equations(closed.jaxpr, ()):
+        if _is_raw_collective(eqn, path, names):
+            _raise_for_collective(eqn, names, function)
+        if eqn.primitive.name in _REDUCTIONS and not eqn.outvars[0].aval.shape:
+            reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
+            if reduced and _is_raw_reduction((*path, eqn)):
+                _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
+
+
+def _equations(jaxpr: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """All equations, each with those whose programs it is in, the outermost first."""
+    for eqn in jaxpr.eqns:
+        yield eqn, path
+        if any(hasattr(part, "eqns") or hasattr(part, "jaxpr") for part in _parts(eqn)):
+            for part in subjaxprs(jaxpr.replace(eqns=[eqn])):
+                yield from _equations(part, (*path, eqn))
+
+
+def _parts(eqn: Any) -> Iterator[Any]:
+    for value in eqn.params.values():
+        if isinstance(value, (tuple, list)):
+            yield from value
+        else:
+            yield value
+
+
+def _scope(path: tuple[Any, ...]) -> str:
+    return "/".join(str(eqn.source_info.name_stack) for eqn in path)
+
+
+def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
+    if not ("axes" in eqn.params or "axis_name" in eqn.params):
+        return False
+    kind = eqn.primitive.name
+    if kind in CASTS or "cast" in kind or not any(type(axis) is str and axis in names for axis in axes_of(eqn)):
+        return False
+    scope = _scope((*path, eqn))
+    if DELIBERATE in scope:
+        return False
+    return not (kind.startswith("psum") and "transpose(" in scope)  # what JAX itself makes of a cast to device-varying
+
+
+def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
+    """Whether the last equation of a path reduces what the body has, and not what JAX or an operation of namedax makes of it.
+
+    What a loop takes of a block are entries. The transpose of a broadcast is a sum, over which JAX then sums the devices.
+    """
+    if any(eqn.primitive.name in _LOOPS for eqn in path) or "transpose(" in _scope(path):
+        return False
+    return _is_raw(path)
+
+
+def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
+    kind = eqn.primitive.name
+    called, where = _called(eqn)
+    called = called if called in _COLLECTIVES else _KNOWN_AS.get(kind, kind)
+    axes = [axis for axis in axes_of(eqn) if axis in names]
+    held = dict.fromkeys(name for axis in axes for name in names[axis])
+    raise RawBlockError(
+        f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes {show_names(axes)}, on "
+        f"which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{called} with the name of an axis. (What is to "
+        "work on blocks is lifted by nx.nmap(function, collectives=True).)"
+    )
+
+
+def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
+    raise RawBlockError(
+        f"{function}{_line_in_body(path)}: a function of JAX takes {_REDUCTIONS[path[-1].primitive.name]} of all entries of the data of a "
+        f"named array, which in a body are the block of one device of the axes {show_names(dict.fromkeys(held))}; the result would change "
+        "with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot), and use nx.interop.global_norm or "
+        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for what is done to each entry. "
+        "nx.testing.assert_resources_do_not_matter tries what can not be seen like this."
+    )
+
+
+@contextlib.contextmanager
+def explain_unbound_axes(function: str) -> Iterator[None]:
+    """Makes JAX's complaint that no mesh axis has the name of a raw collective one that says `nx.lax`.
+
+    Raises:
+      RawBlockError: in the body of `function` a collective of JAX names what is no mesh axis here.
+    """
+    try:
+        yield
+    except (NameError, AssertionError, NotImplementedError) as error:  # which of them, depends on the mesh and on jit
+        found = _unbound(error)
+        if found is None:
+            raise
+        called, axis = found
+        raise RawBlockError(
+            f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX know mesh axes only, and would work on "
+            f"the blocks of devices. Use nx.lax.{called} with the name of an axis."
+        ) from error
+
+
+def _unbound(error: BaseException) -> tuple[str, Any] | None:
+    """The collective of JAX that a traceback ends in, and what it was to go over, if a body has called it itself."""
+    called: tuple[str, Any] | None = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_of_jax(code.co_filename):
+            called = None
+        elif called is None and code.co_name in _COLLECTIVES:
+            called = (code.co_name, traceback.tb_frame.f_locals.get("axis_name"))
+        traceback = traceback.tb_next
+    return called
+
+
+# --- where an equation comes from -----------------------------------------------------------------------------------
+
+
+def _directory(file: str) -> str:
+    return os.path.dirname(os.path.abspath(file)) + os.sep
+
+
+_JAX, _NAMEDAX = _directory(jax.__file__), os.path.dirname(_directory(__file__)[:-1]) + os.sep
+_BODY = ("xmap.py", "function")  # the frame that calls the function which was mapped
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_jax(file: str) -> bool:
+    return file.startswith(_JAX) or f"{os.sep}jaxlib{os.sep}" in file
+
+
+def _frames(eqn: Any) -> list[tuple[str, str, int]]:
+    """File, function and line of every frame in which an equation was made, the innermost first; empty where JAX keeps none."""
+    traceback = getattr(eqn.source_info, "traceback", None)
+    return [(f.file_name, f.function_name, f.line_num) for f in getattr(traceback, "frames", ())]
+
+
+def _is_raw(path: tuple[Any, ...]) -> bool:
+    """Whether the last equation of a path comes from the function that was mapped, without an operation of namedax between.
+
+    Of an equation in a program that the body calls, JAX keeps the frames from the call on.
+    """
+    for eqn in reversed(path):
+        first = next(((file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)), None)
+        if first is not None:
+            return first[0] == _NAMEDAX + _BODY[0] and first[1].rsplit(".", 1)[-1] == _BODY[1]
+    return False
+
+
+def _called(eqn: Any) -> tuple[str, str]:
+    """The function of JAX that the body calls, and where, as messages say it."""
+    called = ""
+    for file, name, line in _frames(eqn):
+        if not _is_of_jax(file):
+            return called, f" ({os.path.basename(file)}:{line})"
+        called = name.rsplit(".", 1)[-1]
+    return called, ""
+
+
+def _line_in_body(path: tuple[Any, ...]) -> str:
+    """The line of the mapped function, or of what it has called in JAX's transformations, as messages say it."""
+    for eqn in path:
+        found = ""
+        for file, _, line in _frames(eqn):
+            if file.startswith(_NAMEDAX):
+                break
+            if not _is_of_jax(file):
+                found = f" ({os.path.basename(file)}:{line})"
+        if found:
+            return found
+    return ""

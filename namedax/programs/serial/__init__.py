@@ -1,0 +1,1 @@
+"""A traced program, executed along one of its axes in steps."""

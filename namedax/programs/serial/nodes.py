@@ -1,0 +1,356 @@
+"""A traced program as a list of nodes, for a loop over one of its mesh axes (`stepping`).
+
+Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. Sums over the loop's axis within a `lax.scan` that
+only collects them are moved behind it: within a loop no sum over that loop can be taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from namedax.core.variance import varying_of
+from namedax.errors import SerialLoopError
+from namedax.programs.evaluator import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of, programs_of
+
+__all__ = ["GATHERS", "PASSING", "RESHAPING", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
+
+Axes = tuple[str, ...]
+
+# What a node takes and gives: an index of a value, or a literal.
+Value = int | Literal
+
+_INLINED = {
+    **CALLS,
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "custom_partitioning": "call",
+}
+SUMS = ("psum", "psum2", "psum_invariant")
+GATHERS = ("all_gather", "all_gather_invariant")
+_STRUCTURED = ("barrier", "identity", "each", "scan", "while", "cond")
+SCATTERS = ("reduce_scatter", "psum_scatter")
+
+
+@dataclasses.dataclass
+class Node:
+    """One operation: a primitive, `barrier`, `identity`, `late psum`, `each` (entry), or one of control flow with bodies of its own."""
+
+    kind: str
+    eqn: JaxprEqn
+    inputs: list[Value]
+    outputs: list[int]
+    bodies: list[Body] = dataclasses.field(default_factory=list)
+    # Whether all steps take it together (`together`), and how its bodies are executed then.
+    whole: bool = False
+    parts: list[Any] = dataclasses.field(default_factory=list)
+    # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
+    waiting: dict[int, Axes] = dataclasses.field(default_factory=dict)
+    # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
+    once: dict[int, Axes] = dataclasses.field(default_factory=dict)
+    collective: bool = False  # over the loop's axis
+    # Results of control flow that are the same in every step, and the level of the pass that gives them.
+    constant: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def axes(self) -> Axes:
+        """The mesh axes that a collective speaks of."""
+        if self.kind == "late psum":
+            return self.waiting[0]
+        return axes_of(self.eqn) if self.kind not in _STRUCTURED else ()
+
+
+@dataclasses.dataclass
+class Body:
+    """A list of nodes; values are numbered within all of a program."""
+
+    inputs: list[int]
+    outputs: list[Value]
+    nodes: list[Node]
+
+
+def _is_on_scalars(program: Any) -> bool:
+    """Whether a program is how a scatter or a reduction combines two scalars."""
+    return all(getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars)
+
+
+class Flattener:
+    """Turns a jaxpr into nodes: calls are inlined, control flow keeps its bodies.
+
+    Args:
+      axis: of the loop.
+      whole: whether control flow with reductions over the axis that can not wait may be taken by all steps together.
+    """
+
+    def __init__(self, axis: str, whole: bool):
+        self.axis, self.whole = axis, whole
+        # Whether gradients of what is stored in parts are scattered once, when they have been added up (`SerialLoop`).
+        self.once = getattr(axis, "keep", "parts") == "whole"
+        self.fresh = itertools.count()
+        self.depth = 0  # of bodies within bodies
+        self.zeros: set[int] = set()  # values that are zeros by the look of them
+
+    def program(self, jaxpr: Any) -> Body:
+        """The nodes of all of a program."""
+        body = self.body(jaxpr)
+        if not self.once:
+            self._scatter_early(body)
+        return body
+
+    def _scatter_early(self, body: Body) -> None:
+        """Lets sums over the loop wait for a reduce-scatter of devices: what is added up are parts."""
+        users: dict[int, list[Node]] = {}
+        for node in body.nodes:
+            for value in dict.fromkeys(v for v in node.inputs if isinstance(v, int)):
+                users.setdefault(value, []).append(node)
+        for out in body.outputs:
+            if isinstance(out, int):
+                users[out] = []  # it leaves the program
+        sums = [node for node in body.nodes if node.kind in (*SUMS, "late psum") and self.axis in node.axes]
+        for node in sums:
+            last, axes = node, node.axes
+            while len(last.outputs) == 1 and len(users.get(last.outputs[0], ())) == 1:
+                (value,), (last,) = last.outputs, users[last.outputs[0]]
+                waits = [axes if v == value else None for v in last.inputs]
+                if last.kind in _ADDITIVE or not self._is_linear(last, waits):
+                    break
+                if last.kind in SCATTERS:
+                    part = next(self.fresh)
+                    late = Node("late psum", last.eqn, [part], last.outputs, waiting={0: axes})
+                    node.kind, node.waiting, last.outputs = "identity", {0: axes}, [part]
+                    body.nodes.insert(1 + next(i for i, other in enumerate(body.nodes) if other is last), late)
+                    break
+
+    def body(self, jaxpr: Any) -> Body:
+        """The nodes of `jaxpr`, closed or open, with inputs of their own."""
+        inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
+        nodes: list[Node] = []
+        self.depth += 1
+        outputs = self._inline(jaxpr, inputs, nodes)
+        self.depth -= 1
+        return Body(inputs, outputs, nodes)
+
+    def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node]) -> list[Value]:
+        """Appends the equations of `jaxpr` to `nodes`; returns its results."""
+        consts: Sequence[Any] = ()
+        if isinstance(jaxpr, ClosedJaxpr):
+            jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+        values: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            values[var] = Literal(const, var.aval)
+
+        def read(var: Any) -> Value:
+            return var if isinstance(var, Literal) else values[var]
+
+        for eqn in jaxpr.eqns:
+            name, operands = eqn.primitive.name, [read(var) for var in eqn.invars]
+            results: list[Value]
+            if name in _INLINED and _INLINED[name] in eqn.params:
+                results = self._inline(eqn.params[_INLINED[name]], operands, nodes)
+            elif name == "custom_linear_solve":
+                lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+                first = lengths.matvec + lengths.vecmat
+                consts, right = operands[first : first + lengths.solve], operands[sum(lengths) :]
+                results = self._inline(programs.solve, [*consts, *right], nodes)
+            elif name in REMAT:
+                if eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True):
+                    fresh = [next(self.fresh) for _ in operands]
+                    nodes.append(Node("barrier", eqn, operands, fresh))
+                    operands = list(fresh)
+                results = self._inline(eqn.params["jaxpr"], operands, nodes)
+            else:
+                results = self._operation(eqn, operands, nodes)
+            values.update(zip(eqn.outvars, results, strict=True))
+        return [read(var) for var in jaxpr.outvars]
+
+    def _operation(self, eqn: JaxprEqn, operands: list[Value], nodes: list[Node]) -> list[Value]:
+        node = Node(eqn.primitive.name, eqn, operands, [next(self.fresh) for _ in eqn.outvars])
+        nodes.append(node)
+        if node.kind in ("broadcast_in_dim", *CASTS) and self._is_zero(operands[0]):
+            self.zeros.update(node.outputs)
+        node.bodies = self._bodies(eqn)
+        if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
+            raise SerialLoopError(
+                f"SerialLoop: {node.kind} has a program of its own, which can not be executed in steps of {self.axis}. Call it "
+                "outside of the mapped function, or remove the SerialLoop from axis_resources."
+            )
+        if not any(self._speaks_of_loop(body) for body in node.bodies):
+            return list(node.outputs)
+        try:
+            return self._sum_after_scan(node, nodes)
+        except SerialLoopError:
+            if not self.whole:
+                raise
+        node.whole, node.bodies = True, self._bodies(eqn)  # as they were
+        return list(node.outputs)
+
+    def _bodies(self, eqn: JaxprEqn) -> list[Body]:
+        params = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}.get(eqn.primitive.name, ())
+        jaxprs = eqn.params["branches"] if eqn.primitive.name == "cond" else [eqn.params[name] for name in params]
+        return [self.body(jaxpr) for jaxpr in jaxprs]
+
+    def _is_zero(self, value: Value) -> bool:
+        return value in self.zeros if isinstance(value, int) else number_of(value) == 0
+
+    def _speaks_of_loop(self, body: Body) -> bool:
+        return any(
+            (self.axis in node.axes and node.kind not in (*CASTS, "axis_index")) or any(map(self._speaks_of_loop, node.bodies))
+            for node in body.nodes
+        )
+
+    def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
+        """Moves sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
+
+        Within the scan a sum that waits is what this step has of it. It may be added to others of its kind, scaled and
+        reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
+        that of the first step, on the first device.
+        """
+        if node.kind != "scan":
+            raise self._too_early("whatever follows")
+        (body,) = node.bodies
+        consts, carries = consts_and_carries(node.eqn)
+        carried = body.inputs[consts : consts + carries]
+        waiting: dict[int, Axes] = {}
+        while True:
+            found = self._wait(body, waiting)
+            outputs = {i: found[out] for i, out in enumerate(body.outputs) if isinstance(out, int) and out in found}
+            grown = waiting | {carried[i]: axes for i, axes in outputs.items() if i < carries}
+            if grown == waiting:
+                break
+            waiting = grown
+        node.waiting = outputs
+        results: list[Value] = list(node.outputs)
+        for i, axes in outputs.items():
+            tail = self._take_scatter(body, i) if self.once and self.depth == 1 and i >= carries else None
+            # Where scattering comes afterwards, only the loop is summed over before.
+            total, first = next(self.fresh), axes if tail is None else (self.axis,)
+            nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: first}))
+            results[i] = total
+            if tail is not None:
+                results[i] = scattered = next(self.fresh)
+                rest = tuple(axis for axis in axes if axis != self.axis)
+                nodes.append(Node("each", node.eqn, [total], [scattered], [tail], waiting={0: rest}))
+        return results
+
+    def _take_scatter(self, body: Body, number: int) -> Body | None:
+        """Takes a reduce-scatter, and what follows it, out of the body of a scan that collects it; `None` where there is none."""
+        made_by = {v: node for node in body.nodes for v in node.outputs}
+        used = Counter(v for node in body.nodes for v in node.inputs if isinstance(v, int))
+        used.update(v for v in body.outputs if isinstance(v, int))
+        value: Value = body.outputs[number]
+        tail: list[Node] = []
+        while isinstance(value, int) and used[value] == 1 and value in made_by:
+            node = made_by[value]
+            if len(node.inputs) != 1 or len(node.outputs) != 1 or node.bodies or (node.eqn.effects and not axes_of(node.eqn)):
+                return None
+            tail.insert(0, node)
+            (before,) = node.inputs
+            if node.kind in SCATTERS and isinstance(before, int):
+                taken = set(map(id, tail))
+                body.nodes[:] = [other for other in body.nodes if id(other) not in taken]
+                body.outputs[number] = before
+                return Body([before], [tail[-1].outputs[0]], tail)
+            value = before
+        return None
+
+    def _wait(self, body: Body, waiting: Mapping[int, Axes]) -> dict[int, Axes]:
+        """Which values of a scan's body are sums that wait, over which axes, if these carries do. Takes the sums out of the body."""
+        found = dict(waiting)
+        for node in body.nodes:
+            axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
+            if node.whole or node.kind == "each":
+                raise self._too_early("an iteration within it")
+            if node.kind in (*SUMS, "late psum", "identity"):
+                found.update(self._sum_waits(node, axes))
+            elif self.axis in node.axes and node.kind not in (*CASTS, "axis_index"):
+                raise self._too_early(f"the result of {node.kind}")
+            elif node.kind in PASSING:
+                found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
+            elif any(axes):
+                if not self._is_linear(node, axes):
+                    raise self._too_early(f"an operand of {node.kind}")
+                found.update(dict.fromkeys(node.outputs, next(a for a in axes if a is not None)))
+        return found
+
+    def _sum_waits(self, node: Node, axes: Sequence[Axes | None]) -> dict[int, Axes]:
+        """The results of a sum that wait: of one over the loop, and of one over devices whose operands all wait."""
+        if node.kind != "identity":
+            if self.axis not in node.axes and None in axes:
+                return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
+            node.waiting = {0: node.axes} if node.kind == "late psum" else dict.fromkeys(range(len(node.outputs)), node.axes)
+            node.kind = "identity"
+        own = node.waiting[0]
+        if not all(a is None or set(own).isdisjoint(a) for a in axes):
+            raise self._too_early("a sum")
+        return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
+
+    def _is_linear(self, node: Node, axes: Sequence[Axes | None]) -> bool:
+        """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
+        waits = [i for i, a in enumerate(axes) if a is not None]
+        here = axes[waits[0]] or ()
+        if any(set(axes[i] or ()) != set(here) for i in waits):
+            return False
+        if node.kind in _ADDITIVE:
+            # What is added once to a sum is a summand of the first step, on the first device. Of an update, not where it goes.
+            summands = {"pad": 2, "dynamic_update_slice": 2, "select_n": len(axes)}.get(node.kind, len(axes))
+            first = 1 if node.kind == "select_n" else 0
+            if any(i not in range(first, summands) for i in waits):
+                return False
+            others = [i for i in range(first, summands) if i not in waits]
+            node.once = {i: here for i in others if not self._is_zero(node.inputs[i])}
+            return self._same_everywhere(node, here, [*range(first), *range(summands, len(axes))])
+        if axes_of(node.eqn):  # a collective over devices, or a cast
+            return node.kind in _MOVES and set(axes_of(node.eqn)).isdisjoint(here)
+        if len(waits) != 1 or len(node.outputs) != 1:
+            return False
+        if node.kind == "convert_element_type":  # to integers it rounds
+            kinds = [jnp.issubdtype(var.aval.dtype, jnp.inexact) for var in (*node.eqn.invars, *node.eqn.outvars)]  # type: ignore[attr-defined]
+            return kinds[0] == kinds[1]
+        if node.kind == "dot_general":  # integers that add up in a narrow type wrap around
+            operand, result = node.eqn.invars[waits[0]].aval, node.eqn.outvars[0].aval
+            if not is_inexact(operand) and operand.dtype != result.dtype:  # type: ignore[attr-defined]
+                return False
+        if node.kind in _BILINEAR or (node.kind in _LINEAR_IN_FIRST and waits == [0]):
+            return self._same_everywhere(node, here, [i for i in range(len(axes)) if i not in waits])
+        return node.kind in _LINEAR
+
+    def _same_everywhere(self, node: Node, axes: Axes, operands: Sequence[int]) -> bool:
+        return all(varying_of(node.eqn.invars[i].aval).isdisjoint(axes) for i in operands)
+
+    def _too_early(self, what: str) -> SerialLoopError:
+        return SerialLoopError(
+            f"SerialLoop: a reduction or collective over {self.axis} is taken inside of a scan, a loop or a branch, and {what} needs "
+            "it there."
+        )
+
+
+# What gives each operand back, what adds its operands up or puts them side by side, what is linear in its one operand, in each of
+# several, and in the first of them; and communication between devices that is linear.
+PASSING = ("barrier", "optimization_barrier")
+_ADDITIVE = ("add", "add_any", "sub", "concatenate", "pad", "dynamic_update_slice", "select_n")
+_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum cumsum copy slice rev".split())
+RESHAPING = frozenset("reshape transpose squeeze expand_dims convert_element_type copy".split())
+_BILINEAR = ("mul", "dot_general")
+_LINEAR_IN_FIRST = ("div", "dynamic_slice")
+_MOVES = (*CASTS, *SCATTERS, *GATHERS, "all_to_all", "ppermute")
+
+
+def consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many its carry; what is scanned over has an axis more than in the body.
+
+    How a scan's parameters say it depends on the version of JAX.
+    """
+    jaxpr: ClosedJaxpr = scan.params["jaxpr"]
+
+    def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+        return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
+
+    carries = unscanned(scan.outvars, jaxpr.out_avals)
+    return unscanned(scan.invars, jaxpr.in_avals) - carries, carries

@@ -1,0 +1,310 @@
+"""Time as a resource: a program that was written for a mesh axis, executed along that axis in steps.
+
+A `SerialLoop` is a mesh axis that no device stands behind. The body of the mapped function is traced over a mesh that has this
+axis, so that all operations, their collectives and their derivatives are what they are on any mesh axis. This module then
+executes the traced program on the mesh that there is, the blocks along the loop's axis one after the other.
+
+What does not differ from step to step (parameters, and what is computed of them alone) is computed once, outside of the loop.
+A collective over the loop's axis needs all steps before anything that uses its result can go on, so the program falls into
+passes. In each the loop runs once: it computes, again where necessary, what this pass needs, and adds up what the collectives
+take in (a sum, a maximum, or the blocks themselves). What is left of a collective, over mesh axes of devices, runs after the
+loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a batch norm needs three.
+
+The derivative of such a program is that of the traced one, executed in steps likewise: nothing that a step computed is kept for
+it, so a step's memory is that of one block. The gradient of a loss is computed along with its value. A loop can be
+differentiated in reverse mode, any number of times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun, subjaxprs
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
+
+from namedax.errors import SerialLoopError
+from namedax.programs.late_sums import postponing
+from namedax.programs.serial.steps import Stepper
+from namedax.resources.mesh import entry_of, replicated
+
+__all__ = ["run_in_steps", "trace_in_steps", "virtual_mesh"]
+
+Axes = tuple[str, ...]
+Spec = PartitionSpec
+
+
+def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
+    """`mesh` (or none) with an axis for every loop, for tracing."""
+    return _abstract({**(dict(mesh.shape) if mesh is not None else {}), **loops})
+
+
+def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+@contextlib.contextmanager
+def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
+    # By way of no mesh: from one mesh to another of a different size JAX does not let one go.
+    with jax.sharding.use_abstract_mesh(AbstractMesh((), ())), jax.sharding.use_abstract_mesh(mesh):
+        yield
+
+
+def _trace(
+    body: Callable[..., Any],
+    datas: Sequence[Any],
+    in_specs: Sequence[Spec],
+    out_specs: Any,
+    mesh: AbstractMesh,
+    devices: Set[str],
+    loops: Set[str],
+) -> tuple[ClosedJaxpr, Any]:
+    """The program of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
+    mapped = jax.shard_map(
+        body, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, axis_names={*devices, *loops}, check_vma=True
+    )
+    types = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=_is_weak(x)) for x in datas]
+    with _tracing_on(mesh):
+        closed, shapes = jax.make_jaxpr(mapped, return_shape=True)(*types)
+    return closed, shapes
+
+
+def _is_weak(x: Any) -> bool:
+    return bool(x.weak_type if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x).weak_type)
+
+
+def trace_in_steps(
+    body: Callable[..., Any],
+    datas: Sequence[Any],
+    in_specs: Sequence[Spec],
+    loops: Mapping[str, int],
+    mesh: Any,
+    manual: Set[str],
+) -> None:
+    """Traces a body that returns nothing as `run_in_steps` would, and executes nothing of it."""
+    _trace(body, datas, in_specs, (), virtual_mesh(mesh, loops), manual, set(loops))
+
+
+def run_in_steps(
+    body: Callable[..., Any],
+    datas: Sequence[Any],
+    in_specs: Sequence[Spec],
+    out_specs: Any,
+    loops: Mapping[str, int],
+    mesh: Any,
+    manual: frozenset[str],
+    shard_map: Callable[..., Any] | None,
+) -> Any:
+    """`jax.shard_map(body, ...)(*datas)` on a mesh that has an axis for every loop, executed on the mesh that there is.
+
+    Args:
+      body: takes and returns blocks.
+      datas: global arrays.
+      in_specs: of the arrays, over the axes of the mesh and of the loops; a loop is the minor one in its entry.
+      out_specs: a prefix tree for the results.
+      loops: the number of steps of every loop.
+      mesh: the mesh, or `None`.
+      manual: the axes of the mesh over which the body is mapped.
+      shard_map: `jax.shard_map` on the mesh, to be given specs; `None` if no axis of the mesh is mapped.
+
+    Raises:
+      SerialLoopError: the body does over a loop's axis what can not be done in steps.
+    """
+    traced_on = virtual_mesh(mesh, loops)
+    closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
+    consts = [replicated(const) for const in closed.consts]
+    (eqn,) = closed.jaxpr.eqns
+    known = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True))
+    program = _Program(
+        ClosedJaxpr(eqn.params["jaxpr"], ()),
+        tuple(eqn.params["in_specs"]),
+        tuple(eqn.params["out_specs"]),
+        dict(loops),
+        traced_on,
+        manual,
+        shard_map,
+    )
+    flat = program([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
+    results = dict(zip(eqn.outvars, flat, strict=True)) | known
+    out = [var.val if isinstance(var, Literal) else results[var] for var in closed.jaxpr.outvars]
+    return jax.tree.unflatten(jax.tree.structure(shapes), out)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A traced body, and how to run it in steps. Differentiable in reverse mode."""
+
+    jaxpr: ClosedJaxpr
+    in_specs: tuple[Spec, ...]
+    out_specs: tuple[Spec, ...]
+    loops: dict[str, int]
+    traced_on: AbstractMesh
+    manual: frozenset[str]
+    shard_map: Callable[..., Any] | None
+
+    def __call__(self, datas: Sequence[Any]) -> list[Any]:
+        floats = [i for i, aval in enumerate(self.jaxpr.in_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
+        outs = [i for i, aval in enumerate(self.jaxpr.out_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
+        # The gradient of a loss is taken along with its value, in one pass over the steps; the cotangent only scales it.
+        is_loss = len(outs) == 1 and self.jaxpr.out_avals[outs[0]].shape == () and not _has_float16(self.jaxpr.jaxpr)
+
+        @jax.custom_vjp
+        def run(*datas: Any) -> list[Any]:
+            return self._execute(datas)
+
+        def forward(*primals: Any) -> tuple[list[Any], Any]:
+            values = [primal.value for primal in primals]
+            wanted = [i for i in floats if primals[i].perturbed]
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # as a structure: it has to be static
+            if not is_loss:
+                return self._execute(values), (marks, values, None)
+            both = self._with_gradient(wanted, outs[0])(values)
+            return both[: len(self.out_specs)], (marks, None, both[len(self.out_specs) :])
+
+        def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+            marks, values, gradient = residuals
+            wanted = [i for i, mark in enumerate(marks) if mark is not None]
+            live = [i for i in outs if not isinstance(cotangents[i], SymbolicZero)]
+            grads: list[Any] = []
+            if live and gradient is not None:
+                grads = [cotangents[live[0]].astype(grad.dtype) * grad for grad in gradient]
+            elif live:
+                grads = self._derivative(wanted, live)([*values, *(cotangents[i] for i in live)])
+            supply = iter(grads)
+            return tuple(next(supply) if live and i in wanted else None for i in range(len(marks)))
+
+        run.defvjp(forward, backward, symbolic_zeros=True)
+        return run(*datas)
+
+    def _pullback(self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The results for these blocks, and the pullback of those in `outs` to the arguments in `wanted`."""
+        function = jaxpr_as_fun(self.jaxpr)
+
+        def part(*given: Any) -> tuple[list[Any], list[Any]]:
+            filled = list(blocks)
+            for i, value in zip(wanted, given, strict=True):
+                filled[i] = value
+            results = function(*filled)
+            return [results[i] for i in outs], results
+
+        _, pullback, results = jax.vjp(part, *(blocks[i] for i in wanted), has_aux=True)
+        return results, pullback
+
+    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
+        """The program of all results, and of the gradient of one."""
+
+        def body(*blocks: Any) -> list[Any]:
+            results, pullback = self._pullback(wanted, [loss], blocks)
+            return [*results, *pullback([jnp.ones_like(results[loss])])]
+
+        return self._traced(body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted))
+
+    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
+        """The program of the vector-Jacobian product: of arguments and cotangents."""
+        count = len(self.in_specs)
+
+        def body(*blocks: Any) -> list[Any]:
+            _, pullback = self._pullback(wanted, outs, blocks[:count])
+            return list(pullback(list(blocks[count:])))
+
+        return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
+
+    def _traced(self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]) -> _Program:
+        """A program of the arguments, and of cotangents of some results."""
+        in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
+        avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
+        jaxpr = self._trace_blocks(postponing(body, set(self.loops)), avals, in_specs, in_specs, out_specs, self.loops)
+        return dataclasses.replace(self, jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
+
+    def _trace_blocks(
+        self,
+        body: Callable[..., Any],
+        blocks: Sequence[Any],
+        block_specs: Sequence[Spec],
+        in_specs: Sequence[Spec],
+        out_specs: Sequence[Spec],
+        loops: Mapping[str, int],
+    ) -> ClosedJaxpr:
+        """The program of `body` on a mesh with these loops only, for arguments whose blocks are known on that with all."""
+        sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
+        types = [
+            jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype, weak_type=aval.weak_type)
+            for aval, spec in zip(blocks, block_specs, strict=True)
+        ]
+        mesh = _abstract({**sizes, **loops})
+        closed, _ = _trace(lambda *xs: list(body(*xs)), types, in_specs, list(out_specs), mesh, self.manual, set(loops))
+        return _of_blocks(closed)
+
+    def _execute(self, datas: Sequence[Any]) -> list[Any]:
+        body, in_specs, out_specs = self._nest()
+        if self.shard_map is None:
+            return list(body(*map(_on_mesh_in_use, datas)))
+        return list(self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))(*datas))
+
+    def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+        """The body without loops' axes, the loops nested in an order in which it can be done."""
+        last: SerialLoopError | None = None
+        # At best no iteration of the program's own loops has to wait for all steps.
+        for whole, order in itertools.product((False, True), itertools.permutations(self.loops)):
+            try:
+                return self._nest_in(order, whole)
+            except SerialLoopError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    def _nest_in(self, order: Sequence[str], whole: bool) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+        in_specs, out_specs, jaxpr = self.in_specs, self.out_specs, self.jaxpr
+        remaining = dict(self.loops)
+        while True:  # the innermost loop first
+            axis, *order = order
+            body = Stepper.of(jaxpr, axis, remaining.pop(axis), in_specs, out_specs, whole).run
+            in_specs = tuple(_without(spec, axis) for spec in in_specs)
+            out_specs = tuple(_without(spec, axis) for spec in out_specs)
+            if not order:
+                return body, in_specs, out_specs
+            jaxpr = self._trace_blocks(body, self.jaxpr.in_avals, self.in_specs, in_specs, out_specs, remaining)
+
+
+def _on_mesh_in_use(data: Any) -> Any:
+    """`data` replicated over an Explicit mesh that it does not speak of, since what the steps are joined in is on that mesh."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
+        return data
+    return jax.reshard(data, PartitionSpec(*[None] * jnp.ndim(data)))
+
+
+def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program of blocks that a traced call of `jax.shard_map` runs; the arrays that it closes over are its constants."""
+    (eqn,) = closed.jaxpr.eqns
+    assert list(eqn.outvars) == list(closed.jaxpr.outvars)
+    values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
+    inner, given = eqn.params["jaxpr"], list(zip(eqn.params["jaxpr"].invars, eqn.invars, strict=True))
+    places = {outer: var for var, outer in given if outer not in values}
+    constants = [(var, values[outer]) for var, outer in given if outer in values]
+    jaxpr = inner.replace(
+        constvars=[*inner.constvars, *(var for var, _ in constants)], invars=[places[outer] for outer in closed.jaxpr.invars]
+    )
+    return ClosedJaxpr(jaxpr, [value for _, value in constants])
+
+
+def _has_float16(jaxpr: Any) -> bool:
+    """Whether 16-bit floats of the small range occur: there the size of the cotangent matters (loss scaling)."""
+    values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
+    return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(map(_has_float16, subjaxprs(jaxpr)))
+
+
+def _without(spec: Spec, axis: str) -> Spec:
+    entries = (tuple(a for a in entry_of(spec, dim) if a != axis) for dim in range(len(spec)))
+    return PartitionSpec(*(None if not entry else entry[0] if len(entry) == 1 else entry for entry in entries))
+
+
+def _global_shape(shape: Sequence[int], spec: Spec, mesh: AbstractMesh) -> tuple[int, ...]:
+    return tuple(n * math.prod(mesh.shape[axis] for axis in entry_of(spec, dim)) for dim, n in enumerate(shape))

@@ -1,0 +1,557 @@
+"""A body over one mesh axis that has no devices, executed in steps along it (`stepping`).
+
+The nodes of the body are sorted into passes: in each the loop runs once, and what a collective takes in is added up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.core.variance import cast_alike, cast_data, varying, varying_of
+from namedax.errors import SerialLoopError
+from namedax.programs.evaluator import CASTS, barrier
+from namedax.programs.serial import together
+from namedax.programs.serial.nodes import (
+    GATHERS,
+    PASSING,
+    RESHAPING,
+    SCATTERS,
+    SUMS,
+    Body,
+    Flattener,
+    Node,
+    Value,
+    consts_and_carries,
+)
+from namedax.programs.serial.together import STACKED
+from namedax.resources import communication as comm
+from namedax.resources.mesh import entry_of
+from namedax.resources.refusals import moves_entries
+
+__all__ = ["Stepper"]
+
+Spec = PartitionSpec
+_EXTREMA = {"pmax": jnp.maximum, "pmin": jnp.minimum}
+
+
+class Stepper:
+    """A body over one loop's axis, executed in steps."""
+
+    def __init__(self, body: Body, axis: str, steps: int, in_dims: list[int | None], out_dims: list[int | None]):
+        self.body, self.axis, self.steps, self.in_dims, self.out_dims = body, axis, steps, in_dims, out_dims
+        # In which dimension a value has the parts of all steps, where it is not cut from an operand: stacked in front.
+        self.dims = dict(zip(body.inputs, in_dims, strict=True))
+        self.varies = {value for value, dim in zip(self.body.inputs, self.in_dims, strict=True) if dim is not None}
+        self.level: dict[int, int] = dict.fromkeys(self.body.inputs, 0)
+        self.needed = self._needed()
+        self.nodes: list[Node] = []
+        for node in body.nodes:
+            for part in self._split(node):
+                self._classify(part)
+                self.nodes.append(part)
+
+    @classmethod
+    def of(
+        cls, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec], whole: bool
+    ) -> Stepper:
+        """The body of `jaxpr`; `whole` as for `Flattener`."""
+        in_dims, out_dims = ([_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs))
+        return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
+
+    def differing(self) -> list[bool]:
+        """Which results differ from step to step."""
+        return [isinstance(v, int) and v in self.varies for v in self.body.outputs]
+
+    def _needed(self) -> set[int]:
+        """Values that the results, or side effects, depend on."""
+        needed = {out for out in self.body.outputs if isinstance(out, int)}
+        for node in reversed(self.body.nodes):
+            if node.eqn.effects or not needed.isdisjoint(node.outputs):
+                needed.update(v for v in node.inputs if isinstance(v, int))
+        return needed
+
+    def _split(self, node: Node) -> list[Node]:
+        """A node that gives its operands back, in two: for those that differ from step to step, and for the others."""
+        differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
+        if node.kind not in (*PASSING, *CASTS) or all(differ) or not any(differ):
+            return [node]
+        places = [[i for i, one in enumerate(differ) if one == wanted] for wanted in (False, True)]
+        return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
+
+    def _classify(self, node: Node) -> None:
+        """Notes which results of a node differ from step to step, and in which pass they can be computed."""
+        inputs = [v for v in node.inputs if isinstance(v, int)]
+        level = max((self.level[v] for v in inputs), default=0)
+        varies = any(v in self.varies for v in inputs)
+        if node.whole:
+            self._classify_whole(node, level + varies)
+            return
+        if node.kind in CASTS:
+            pass
+        elif self.axis in node.axes and node.kind != "axis_index":
+            node.collective = True
+            self._check_collective(node)
+            level += varies
+            varies = node.kind in SCATTERS
+            if varies:
+                self.dims[node.outputs[0]] = node.eqn.params["scatter_dimension"]
+        else:
+            varies = varies or self._asks_for_step(node)
+        if varies and node.bodies:
+            # Control flow gives some results that are the same in every step.
+            constant = [
+                i for i, var in enumerate(node.eqn.outvars) if self.axis not in varying_of(var.aval) and i not in node.waiting
+            ]
+            node.constant = dict.fromkeys((node.outputs[i] for i in constant), level)
+        for output in node.outputs:
+            if output in node.constant:
+                self.level[output] = level + 1
+                continue
+            self.level[output] = level
+            if varies:
+                self.varies.add(output)
+
+    def _classify_whole(self, node: Node, level: int) -> None:
+        dims = [self.dims.get(v, STACKED) if isinstance(v, int) and v in self.varies else None for v in node.inputs]
+        make = functools.partial(Stepper, axis=self.axis, steps=self.steps)
+        differ = together.prepare(node, self.axis, dims, lambda body, into, out: make(body, in_dims=into, out_dims=out))
+        node.collective = True
+        self.level.update(dict.fromkeys(node.outputs, level))
+        self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
+
+    def _asks_for_step(self, node: Node) -> bool:
+        if node.kind == "axis_index" and self.axis in node.axes:
+            return True
+        if node.once or (node.kind == "scan" and node.waiting):  # what counts once does so in the first step
+            return True
+        return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
+
+    def _check_collective(self, node: Node) -> None:
+        known = (*SUMS, *_EXTREMA, *GATHERS, *SCATTERS, "late psum")
+        if node.kind in known:
+            return
+        # Those of this package are refused where the body calls them (`communication`).
+        raise SerialLoopError(
+            moves_entries(
+                f"jax.lax.{node.kind}",
+                f"the axis of {self.axis}",
+                f"is executed in {self.steps} steps",
+                node.eqn.invars[0].aval,
+            )
+        )
+
+    # --- one execution ---
+
+    def run(self, *blocks: Any) -> list[Any]:
+        """Blocks of all steps to results of all steps."""
+        known: dict[int, Any] = {}
+        sliced: dict[int, tuple[Any, int]] = {}
+        for value, block, dim in zip(self.body.inputs, blocks, self.in_dims, strict=True):
+            if dim is None:
+                known[value] = block
+            else:
+                sliced[value] = (block, dim)
+        outputs = [(i, v) for i, v in enumerate(self.body.outputs) if isinstance(v, int) and v in self.varies]
+        results: dict[int, Any] = {}
+        for level in range(max(self.level.values(), default=0) + 1):
+            self._compute_constants(known, sliced)
+            wanted = [(i, v) for i, v in outputs if self.level[v] == level]
+            results |= self._pass(level, known, sliced, wanted)
+        for i, (output, dim) in enumerate(zip(self.body.outputs, self.out_dims, strict=True)):
+            if i in results:
+                continue
+            whole = jnp.asarray(_read(known, output))
+            results[i] = (
+                whole
+                if dim is None
+                else together.stacked(whole, None, self.steps)
+                if dim == STACKED
+                else lax.concatenate([whole] * self.steps, dim)
+            )
+        return [results[i] for i in range(len(self.out_dims))]
+
+    def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        """Computes what is the same in all steps and depends on collectives of earlier passes only."""
+        for node in self.nodes:
+            if not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
+                continue
+            inputs = [v for v in node.inputs if isinstance(v, int)]
+            if node.whole:
+                if all(v in known or v in sliced for v in inputs):
+                    self._run_whole(node, known, sliced)
+                continue
+            if any(v not in known for v in inputs) or self._asks_for_step(node):
+                continue
+            values = [_read(known, v) for v in node.inputs]
+            if node.collective:
+                self._finish(node, [self._as_if_summed(node, value) for value in values], known, sliced)
+            else:
+                known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
+
+    def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
+        for output, value in zip(node.outputs, together.run(node, self.axis, self.steps, operands), strict=True):
+            if output in self.varies:
+                sliced[output] = (value, STACKED)
+            else:
+                known[output] = value
+
+    def _is_needed(self, node: Node) -> bool:
+        return bool(node.eqn.effects) or not self.needed.isdisjoint(node.outputs)
+
+    def _pass(
+        self, level: int, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], wanted: Sequence[tuple[int, int]]
+    ) -> dict[int, Any]:
+        """Runs the loop once: for the collectives, the results and the side effects of this level."""
+        needed = [node for node in self.nodes if self._is_needed(node)]
+        collectives = [
+            node
+            for node in needed
+            if node.collective
+            and not any(v in known or v in sliced for v in node.outputs)
+            and all(self.level[v] <= level for v in node.inputs if isinstance(v, int))
+        ]
+        # What control flow that all steps take together needs of each step.
+        stacks = list(dict.fromkeys(v for node in collectives if node.whole for v in node.inputs if isinstance(v, int)))
+        stacks = [v for v in stacks if v in self.varies and v not in sliced]
+        collectives = [node for node in collectives if not node.whole]
+        constants = {v: node for node in needed for v, at in node.constant.items() if at == level and v in self.needed}
+        effects = [
+            node for node in needed if node.eqn.effects and not node.whole and self._level(node) == level and self._varies(node)
+        ]
+        if not (collectives or stacks or constants or effects or wanted):
+            return {}
+        targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {v for _, v in wanted}
+        plan = self._plan(targets | set(constants) | set(stacks), effects, known.keys() | sliced.keys())
+        summands = [v for node in collectives for v in node.inputs]
+
+        def step(index: Any) -> list[Any]:
+            values = dict(known)
+            for value, (block, dim) in sliced.items():
+                if dim == STACKED:
+                    values[value] = lax.dynamic_index_in_dim(block, index, 0, keepdims=False)
+                    continue
+                chunk = block.shape[dim] // self.steps
+                values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
+            for node in plan:
+                inputs = [_read(values, v) for v in node.inputs]
+                if node.kind in GATHERS and node.outputs[0] in known:  # XLA would take it out of the loop
+                    inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
+                values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
+            return [
+                *(jnp.asarray(_read(values, v)) for v in summands),
+                *(values[v] for v in (*stacks, *constants)),
+                *(values[v] for _, v in wanted),
+            ]
+
+        folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
+        stack = _Fold("join", 0, self.steps, expand=True)
+        joins = [stack if dim == STACKED else _Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
+        folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
+        index_type = jnp.zeros((), jnp.int32)
+        traced = jax.make_jaxpr(step)(index_type)
+        shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
+        if self.steps == 1:
+            totals = [
+                fold.add(fold.start(shape), value, index_type)
+                for fold, shape, value in zip(folds, shapes, one_step(index_type), strict=True)
+            ]
+        else:
+
+            def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
+                return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, one_step(index), strict=True)], None
+
+            start = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
+            totals, _ = lax.scan(iterate, start, jnp.arange(self.steps, dtype=jnp.int32))
+        totals = [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
+        supply = iter(totals)
+        for node in collectives:
+            self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
+        sliced.update((v, (next(supply), STACKED)) for v in stacks)
+        known.update((v, next(supply)) for v in constants)
+        return {i: next(supply) for i, _ in wanted}
+
+    def _level(self, node: Node) -> int:
+        return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
+
+    def _varies(self, node: Node) -> bool:
+        return self._asks_for_step(node) or any(v in self.varies for v in node.inputs if isinstance(v, int))
+
+    def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
+        """The nodes of one step that lead to the targets, in order; of known values those that are kept need none."""
+        kept = known - self._cheap()
+        wanted = {v for v in targets if v not in kept}
+        plan = []
+        for node in reversed(self.nodes):
+            if node.collective:  # its result is known, or cut from what is known
+                continue
+            chosen = any(node is effect for effect in effects)
+            if chosen or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
+                plan.append(node)
+                wanted.update(v for v in node.inputs if isinstance(v, int) and v not in kept)
+        return plan[::-1]
+
+    def _cheap(self) -> set[int]:
+        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read.
+
+        So are those that are gathered from other devices, unless the loop is told to keep them whole.
+        """
+        cheap, gathered = set[int](), set[int]()
+        again = getattr(self.axis, "keep", "parts") == "parts"
+        for node in self.nodes:
+            inputs = [v for v in node.inputs if isinstance(v, int)]
+            if node.kind in GATHERS and not node.collective:
+                gathered.update(node.outputs if again else ())
+            elif len(inputs) == 1 and inputs[0] in gathered and (node.kind in CASTS or node.kind in RESHAPING):
+                gathered.update(node.outputs)
+            if node.kind in ("broadcast_in_dim", "iota") or (node.kind in CASTS and any(v in cheap for v in inputs)):
+                cheap.update(node.outputs)
+        return cheap | gathered
+
+    # --- collectives ---
+
+    def _as_if_summed(self, node: Node, value: Any) -> Any:
+        """What the loop would give for an operand that is the same in every step."""
+        if node.kind in _EXTREMA:
+            return value
+        if node.kind in GATHERS:
+            dim = node.eqn.params["all_gather_dimension"]
+            value = value if node.eqn.params["tiled"] else jnp.expand_dims(value, dim)
+            return lax.concatenate([value] * self.steps, dim)
+        return value * jnp.asarray(self.steps, value.dtype)
+
+    def _finish(self, node: Node, totals: Sequence[Any], known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+        """What is left of a collective when the loop has ended: that over mesh axes of devices."""
+        others = tuple(axis for axis in node.axes if axis != self.axis)
+        for output, total in zip(node.outputs, totals, strict=True):
+            if others:
+                total = cast_data(total, others)
+            if node.kind in (*SUMS, "late psum"):
+                known[output] = comm.psum(total, others) if others else total
+            elif node.kind in _EXTREMA:
+                reduce: Any = lax.pmax if node.kind == "pmax" else lax.pmin
+                known[output] = reduce(total, others) if others else total
+            elif node.kind in GATHERS:
+                to: Any = "varying" if node.kind == "all_gather" else "invarying"
+                dim = node.eqn.params["all_gather_dimension"]
+                gathered = comm.all_gather(total, dim, others, to) if others else total
+                known[output] = self._swap_minor(gathered, dim, node.axes, to_minor=False)
+            else:
+                dim = node.eqn.params["scatter_dimension"]
+                total = self._swap_minor(total, dim, node.axes, to_minor=True)
+                scattered = comm.psum_scatter(total, dim, others) if others else total
+                if not node.eqn.params["tiled"]:
+                    raise SerialLoopError(
+                        f"SerialLoop: an untiled psum_scatter over {self.axis} can not be done in steps; use tiled=True, or a "
+                        "name, as in nx.lax.psum_scatter."
+                    )
+                sliced[output] = (scattered, dim)
+
+    def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
+        """Blocks along a dimension in the order of `axes` (major first) with the steps as the minor ones, or back.
+
+        Each device joins its steps, and devices are joined after that. So a collective over `(loop, "x")` is one over `("x", loop)`,
+        of blocks in another order.
+        """
+        minor = axes[axes.index(self.axis) + 1 :]
+        if not minor:
+            return data
+        counts = (self.steps, math.prod(map(lax.axis_size, minor)))
+        major = math.prod(lax.axis_size(axis) for axis in axes[: axes.index(self.axis)])
+        counts = counts if to_minor else counts[::-1]
+        block = data.shape[dim] // (major * math.prod(counts))
+        blocks = data.reshape((*data.shape[:dim], major, *counts, block, *data.shape[dim + 1 :]))
+        return jnp.swapaxes(blocks, dim + 1, dim + 2).reshape(data.shape)
+
+    # --- operations ---
+
+    def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+        """One operation, on the mesh that there is."""
+        kind, params = node.kind, node.eqn.params
+        for i, axes in node.once.items():
+            values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
+        if kind == "identity":
+            return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
+        if kind in ("barrier", "optimization_barrier"):
+            return barrier(values)
+        if kind == "each":
+            return [comm.psum(lax.map(lambda x: self._call(node.bodies[0], [x], index)[0], values[0]), node.waiting[0])]
+        if kind in CASTS:
+            others = [axis for axis in node.axes if axis != self.axis]
+            return [cast_data(value, others) for value in values]
+        if kind == "axis_index" and self.axis in node.axes:
+            return [index]
+        if kind == "scan":
+            return self._scan(node, values, index)
+        if kind == "while":
+            first, second = params["cond_nconsts"], params["body_nconsts"]
+            for_cond, for_body, start = values[:first], values[first : first + second], values[first + second :]
+            condition, body = node.bodies
+            return together.while_loop(
+                lambda carry: self._call(condition, [*for_cond, *carry], index)[0],
+                lambda carry: self._call(body, [*for_body, *carry], index),
+                start,
+                params["cond_jaxpr"].out_avals[0].ndim,
+            )
+        if kind == "cond":
+            branches = [lambda *operands, body=body: self._call(body, operands, index) for body in node.bodies]
+            chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
+            return chosen
+        if kind == "sharding_constraint":
+            sharding = _on_this_mesh(params["sharding"])
+            return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
+        values = cast_alike(values)  # a sum that waits varies where the sum did not
+        bound = {name: _on_this_mesh(value) for name, value in params.items()}
+        result = node.eqn.primitive.bind(*values, **bound)
+        return result if node.eqn.primitive.multiple_results else [result]
+
+    def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
+        values = dict(zip(body.inputs, inputs, strict=True))
+        for node in body.nodes:
+            operands = [_read(values, v) for v in node.inputs]
+            values.update(zip(node.outputs, self._evaluate(node, operands, index), strict=True))
+        return [jnp.asarray(_read(values, v)) for v in body.outputs]
+
+    def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
+        """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""
+        others = tuple(axis for axis in axes if axis != self.axis)
+        first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
+        value = jnp.asarray(value)
+        return lax.select(*cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)]))
+
+    def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+        params, (body,) = node.eqn.params, node.bodies
+        consts, carries = consts_and_carries(node.eqn)
+        start = list(values[consts : consts + carries])
+        for i, axes in node.waiting.items():
+            if i < carries:
+                start[i] = self._on_first(start[i], axes, index)
+
+        def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            results = self._call(body, [*values[:consts], *carry, *xs], index)
+            return results[:carries], results[carries:]
+
+        last, stacked = lax.scan(
+            iterate,
+            start,
+            list(values[consts + carries :]),
+            length=params["length"],
+            reverse=params["reverse"],
+            unroll=params["unroll"],
+        )
+        return [*last, *stacked]
+
+
+def _constant(literal: Literal) -> Any:
+    """The value of a literal; what JAX keeps knows the mesh that it was traced on."""
+    value, aval = literal.val, literal.aval
+    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)  # type: ignore[attr-defined]
+
+
+def _read(values: Mapping[int, Any], value: Value) -> Any:
+    return values[value] if isinstance(value, int) else _constant(value)
+
+
+def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
+    """Evaluates a jaxpr; `jaxpr_as_fun` would do it on the mesh that it was traced on."""
+    values = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*closed.consts, *operands], strict=True))
+
+    def read(var: Any) -> Any:
+        return _constant(var) if isinstance(var, Literal) else values[var]
+
+    for eqn in closed.jaxpr.eqns:
+        bound = {name: _on_this_mesh(value) for name, value in eqn.params.items()}
+        result = eqn.primitive.bind(*map(read, eqn.invars), **bound)
+        values.update(zip(eqn.outvars, result if eqn.primitive.multiple_results else [result], strict=True))
+    return [read(var) for var in closed.jaxpr.outvars]
+
+
+def _on_this_mesh(value: Any) -> Any:
+    """A parameter of an operation, without the mesh that it was traced on."""
+    if isinstance(value, (Jaxpr, ClosedJaxpr)):  # how a scatter or a reduction combines two scalars
+        closed = value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
+        types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]
+        again = jax.make_jaxpr(functools.partial(_on_scalars, closed))(*types)
+        return again if isinstance(value, ClosedJaxpr) else again.jaxpr
+    if not isinstance(value, NamedSharding):
+        return value
+    if all(entry is None for entry in value.spec):
+        return None
+    return NamedSharding(jax.sharding.get_abstract_mesh(), value.spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fold:
+    """How one value of every step becomes one of all."""
+
+    kind: str
+    dim: int | None
+    steps: int
+    expand: bool = False
+
+    @classmethod
+    def of(cls, node: Node, steps: int) -> _Fold:
+        if node.kind in _EXTREMA:
+            return cls(node.kind, None, steps)
+        if node.kind in GATHERS:
+            return cls("join", node.eqn.params["all_gather_dimension"], steps, not node.eqn.params["tiled"])
+        return cls("sum", None, steps)
+
+    def start(self, shape: Any) -> Any:
+        dims, dtype = list(shape.shape), shape.dtype
+        if self.kind == "join":
+            assert self.dim is not None
+            if self.expand:
+                dims.insert(self.dim, 1)
+            dims[self.dim] *= self.steps
+            data = jnp.zeros(dims, dtype)
+        elif self.kind in _EXTREMA:
+            data = jnp.full(dims, _least(dtype) if self.kind == "pmax" else _greatest(dtype), dtype)
+        else:
+            data = jnp.zeros(dims, comm.sum_type(dtype) if self.kind == "sum" else dtype)
+        return cast_data(data, varying_of(shape))
+
+    def add(self, total: Any, value: Any, index: Any) -> Any:
+        value = cast_data(value, varying(total))
+        if self.kind == "sum":
+            return total + value.astype(total.dtype)
+        if self.kind in _EXTREMA:
+            return _EXTREMA[self.kind](total, value)
+        if self.kind == "last":
+            return value
+        assert self.dim is not None
+        if self.expand:
+            value = jnp.expand_dims(value, self.dim)
+        return lax.dynamic_update_slice_in_dim(total, value, index * value.shape[self.dim], self.dim)
+
+    def end(self, total: Any, shape: Any) -> Any:
+        return total.astype(shape.dtype) if self.kind == "sum" else total
+
+
+def _least(dtype: Any) -> Any:
+    return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else False if dtype == jnp.bool_ else jnp.iinfo(dtype).min
+
+
+def _greatest(dtype: Any) -> Any:
+    return jnp.inf if jnp.issubdtype(dtype, jnp.floating) else True if dtype == jnp.bool_ else jnp.iinfo(dtype).max
+
+
+def _dim_of(spec: Spec, axis: str) -> int | None:
+    """The dimension that the loop's axis cuts, if there is one."""
+    for dim in range(len(spec)):
+        entry = entry_of(spec, dim)
+        if axis in entry:
+            assert entry[-1] == axis  # parsed so: the loop is the minor one
+            return dim
+    return None

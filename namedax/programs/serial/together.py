@@ -1,0 +1,187 @@
+"""Control flow that all steps of a loop in time take together.
+
+A scan that needs a reduction over the loop's axis in every iteration can not run within the loop: each iteration would have to wait
+for all steps. So it runs around it: in each iteration, the loop runs as often as the iteration needs. The same holds for a branch and
+a while loop, as long as all steps agree where to go. What differs from step to step, and goes from iteration to iteration, is kept
+for all steps at once, stacked in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.variance import cast_alike, cast_data, varying, varying_of
+from namedax.errors import SerialLoopError
+from namedax.programs.serial.nodes import Body, Node, consts_and_carries
+
+__all__ = ["STACKED", "Part", "prepare", "run", "stacked", "while_loop"]
+
+# Instead of the dimension that the loop's axis cuts: an axis in front, with one entry for every step.
+STACKED = -1
+# The dimension in which a value has all steps' parts; `None` for one that is the same in every step.
+Dim = int | None
+
+
+class Part(Protocol):
+    """A body that is executed in steps."""
+
+    in_dims: list[Dim]
+    out_dims: list[Dim]
+
+    def run(self, *blocks: Any) -> list[Any]:
+        """Blocks of all steps to results of all steps."""
+
+    def differing(self) -> list[bool]:
+        """Which results differ from step to step."""
+
+
+Make = Callable[[Body, list[Dim], list[Dim]], Part]
+
+
+def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool]:
+    """Plans the bodies of a node in steps: sets `node.parts`, and says which of its results differ from step to step.
+
+    Args:
+      node: a scan, a while loop or a branch.
+      axis: of the loop.
+      dims: of the operands.
+      make: plans a body for operands with such dims, and results of which those with a dim have to be stacked.
+
+    Raises:
+      SerialLoopError: steps would take different ways.
+    """
+    if node.kind == "cond":
+        if dims[0] is not None:
+            raise _disagreement(axis, "the predicate of a branch differs")
+        parts = [make(body, list(dims[1:]), [None] * len(node.outputs)) for body in node.bodies]
+        differ = [any(column) for column in zip(*(part.differing() for part in parts), strict=True)]
+        node.parts = [make(body, list(dims[1:]), _dims(differ)) for body in node.bodies]
+        return differ
+    if node.kind == "scan":
+        consts, carries = consts_and_carries(node.eqn)
+        # Of what is scanned over, the first dimension is gone in the body.
+        xs = [STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim for dim in dims[consts + carries :]]
+        return _until_stable(node, dims[:consts], dims[consts : consts + carries], xs, make)
+    first, second = node.eqn.params["cond_nconsts"], node.eqn.params["body_nconsts"]
+    condition, _ = node.bodies
+    if node.eqn.params["cond_jaxpr"].out_avals[0].ndim:
+        raise _disagreement(axis, "the condition of a while loop has entries of its own, and differs")
+    differ = _until_stable(node, dims[first : first + second], dims[first + second :], [], make)
+    test = make(condition, [*dims[:first], *_dims(differ)], [None])
+    if any(test.differing()):
+        raise _disagreement(axis, "the condition of a while loop differs")
+    node.parts = [test, *node.parts]
+    return differ
+
+
+def _until_stable(node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make) -> list[bool]:
+    """Plans the body of a loop, whose carry differs from step to step where it begins so, or comes out so."""
+    body, carried = node.bodies[-1], [dim is not None for dim in start]
+    while True:
+        dims = [*consts, *_dims(carried), *xs]
+        differ = make(body, dims, [None] * len(body.outputs)).differing()
+        grown = [a or b for a, b in zip(carried, differ, strict=False)]
+        if grown == carried:
+            break
+        carried = grown
+    differ = [*carried, *differ[len(carried) :]]
+    node.parts = [make(body, dims, _dims(differ))]
+    return differ
+
+
+def _dims(differ: Sequence[bool]) -> list[Dim]:
+    return [STACKED if one else None for one in differ]
+
+
+def _disagreement(axis: str, what: str) -> SerialLoopError:
+    return SerialLoopError(
+        f"SerialLoop: {what} from step to step of {axis}, and a reduction or collective over that axis is taken inside, where all "
+        "steps have to go the same way. Take the reduction outside, reduce the condition over the axis first (nx.any), or "
+        "remove the SerialLoop from axis_resources."
+    )
+
+
+def stacked(block: Any, dim: Dim, steps: int) -> Any:
+    """A value of all steps with one entry for each in front."""
+    if dim == STACKED:
+        return block
+    if dim is None:
+        return jnp.broadcast_to(block, (steps, *jnp.shape(block)))
+    shape = block.shape
+    return jnp.moveaxis(block.reshape(*shape[:dim], steps, shape[dim] // steps, *shape[dim + 1 :]), dim, 0)
+
+
+def while_loop(test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int) -> list[Any]:
+    """`jax.lax.while_loop`, whose condition has `ndim` dimensions in front if `jax.vmap` has made it: each entry goes on by itself."""
+    if not ndim:
+        last: list[Any] = lax.while_loop(test, body, list(start))
+        return last
+
+    def step(carry: list[Any]) -> list[Any]:
+        wanted, results = test(carry), list[Any]()
+        for new, old in zip(body(carry), carry, strict=True):
+            mask = lax.broadcast_in_dim(wanted, new.shape, range(ndim))
+            results.append(lax.select(*cast_alike([mask, new, old])))
+        return results
+
+    axes = varying(test(start))
+    last = lax.while_loop(lambda carry: jnp.any(test(carry)), step, [cast_data(jnp.asarray(value), axes) for value in start])
+    return last
+
+
+def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[Any]:
+    """Executes a node that was prepared; those of its results that differ from step to step are stacked.
+
+    Args:
+      node: the node.
+      axis: of the loop.
+      steps: their number.
+      operands: values, each with its dim.
+    """
+    variances = [varying_of(var.aval) - {axis} for var in node.eqn.outvars]
+
+    def alike(values: Sequence[Any]) -> list[Any]:
+        return [cast_data(jnp.asarray(value), axes) for value, axes in zip(values, variances, strict=False)]
+
+    def given(part: Part, values: Sequence[tuple[Any, Dim]], first: int) -> list[Any]:
+        """Operands in the form in which a body wants its inputs from the number `first` on."""
+        return [
+            value if part.in_dims[i] != STACKED else stacked(value, dim, steps) for i, (value, dim) in enumerate(values, first)
+        ]
+
+    if node.kind == "cond":
+        index, *others = operands
+        branches = [lambda *values, part=part: alike(part.run(*values)) for part in node.parts]
+        chosen: list[Any] = lax.switch(jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0))
+        return chosen
+    if node.kind == "while":
+        first, second = node.eqn.params["cond_nconsts"], node.eqn.params["body_nconsts"]
+        test, part = node.parts
+        for_test, for_body = given(test, operands[:first], 0), given(part, operands[first : first + second], 0)
+        start = alike(given(part, operands[first + second :], second))
+        return while_loop(
+            lambda carry: test.run(*for_test, *carry)[0], lambda carry: alike(part.run(*for_body, *carry)), start, 0
+        )
+    return _scan(node, node.parts[0], steps, operands, given, alike)
+
+
+def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any) -> list[Any]:
+    consts, carries = consts_and_carries(node.eqn)
+    for_all, start = given(part, operands[:consts], 0), alike(given(part, operands[consts : consts + carries], consts))
+    xs = given(part, operands[consts + carries :], consts + carries)
+    wanted = part.in_dims[consts + carries :]
+    # What is scanned over stands in front of the steps.
+    xs = [jnp.moveaxis(x, 0, 1) if dim == STACKED else x for x, dim in zip(xs, wanted, strict=True)]
+
+    def iterate(carry: list[Any], entries: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        results = part.run(*for_all, *carry, *entries)
+        return alike(results[:carries]), results[carries:]
+
+    options = {key: node.eqn.params[key] for key in ("length", "reverse", "unroll")}
+    last, results = lax.scan(iterate, start, xs, **options)
+    dims = part.out_dims[carries:]
+    return [*last, *(jnp.moveaxis(y, 1, 0) if dim == STACKED else y for y, dim in zip(results, dims, strict=True))]
