@@ -30,10 +30,10 @@ from namedax.programs.raw import explain_unbound_axes, refuse_raw
 from namedax.programs.serial import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import auto_mesh, current_mesh, explicit_specs, has_explicit_axes, replicated, to_spec, use_mesh
+from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
 from namedax.resources.serial import loops_of, on_devices
 
-__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested"]
+__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
 
 
 @dataclasses.dataclass(slots=True)
@@ -63,18 +63,11 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
 
 
-def _on_devices(
-    call: Call, mesh: Any, from_context: bool, resources: Assignment, in_steps: bool = False
-) -> tuple[list[Any], Callable[..., Any]]:
-    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses.
-
-    Explicit axes that the assignment does not use keep what they hold, but for what is executed in steps: the sums over these have
-    types that do not speak of such axes.
-    """
+def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
+    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
     used = _axes_of(resources)
-    released = frozenset(mesh.axis_names) if in_steps else used
     datas = [
-        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh, released)
+        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh)
         for argument, spec in zip(call.arguments, call.specs(resources), strict=True)
     ]
     names = used if used != frozenset(mesh.axis_names) else frozenset()
@@ -107,7 +100,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     if new_axes:
         assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
         specs = call.specs(assignment)
-        datas = [to_spec(data, spec, None, new_axes) for data, spec in zip(datas, specs, strict=True)]
+        datas = [to_spec(data, spec, None) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
         traced = Traced(call.flat_body, check=call.refuse_raw)
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
@@ -126,17 +119,27 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     return call.rebuild(results)
 
 
+def run_unmapped(call: Call) -> Any:
+    """Runs the body as it is, where no name has a resource."""
+    datas = call.replicated_datas()
+    with mesh_of_types(datas):
+        return call.run(*datas)
+
+
 def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     """Runs the body in the steps of its loops, on the mesh where there is one."""
+    with mesh_of_types([] if on_devices(call.region.resources) else [argument.data for argument in call.arguments]):
+        return _run_in_steps(call, mesh, from_context)
+
+
+def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
     specs, manual = call.specs(resources), _axes_of(devices)
-    datas, shard_map = [jnp.asarray(argument.data) for argument in call.arguments], None
-    if current_mesh() is not None:  # the sums over the steps have types that speak of its Explicit axes
-        released = frozenset(current_mesh().axis_names)
-        datas = [to_spec(data, jax.P(), None, released) for data in datas]
     if devices:
-        datas, shard_map = _on_devices(call, mesh, from_context, devices, in_steps=True)
+        datas, shard_map = _on_devices(call, mesh, from_context, devices)
+    else:
+        datas, shard_map = call.replicated_datas(), None
     run = functools.partial(
         stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
     )
@@ -173,9 +176,8 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
-        axes = frozenset(mesh.axis_names)
         datas = [
-            to_spec(data, spec, None if from_context else mesh, axes)
+            to_spec(data, spec, None if from_context else mesh)
             for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
         if call.results_are_placed:
@@ -333,6 +335,10 @@ class Call:
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or raw reductions of blocks."""
         refuse_raw(closed, self.region.resources, self.name)
+
+    def replicated_datas(self) -> list[Any]:
+        """The data of the arguments, replicated over the Explicit axes of which their types speak: none of their names lives there."""
+        return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
     def run(self, *datas: Any) -> Any:
         """Runs the body as it is: data of the arguments to results."""

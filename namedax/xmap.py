@@ -23,7 +23,7 @@ from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, typ
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.region import Region, ambient
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
-from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested
+from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
@@ -565,7 +565,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         carried = _carried(outer, arguments)
     call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap), carried)
     if not resources:
-        result = call.run(*(argument.data for argument in arguments))
+        result = run_unmapped(call)
     elif loops:
         result = run_in_steps(call, mesh, from_context)
     else:

@@ -190,6 +190,21 @@ def test_nan_survives_where_an_argument_arrives_sharded_over_a_mesh_axis_that_no
     np.testing.assert_array_equal(nx.max(here, 1), x.max(1))
 
 
+def test_parts_of_what_another_operation_reads_as_well():
+    """XLA's partitioner ends in an internal error where it cuts what both read."""
+    x = np.random.default_rng(0).normal(size=(2, 8)).astype("float32")
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
+
+    def program(x):
+        first, second = nx.split(x, 2, "k", out_axis="part")
+        return nx.cumsum(x, "k"), first, second
+
+    out_axes = (["b", "k"], ["b", "part"], ["part", "b"])
+    f = nx.xmap(program, ["b", "k"], out_axes, mesh=mesh, axis_resources={"k": "x"}, partitioning="auto")
+    for have, want in zip(f(x), (np.cumsum(x, 1), x[:, :4], x[:, 4:].T), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
 def test_the_gradient_of_what_is_written_along_a_sharded_axis():
     """XLA's partitioner gets it wrong where it may cut the axis that is written along."""
     x, ids = np.random.default_rng(0).normal(size=(4, 6, 3)).astype("float32"), np.array([0, 2, 1, 1, 0, 2, 2, 1])

@@ -957,8 +957,8 @@ def _in_fours(x):
 HELD = [
     ((6, 10), P("z"), {"a": "x"}),
     ((6, 10), P(None, "z"), {"b": "x"}),
-    ((6, 10), P("y", "z"), {"a": "x"}),  # another dimension keeps what it holds
-    ((12, 10), P(("z", "y")), {"a": "x"}),  # z still divides, y no longer
+    ((6, 10), P("y", "z"), {"a": "x"}),
+    ((12, 10), P(("z", "y")), {"a": "x"}),
     ((4, 6), P(("z", "y")), {"a": ("x", "y")}),
     ((6, 10), P("x", "y"), {"a": "z", "b": "x"}),
     ((12, 10), P("z", "y"), {"a": ("x", nx.SerialLoop(3))}),

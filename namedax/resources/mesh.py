@@ -1,14 +1,13 @@
 """Which mesh applies, and bringing arrays onto it.
 
 On a mesh with Auto axes XLA moves what arrives with another sharding. On one with Explicit axes the sharding is part of a
-value's type, and has to be changed before it enters `jax.shard_map`; mesh axes that a program does not use keep what they hold.
+value's type, and has to be changed before it enters `jax.shard_map`; over mesh axes on which none of its names lives it is replicated.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +24,9 @@ __all__ = [
     "has_explicit_axes",
     "is_placed",
     "mesh_for",
+    "mesh_of_types",
     "mesh_with_devices",
+    "replicated",
     "resolve_mesh",
     "to_spec",
     "use_mesh",
@@ -141,6 +142,17 @@ def use_mesh(mesh: Any, from_context: bool) -> Any:
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
 
 
+def mesh_of_types(datas: Iterable[Any]) -> Any:
+    """A context manager that makes the mesh of which the types of some values speak the current one, where there is none.
+
+    Values that are made beside them, the zeros that a loop fills, have types of that mesh then; JAX does not let others meet them.
+    """
+    tracking = next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
+    if tracking is None or current_mesh() is not None:
+        return contextlib.nullcontext()
+    return jax.sharding.use_abstract_mesh(tracking)
+
+
 def has_explicit_axes(mesh: Any) -> bool:
     """Whether some axis of the mesh is Explicit."""
     return bool(_explicit_axes(mesh))
@@ -159,35 +171,21 @@ def auto_mesh(mesh: Any) -> Any:
     return mesh.update(axis_types=kinds)
 
 
-def to_spec(data: Any, spec: PartitionSpec, mesh: Any, manual: frozenset[str]) -> Any:
+def to_spec(data: Any, spec: PartitionSpec, mesh: Any) -> Any:
     """`data` resharded to `spec`, where the sharding is part of its type (Explicit axes); otherwise `data` as it is.
 
     `mesh` is `None` for that of `jax.set_mesh`.
 
-    Mesh axes outside of `manual` that shard a dimension now go on sharding it, as the minor ones, as far as its size divides.
+    Explicit axes of which `spec` does not speak hold whole copies afterwards: no name lives there, and what JAX does with values whose
+    types still spoke of them would depend on where an argument comes from.
     """
     target = current_mesh() if mesh is None else mesh
     explicit = _explicit_axes(target)
     if not explicit:
         return data
-    sharding = jax.typeof(data).sharding
-    held = tuple(sharding.spec) if isinstance(sharding, NamedSharding) and not sharding.mesh.empty else ()
-    entries: list[Any] = []
-    for dim in range(data.ndim):
-        wanted = tuple(axis for axis in entry_of(spec, dim) if axis in explicit)
-        others = tuple(axis for axis in entry_of(held, dim) if axis not in manual and axis in explicit)
-        entries.append(_dividing(wanted, others, data.shape[dim], target.shape) or None)
-    wanted_spec = PartitionSpec(*entries)
-    return jax.reshard(data, wanted_spec if mesh is None else NamedSharding(mesh, wanted_spec))
-
-
-def _dividing(wanted: tuple[str, ...], others: Sequence[str], size: int, devices: Mapping[str, int]) -> tuple[str, ...]:
-    """`wanted`, and those of the other mesh axes, one after the other, over which a dimension of this size divides as well."""
-    axes = wanted
-    for axis in others:
-        if size % math.prod(devices[a] for a in (*axes, axis)) == 0:
-            axes = (*axes, axis)
-    return axes
+    entries = (tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(data.ndim))
+    wanted = PartitionSpec(*entries)
+    return jax.reshard(data, wanted if mesh is None else NamedSharding(mesh, wanted))
 
 
 def replicated(data: Any) -> Any:

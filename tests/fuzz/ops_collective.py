@@ -29,6 +29,24 @@ class Reduce(Operation):
         return [V(r.xp.asarray(f(v.data, axis=place(v, axis))), without(v, (axis,)), v.dtype)]
 
 
+class ReduceMany(Operation):
+    """Over several names together."""
+
+    names, weight = ("psum_many", "pmax_many"), 0.4
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: v.dtype in ("f32", "bf16") and len(v.names) > 1)
+        return None if x is None else g.s(name, (x,), axes=tuple(g.subset(g.v(x).names, 2, 3)))
+
+    def code(self, s, a, functions, resources):
+        return f"nx.lax.{s.op.removesuffix('_many')}({a[0]}, {s['axes']!r})"
+
+    def run(self, r, s, values, env):
+        (v,) = values
+        f = r.xp.sum if s.op == "psum_many" else r.xp.max
+        return [V(f(v.data, axis=tuple(place(v, n) for n in s["axes"])), without(v, s["axes"]), v.dtype)]
+
+
 class AllGather(Operation):
     names, weight = ("all_gather",), 0.8
 

@@ -82,6 +82,42 @@ class SplitAxis(Operation):
         return [make(r.xp, r.xp.reshape(data, (*(SIZES[p] for p in parts), *data.shape[1:])), [*parts, *rest], v.dtype)]
 
 
+class Rearrange(Operation):
+    """One name to two, or two to one, by a pattern."""
+
+    names, weight = ("rearrange",), 0.6
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: not v.ndim and any(self._fits(g, v, w, split) for w in MERGES for split in (True, False)))
+        if x is None:
+            return None
+        whole, split = g.choice([(w, split) for w in MERGES for split in (True, False) if self._fits(g, g.v(x), w, split)])
+        return g.s(name, (x,), whole=whole, split=split)
+
+    def _fits(self, g, v, whole, split):
+        names, parts = {*v.names}, {*MERGES[whole]}
+        if split:
+            return whole in names and not parts & names and all(map(g.allowed, parts))
+        return parts <= names and whole not in names and g.allowed(whole)
+
+    def code(self, s, a, functions, resources):
+        p, q = MERGES[s["whole"]]
+        grouped, apart = f"{{{s['whole']}=({p} {q})}}", f"{{{p}, {q}}}"
+        if s["split"]:
+            return f"nx.rearrange({a[0]}, '{grouped} -> {apart}', {p}={SIZES[p]}, {q}={SIZES[q]})"
+        return f"nx.rearrange({a[0]}, '{apart} -> {grouped}')"
+
+    def run(self, r, s, values, env):
+        (v,), parts = values, MERGES[s["whole"]]
+        if s["split"]:
+            data, rest = front(r.xp, v, s["whole"])
+            return [make(r.xp, r.xp.reshape(data, (*(SIZES[p] for p in parts), *data.shape[1:])), [*parts, *rest], v.dtype)]
+        order = [v.names.index(p) for p in parts]
+        rest = [n for n in v.names if n not in parts]
+        data = r.xp.transpose(v.data, [*order, *(v.names.index(n) for n in rest)])
+        return [make(r.xp, r.xp.reshape(data, (SIZES[s["whole"]], *data.shape[2:])), [s["whole"], *rest], v.dtype)]
+
+
 class Stack(Operation):
     names, weight = ("stack",), 0.5
 
@@ -106,7 +142,7 @@ class Stack(Operation):
 
 
 class Concatenate(Operation):
-    names, weight = ("concatenate",), 0.5
+    names, weight, moves = ("concatenate",), 0.5, True
 
     def draw(self, g, name):
         x = g.pick(lambda v: {"b", "b2", "d"} & {*v.names} and v.dtype in ("f32", "bf16"))
@@ -129,7 +165,7 @@ class Concatenate(Operation):
 
 
 class Split(Operation):
-    names, weight = ("split",), 0.5
+    names, weight, moves = ("split",), 0.5, True
 
     def draw(self, g, name):
         x = g.pick(lambda v: {"a", "a2", "c"} & {*v.names} and v.dtype in NUMBERS)

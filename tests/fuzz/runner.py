@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -222,7 +222,18 @@ def attempt(ref: Reference, layout: Layout) -> Outcome:
         return _refusal(ref, layout, error)
     has_gradients = layout.gradient != "none" and ref.gradient_arguments
     values, gradients = (result[0][1], result[1]) if has_gradients else (result, None)
-    return compare(ref, layout, values, gradients)
+    outcome = compare(ref, layout, values, gradients)
+    return Outcome("ill") if outcome.failed and left_to_the_compiler(ref, layout) else outcome
+
+
+def left_to_the_compiler(ref: Reference, layout: Layout) -> bool:
+    """Whether XLA's partitioner may get it wrong on CPUs, in plain JAX as here: writing by index into what is sharded over an Auto axis.
+
+    Mesh axes that nobody maps stay with the compiler.
+    """
+    if layout.arrive != "sharded" or layout.explicit:
+        return False
+    return any(s.op.startswith(("at_", "segment")) for s in statements_of(ref.program.main))
 
 
 def _refusal(ref: Reference, layout: Layout, error: Exception) -> Outcome:
@@ -284,11 +295,7 @@ def compare_gradients(ref: Reference, gradients: Sequence[Any], base: float) -> 
     """Against differences in some directions; where these meet a kink, against the gradients of jnp."""
     have = dict(zip(ref.gradient_arguments, (np.asarray(g).astype(float) for g in gradients), strict=True))
     if ref.derivatives is None:
-        for n, want in zip(ref.gradient_arguments, ref.gradients, strict=True):
-            outcome = _close(f"gradient of v{n}", have[n], want, np.zeros_like(want), base)
-            if outcome is not None:
-                return outcome
-        return None
+        return _compare_with_jnp(ref, have, base)
     for n, direction, want, room in ref.derivatives:
         if have[n].shape != direction.shape:
             return Outcome("shape", f"gradient of v{n} has shape {have[n].shape}, not {direction.shape}")
@@ -298,9 +305,19 @@ def compare_gradients(ref: Reference, gradients: Sequence[Any], base: float) -> 
             return Outcome("ill")
         error = abs(np.sum(terms) - want)
         if not error <= base * scale + 10 * room:
+            if _compare_with_jnp(ref, have, base) is None:  # the differences go over a kink
+                return None
             exact = next((g for m, g in zip(ref.gradient_arguments, ref.gradients, strict=True) if m == n), None)
             text = f"its derivative in a direction is {np.sum(terms):.5g}, not {want:.5g}; jnp has\n{_show(exact)}\ngot\n{_show(have[n])}"
             return Outcome("value", f"gradient of v{n}: {text}")
+    return None
+
+
+def _compare_with_jnp(ref: Reference, have: Mapping[int, np.ndarray], base: float) -> Outcome | None:
+    for n, want in zip(ref.gradient_arguments, ref.gradients, strict=True):
+        outcome = _close(f"gradient of v{n}", have[n], want, np.zeros_like(want), base)
+        if outcome is not None:
+            return outcome
     return None
 
 

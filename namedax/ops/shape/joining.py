@@ -20,7 +20,7 @@ from namedax.core.array import Dims, NamedArray, check_dims, is_name, make_in_re
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
-from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.broadcasting import align, local_block, settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.reduction.reductions import axis_key, resolve_axis
@@ -303,6 +303,8 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         # The blocks of all parts, one behind the other: one exchange for all of them.
         rows = np.argsort(_rows_of_parts(sizes, count)).reshape(count, -1)
         blocks = move_rows(site.data, site.dim, old, rows)
+    # Slices of one value that XLA's partitioner cuts, beside another reader of it, end in an internal error of XLA.
+    data = settled(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
     parts = []
     at = 0
     for (dims, new), (begin, end) in zip(results, itertools.pairwise(cuts), strict=True):
@@ -312,7 +314,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
             if together:
                 part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=site.dim)
                 return site.relaid(part, old, new, keep)
-            whole = site.relaid(site.data, old, (), keep)
+            whole = site.relaid(data, old, (), keep)
             return site.relaid(lax.slice_in_dim(whole, begin, end, axis=site.dim), (), new, keep)
 
         parts.append(finish(compute, dims, frozenset(old) - frozenset(new)))
