@@ -244,7 +244,7 @@ class OneHot(Operation):
 
 
 class Pad(Operation):
-    names, weight = ("pad",), 0.5
+    names, weight, moves = ("pad",), 0.5, True
 
     def draw(self, g, name):
         x = g.pick(lambda v: {"b", "b2", "c"} & {*v.names} and v.dtype in ("f32", "bf16"))
