@@ -1,11 +1,9 @@
 """The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
-from typing import TYPE_CHECKING, Any
-
 import jax.lax as _module
 
 from namedax.lax import linalg as linalg
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import LAX as _OWN
 
 # What speaks of types or tokens, or takes functions and pytrees, named arrays too.
@@ -16,9 +14,5 @@ _UNTOUCHED = (
     "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike"
 ).split()
 
-globals().update(_lift_namespace(_module, _OWN, __name__, untouched=_UNTOUCHED))
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _module, _OWN, untouched=_UNTOUCHED, submodules=("linalg",))
+__getattr__, __dir__ = _space.get, _space.names

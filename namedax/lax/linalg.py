@@ -1,14 +1,8 @@
 """The namespace `nx.lax.linalg`: `jax.lax.linalg` for named arrays."""
 
-from typing import TYPE_CHECKING, Any
-
 import jax.lax.linalg as _module
 
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 
-globals().update(_lift_namespace(_module, {}, __name__))
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _module)
+__getattr__, __dir__ = _space.get, _space.names

@@ -256,7 +256,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pswapaxes": pswapaxes,
     "pcast": pcast,
     "optimization_barrier": optimization_barrier,
-    **{name: _of_devices(name, *_REMEDIES[name]) for name, _ in public(lax) if name in _REMEDIES},
+    **{name: _of_devices(name, *_REMEDIES[name]) for name in public(lax) if name in _REMEDIES},
 }
 
 

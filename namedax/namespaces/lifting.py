@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,7 +28,7 @@ from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.resources.layout import relayout
 
-__all__ = ["along_axes", "lift_methods", "lift_namespace", "to_front"]
+__all__ = ["NAMESPACES", "Namespace", "along_axes", "lift_methods", "to_front"]
 
 # Functions that speak of names whatever they are given.
 _COLLECTIVES = frozenset(
@@ -42,38 +43,66 @@ _TAKE_FUNCTIONS = _COLLECTIVES | frozenset(
 _NAMES_ELSEWHERE = {"arange": ("start",)}
 
 
-def lift_namespace(
-    module: types.ModuleType,
-    own: Mapping[str, Any],
-    namespace: str,
-    *,
-    untouched: Iterable[str] = (),
-    by_axis: Mapping[str, tuple[str, ...]] | None = None,
-) -> dict[str, Any]:
-    """Every public name of a JAX module, for named arrays.
+class Namespace:
+    """A namespace of JAX as it stands in this package: what a name stands for is made when it is first asked for.
+
+    A module that shows one takes its `get` for `__getattr__` and its `names` for `__dir__`. What was made stays in the module.
+
+    Functions are lifted, all else (types, constants) is as it is in JAX. To JAX's names come those of `own`, which need not be JAX's
+    (of `pdot` and `pgather` JAX has dropped the names).
 
     Args:
-      module: `jax.numpy`, say.
+      name: the module of this package that the functions stand in.
+      module: that of JAX, `jax.numpy` say.
       own: named versions that this package has; they win, and get JAX's signature.
-      namespace: the module of this package that the functions stand in.
       untouched: functions that go through as they are.
       by_axis: for functions whose axis parameters bear other names than `AXIS_PARAMETERS`, those names.
-
-    Returns:
-      JAX's names and those of `own`, which need not be JAX's (of `pdot` and `pgather` JAX has dropped the names), and what they stand
-      for: functions lifted, all else (types, constants) as it is in `module`.
+      submodules: the modules below this one.
     """
-    keep = frozenset(untouched)
-    space: dict[str, Any] = {}
-    for name, value in public(module):
-        if name in own:
-            face = mirror(value, own[name], namespace, always=name in _TAKE_FUNCTIONS, also=_NAMES_ELSEWHERE.get(name, ()))
-            space[name] = or_of_jax(value, face) if name in _COLLECTIVES else face
-        elif name in keep or not callable(value) or isinstance(value, type):
-            space[name] = value
-        else:
-            space[name] = _lift(value, name, namespace, (by_axis or {}).get(name))
-    return {**own, **space}
+
+    def __init__(
+        self,
+        name: str,
+        module: types.ModuleType,
+        own: Mapping[str, Any] = types.MappingProxyType({}),
+        *,
+        untouched: Iterable[str] = (),
+        by_axis: Mapping[str, tuple[str, ...]] = types.MappingProxyType({}),
+        submodules: Iterable[str] = (),
+    ) -> None:
+        self.name, self.module, self.own, self.by_axis = name, module, own, by_axis
+        self.untouched, self.submodules = frozenset(untouched), tuple(submodules)
+        NAMESPACES[name] = self
+
+    def names(self) -> list[str]:
+        """All public names."""
+        return sorted({*public(self.module), *self.own, *self.submodules})
+
+    def get(self, name: str) -> Any:
+        """What `name` stands for."""
+        if name == "__all__":
+            return self.names()
+        theirs = vars(self.module).get(name, _ABSENT)
+        if name.startswith("_") or (name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))):
+            raise AttributeError(f"module {self.name!r} has no attribute {name!r}", name=name, obj=sys.modules[self.name])
+        return vars(sys.modules[self.name]).setdefault(name, self._make(name, theirs))
+
+    def _make(self, name: str, theirs: Any) -> Any:
+        if name in self.own:
+            if theirs is _ABSENT:
+                return self.own[name]
+            also = _NAMES_ELSEWHERE.get(name, ())
+            face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS, also=also)
+            return or_of_jax(theirs, face) if name in _COLLECTIVES else face
+        if name in self.untouched or not callable(theirs) or isinstance(theirs, type):
+            return theirs
+        return _lift(theirs, name, self.name, self.by_axis.get(name))
+
+
+_ABSENT: Any = object()
+
+#: All that were made, by the modules of this package that show them.
+NAMESPACES: dict[str, Namespace] = {}
 
 
 def _lift(

@@ -1,10 +1,8 @@
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
-from typing import TYPE_CHECKING, Any
-
 import jax.numpy as _jnp
 
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import NUMPY as _OWN
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
@@ -17,9 +15,5 @@ _UNTOUCHED = (
     "set_printoptions tri tril_indices triu_indices vectorize geomspace linspace logspace"
 ).split()
 
-globals().update(_lift_namespace(_jnp, _OWN, __name__, untouched=_UNTOUCHED))
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _jnp, _OWN, untouched=_UNTOUCHED, submodules=("fft", "linalg"))
+__getattr__, __dir__ = _space.get, _space.names

@@ -3,15 +3,9 @@
 Names are batch axes: over them there is a minimisation for each entry, of a function that sees positional arrays.
 """
 
-from typing import TYPE_CHECKING, Any
-
 import jax.scipy.optimize as _module
 
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 
-globals().update(_lift_namespace(_module, {}, __name__))
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _module)
+__getattr__, __dir__ = _space.get, _space.names

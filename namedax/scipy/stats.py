@@ -3,20 +3,23 @@
 import pkgutil as _pkgutil
 import sys as _sys
 import types as _types
-from typing import TYPE_CHECKING, Any
 
 import jax.scipy.stats as _module
 
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import STATS as _OWN
 
-globals().update(_lift_namespace(_module, _OWN, __name__))
-for _name in (info.name for info in _pkgutil.iter_modules(_module.__path__)):
-    _distribution = _types.ModuleType(f"{__name__}.{_name}", f"`jax.scipy.stats.{_name}` for named arrays.")
-    _distribution.__dict__.update(_lift_namespace(getattr(_module, _name), {}, f"{__name__}.{_name}"))
-    globals()[_name] = _sys.modules[_distribution.__name__] = _distribution
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
+_DISTRIBUTIONS = tuple(info.name for info in _pkgutil.iter_modules(_module.__path__) if not info.name.startswith("_"))
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def _distribution(name: str) -> _types.ModuleType:
+    shown = _types.ModuleType(f"{__name__}.{name}", f"`jax.scipy.stats.{name}` for named arrays.")
+    space = _Namespace(shown.__name__, getattr(_module, name))
+    vars(shown).update(__getattr__=space.get, __dir__=space.names)
+    _sys.modules[shown.__name__] = shown
+    return shown
+
+
+_space = _Namespace(__name__, _module, _OWN, submodules=_DISTRIBUTIONS)
+__getattr__, __dir__ = _space.get, _space.names
+globals().update({_name: _distribution(_name) for _name in _DISTRIBUTIONS})

@@ -1,15 +1,9 @@
 """The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` over pytrees of named arrays."""
 
-from typing import TYPE_CHECKING, Any
-
 import jax.scipy.sparse.linalg as _module
 
-from namedax.namespaces.lifting import lift_namespace as _lift_namespace
+from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.loops.solvers import FUNCTIONS as _FUNCTIONS
 
-globals().update(_lift_namespace(_module, _FUNCTIONS, __name__))
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("TYPE_CHECKING", "Any")]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _module, _FUNCTIONS)
+__getattr__, __dir__ = _space.get, _space.names
