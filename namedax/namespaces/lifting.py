@@ -58,6 +58,8 @@ class Namespace:
       untouched: functions that go through as they are.
       by_axis: for functions whose axis parameters bear other names than `AXIS_PARAMETERS`, those names.
       submodules: the modules below this one.
+      lift: how a function of JAX is lifted, given with its name; default: over its axes if it has such, else as `nx.nmap` does it.
+      mirrored: whether the functions of `own` get JAX's signature.
     """
 
     def __init__(
@@ -69,9 +71,12 @@ class Namespace:
         untouched: Iterable[str] = (),
         by_axis: Mapping[str, tuple[str, ...]] = types.MappingProxyType({}),
         submodules: Iterable[str] = (),
+        lift: Callable[[Callable[..., Any], str], Callable[..., Any]] | None = None,
+        mirrored: bool = True,
     ) -> None:
         self.name, self.module, self.own, self.by_axis = name, module, own, by_axis
         self.untouched, self.submodules = frozenset(untouched), tuple(submodules)
+        self.lift, self.mirrored = lift, mirrored
         NAMESPACES[name] = self
 
     def names(self) -> list[str]:
@@ -89,14 +94,14 @@ class Namespace:
 
     def _make(self, name: str, theirs: Any) -> Any:
         if name in self.own:
-            if theirs is _ABSENT:
+            if theirs is _ABSENT or not self.mirrored:
                 return self.own[name]
             also = _NAMES_ELSEWHERE.get(name, ())
             face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS, also=also)
             return or_of_jax(theirs, face) if name in _COLLECTIVES else face
         if name in self.untouched or not callable(theirs) or isinstance(theirs, type):
             return theirs
-        return _lift(theirs, name, self.name, self.by_axis.get(name))
+        return self.lift(theirs, name) if self.lift else _lift(theirs, name, self.name, self.by_axis.get(name))
 
 
 _ABSENT: Any = object()

@@ -1,14 +1,9 @@
 """The namespace `nx.nn.initializers`: `jax.nn.initializers` whose axes may be names."""
 
-from typing import TYPE_CHECKING, Any
+import jax.nn.initializers as _module
 
-from jax.nn.initializers import Initializer as Initializer
+from namedax.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.nn.initializers import named_initializer as _named_initializer
 
-from namedax.ops.nn.initializers import INITIALIZERS as _INITIALIZERS
-
-globals().update(_INITIALIZERS)
-__all__ = ["Initializer", *sorted(_INITIALIZERS)]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+_space = _Namespace(__name__, _module, lift=_named_initializer)
+__getattr__, __dir__ = _space.get, _space.names

@@ -25,9 +25,9 @@ from namedax.core.array import NamedArray, is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
 from namedax.operands.broadcasting import wrap
-from namedax.random import draw, sizes_of
+from namedax.ops.random.drawing import draw, sizes_of
 
-__all__ = ["INITIALIZERS", "NamedInitializer"]
+__all__ = ["NamedInitializer", "named_initializer"]
 
 _AXES = ("in_axis", "out_axis", "batch_axis", "column_axis")
 _DIRECT = ("zeros", "ones")  # these are initializers themselves
@@ -41,8 +41,8 @@ class NamedInitializer:
       name: the function of `jax.nn.initializers`.
       arguments: its arguments, by name.
 
-    >>> import jax
-    >>> init = INITIALIZERS["he_normal"](in_axis="inputs", out_axis="hidden")
+    >>> import jax, namedax as nx
+    >>> init = nx.nn.initializers.he_normal(in_axis="inputs", out_axis="hidden")
     >>> w = init(jax.random.key(0), named_shape={"inputs": 3, "hidden": 4})
     >>> dict(w.named_shape)
     {'inputs': 3, 'hidden': 4}
@@ -145,9 +145,11 @@ class NamedInitializer:
         return position
 
 
-def _factory(name: str) -> Callable[..., Any]:
+def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`jax.nn.initializers.<name>` whose axes may be names."""
-    signature = inspect.signature(getattr(jax.nn.initializers, name))
+    if name in _DIRECT:
+        return NamedInitializer(name, {})
+    signature = inspect.signature(function)
 
     def factory(*args: Any, **kwargs: Any) -> NamedInitializer:
         bound = signature.bind(*args, **kwargs)
@@ -157,17 +159,10 @@ def _factory(name: str) -> Callable[..., Any]:
     axes = [f"`{argument}`" for argument in _AXES if argument in signature.parameters]
     where = f" {', '.join(axes)}: names, positions, or tuples of both." if axes else ""
     factory.__name__ = factory.__qualname__ = name
+    factory.__module__ = "namedax.nn.initializers"  # where it is found by its name, so that it can be pickled
     factory.__signature__ = signature  # type: ignore[attr-defined]
     factory.__doc__ = (
         f"As `jax.nn.initializers.{name}`, for parameters with named axes.{where}\n\n"
         'Returns:\n  An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.\n'
     )
     return factory
-
-
-#: All of `jax.nn.initializers`.
-INITIALIZERS: dict[str, Any] = {
-    name: NamedInitializer(name, {}) if name in _DIRECT else _factory(name)
-    for name in dir(jax.nn.initializers)
-    if not name.startswith("_") and name != "Initializer" and callable(getattr(jax.nn.initializers, name))
-}

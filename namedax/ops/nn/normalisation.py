@@ -37,8 +37,8 @@ from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.random.drawing import draw
 from namedax.ops.reduction.reductions import REDUCTIONS, Site, as_inexact, axis_key, inexact_type, reduction_site
-from namedax.random import draw
 from namedax.resources import communication as comm
 
 __all__ = [

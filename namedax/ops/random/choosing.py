@@ -1,0 +1,306 @@
+"""What is drawn along an axis that an array has: categories, permutations, entries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.region import ambient
+from namedax.errors import AxisNotFoundError, NamedAxesLeftError, PositionalAxisError, raise_not_found, show_names
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import nmap
+from namedax.ops.collectives.permuting import gather_entries
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.indexing.take import take
+from namedax.ops.random.drawing import (
+    Sizes,
+    draw,
+    gather_last,
+    global_sizes,
+    names_of,
+    place_of,
+    refuse_sharding,
+    sharding_argument,
+    sizes_of,
+    spread_parameter,
+    with_names_of,
+)
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.resources.layout import relayout
+
+__all__ = ["categorical", "choice", "permutation"]
+
+
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: Any = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int] | None = None,
+) -> Any:
+    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`.
+
+    Args:
+      key: a key, or a named array of keys.
+      logits: unnormalised log probabilities, named or not.
+      axis: the axis of the categories, a position or a name.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with that of `logits` without
+        `axis`.
+      replace: whether one instance can draw a category several times.
+      mode: as in `jax.random.categorical`.
+      named_shape: sizes of the names to draw along.
+      out_sharding: as in `jax.random.categorical`, for arrays without names.
+
+    Returns:
+      Integers with the names of `named_shape` and of `logits`. The numbers are those of `jax.random.categorical` for the array
+      that has the names in front (those of `named_shape` in the order given, then the others, sorted) and, if `axis` is a
+      name, the categories last.
+
+    Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
+      of
+    the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> from namedax import random
+    >>> logits = nx.named(jnp.log(jnp.array([[1.0, 0, 0], [0, 0, 1.0]])), ["batch", "classes"])
+    >>> nx.positional(random.categorical(jax.random.key(0), logits, "classes"), ["batch"])
+    Array([0, 2], dtype=int32)
+    """
+    sizes = sizes_of("categorical", named_shape)
+    if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
+        return jax.random.categorical(key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding))
+    refuse_sharding("categorical", out_sharding)
+    by_name = is_name(axis)
+    logits = logits if isinstance(logits, NamedArray) else jnp.asarray(logits)
+    positional = tuple(logits.shape)
+    if by_name:
+        own = global_sizes("categorical", logits)
+        if axis not in own:
+            raise_not_found("categorical", axis, type_text(logits), list(own))
+        count, batch = own[axis], positional
+    else:
+        if not -len(positional) <= axis < len(positional):
+            raise PositionalAxisError(
+                f"categorical: axis {axis} is out of range for {type_text(logits)}. Write the name of the axis if it has one."
+            )
+        axis = axis % len(positional) - len(positional)
+        count, batch = positional[axis], tuple(np.delete(positional, axis))
+    full = batch if shape is None else tuple(int(n) for n in shape)
+    if full[len(full) - len(batch) :] != np.broadcast_shapes(full[len(full) - len(batch) :], batch) or len(full) < len(batch):
+        raise PositionalAxisError(
+            f"categorical: shape {full} does not end with {batch}, the positional shape of the logits without the categories."
+        )
+    if not replace:
+        return _categorical_without_replacement(key, logits, axis if by_name else None, axis, full, batch, mode, sizes)
+    names = with_names_of(sizes, logits, key, axis if by_name else None)
+    at = len(full) if by_name else len(full) + 1 + axis
+    noise = draw(
+        "categorical",
+        lambda key, shape: jax.random.gumbel(key, shape, logits.dtype, mode=mode),
+        key,
+        names,
+        (*full[:at], count, *full[at:]),
+        last=axis if by_name else None,
+    )
+    return REDUCTIONS["argmax"](apply_elementwise("categorical", jnp.add, noise, logits), axis)
+
+
+def _categorical_without_replacement(
+    key: Any,
+    logits: Any,
+    name: Hashable | None,
+    axis: Any,
+    full: tuple[int, ...],
+    batch: tuple[int, ...],
+    mode: Any,
+    sizes: Sizes,
+) -> Any:
+    op = "categorical"
+    of_key = names_of(local_block(key, op, ambient()))
+    own = list(with_names_of({}, logits, key, name))
+    samples = [n for n in sizes if n not in own and n not in of_key]
+    prefix = full[: len(full) - len(batch)]
+
+    def call(key: Any, shape: Any, logits: Any) -> Any:
+        whole = tuple(n for i, n in enumerate(logits.shape) if i != logits.ndim - 1)
+        return jax.random.categorical(key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode)
+
+    # One dimension after the other: names of the logits, their positional axes, the categories.
+    if name is not None:
+        logits = make_in_region(*gather_last(logits, name)) if isinstance(logits, NamedArray) else logits
+    else:
+        logits = nmap(lambda x: jnp.moveaxis(x, axis, -1))(logits)
+    wanted = with_names_of({}, logits, key)
+    spread = spread_parameter(logits, op, of_key, list(wanted), len(batch) + 1) if isinstance(logits, NamedArray) else logits
+
+    def one(key: Any, logits: Any) -> Any:
+        return call(key, None, logits)
+
+    result = nmap(one)(key, spread)
+    data, front = (result._data, names_of(result)) if isinstance(result, NamedArray) else (result, [])
+    dims = [*front, *samples, *(None,) * len(prefix), *wanted]
+    dims += [None] * (data.ndim - len(dims))
+    region = ambient()
+    if region is not None and region.resources:
+        region.check_placement(op, [dim for dim in dims if dim is not None])
+    if region is not None and region.manual:
+        old = [place_of(dim) if i < len(front) else () for i, dim in enumerate(dims)]
+        data = relayout(data, old, [place_of(dim) for dim in dims])
+    return wrap(data, tuple(dims))
+
+
+def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+    """Permutes `x` at random along an axis.
+
+    Args:
+      key: a key, or a named array of keys: one permutation for each.
+      x: an array, named or not, or an integer `n` for the numbers below `n`.
+      axis: a position or a name. For an integer `x`, a name is that of the result's axis.
+      independent: whether every slice along `axis` is permuted by itself, as in `jax.random.permutation`; then the array that
+        is permuted has the names in front, sorted.
+      out_sharding: as in `jax.random.permutation`, for arrays without names.
+
+    Returns:
+      An array of the same type. Unless `independent`, all instances are permuted alike, by `jax.random.permutation(key, size)`.
+
+    Along a sharded name the permutation is not known when the program is compiled: one reduce-scatter, of the whole axis. With
+    `independent` the array is gathered.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> from namedax import random
+    >>> x = nx.named(jnp.arange(4), ["batch"])
+    >>> sorted(nx.positional(random.permutation(jax.random.key(0), x, "batch"), ["batch"]).tolist())
+    [0, 1, 2, 3]
+    """
+    op = "permutation"
+    by_name = is_name(axis)
+    if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
+        return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
+    refuse_sharding(op, out_sharding)
+    if np.ndim(x._data if isinstance(x, NamedArray) else x) == 0:
+        call = lambda key, shape: jax.random.permutation(key, x)  # noqa: E731
+        return draw(op, call, key, {}, (), last=axis if by_name else None)
+    if independent:
+        return _permute_slices(key, x, axis)
+    if not by_name:
+        return nmap(lambda key, x: jax.random.permutation(key, x, axis))(key, x)
+    sizes = global_sizes(op, x)
+    if axis not in sizes:
+        raise_not_found(op, axis, type_text(x), list(sizes))
+    if axis in names_of(key):
+        raise AxisNotFoundError(
+            f"{op}: the key has the axis {axis!r}, which is to be permuted; a permutation needs one key for all of it."
+        )
+    order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
+    data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
+    x = local_block(x, op, ambient())
+    return gather_entries(op, x, make_in_region(data, (*names[:-1], axis)), axis, whole=True)
+
+
+def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
+    op = "permutation"
+    x = local_block(x, op, ambient())
+    dims = dims_of(x)
+    names = list(with_names_of({}, x, key))
+    rank = dims.count(None)
+    if is_name(axis) and axis not in names:
+        raise_not_found(op, axis, type_text(x), names)
+    if not is_name(axis) and not -rank <= axis < rank:
+        raise PositionalAxisError(
+            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if it has one."
+        )
+    at = names.index(axis) if is_name(axis) else len(names) + axis % rank
+    if not isinstance(x, NamedArray):
+        return draw(op, lambda key, shape: jax.random.permutation(key, x, at, True), key, {}, ())
+    return draw(op, lambda key, shape, x: jax.random.permutation(key, x, at, True), key, {}, (), {"x": x}, rank=rank)
+
+
+def choice(
+    key: Any,
+    a: Any,
+    shape: Sequence[int] = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: Any = 0,
+    mode: str | None = None,
+    *,
+    named_shape: Mapping[Hashable, int] | None = None,
+) -> Any:
+    """Random entries of `a` along an axis, or random numbers below `a`.
+
+    Args:
+      key: a key, or a named array of keys.
+      a: an array, named or not, or an integer.
+      shape: the positional shape to draw. It stands where `axis` stood, or in front of the positional axes of `a` if that is a
+        name.
+      replace: whether an entry can be drawn several times.
+      p: probabilities along `axis`, with that name or one positional axis; default: all equal.
+      axis: a position or a name.
+      mode: as in `jax.random.choice`.
+      named_shape: sizes of the names to draw along. It may contain `axis`: a resampled axis.
+
+    Returns:
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Names of `a` that are drawn along are batch
+      axes.
+
+    Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
+    where the axis itself is drawn along); `a` is not gathered, `p` is.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> from namedax import random
+    >>> x = nx.named(jnp.arange(6).reshape(3, 2), ["batch", "k"])
+    >>> random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5}).named_shape["batch"]
+    5
+    """
+    op = "choice"
+    sizes = sizes_of(op, named_shape)
+    if not sizes and not any(isinstance(v, NamedArray) for v in (key, a, p)):
+        return jax.random.choice(key, a, shape, replace, p, axis, mode)
+    is_count = np.ndim(a._data if isinstance(a, NamedArray) else a) == 0
+    by_name = is_name(axis)
+    if is_count:
+        count = a
+    elif by_name:
+        own = global_sizes(op, a)
+        if axis not in own:
+            raise_not_found(op, axis, type_text(a), list(own))
+        count = own[axis]
+    else:
+        positional = tuple(a.shape) if isinstance(a, NamedArray) else np.shape(a)
+        if not -len(positional) <= axis < len(positional):
+            raise PositionalAxisError(
+                f"{op}: axis {axis} is out of range for {type_text(a)}. Write the name of the axis if it has one."
+            )
+        count = positional[axis]
+    if isinstance(p, NamedArray):
+        if by_name and axis in names_of(p):
+            p = make_in_region(*gather_last(p, axis))
+            p = p if names_of(p) else p._data
+        left = [name for name in names_of(p) if name not in names_of(key)]
+        if left:
+            raise NamedAxesLeftError(
+                f"{op}: the probabilities have the axes {show_names(left)}, which the key has not. Give a key for each "
+                f"(random.split with "
+                "named_shape), or use random.categorical(key, log(p), axis)."
+            )
+    parameters = {"p": p} if isinstance(p, NamedArray) else {}
+    fixed = {} if parameters else {"p": p}
+
+    def call(key: Any, shape: Any, **parameters: Any) -> Any:
+        return jax.random.choice(key, count, shape, replace, mode=mode, **fixed, **parameters)
+
+    index = draw(op, call, key, sizes, tuple(shape), parameters)
+    if is_count:
+        return index
+    if not by_name:
+        return take(a, index, axis)
+    return gather_entries(op, local_block(a, op, ambient()), index, axis)

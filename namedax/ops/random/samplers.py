@@ -1,0 +1,159 @@
+"""The functions of `jax.random` that draw, with `named_shape`, and those of keys and seeds, vectorised over names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, type_text
+from namedax.errors import ArgumentTypeError
+from namedax.operands.nmap import nmap
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, with_names_of
+
+__all__ = ["key_impl", "named_version", "split"]
+
+# Dimensions at the end of a parameter that belong to one draw.
+_EVENT = {"multivariate_normal": {"mean": 1, "cov": 2}, "dirichlet": {"alpha": 1}, "multinomial": {"p": 1}}
+
+
+def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function of `jax.random` for named arrays: what draws gets `named_shape`, what takes keys or seeds is vectorised over names."""
+    parameters = inspect.signature(function).parameters
+    return _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
+
+
+def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.random.f` with `named_shape`, named keys and named parameters."""
+    name = function.__name__
+    signature = inspect.signature(function)
+    events = _EVENT.get(name, {})
+
+    @functools.wraps(function)
+    def sampler(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
+        bound = _bind(name, signature, args, kwargs, bool(named_shape))
+        given = bound.arguments
+        parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
+        if isinstance(given.get("shape"), Mapping):
+            raise ArgumentTypeError(
+                f"{name}: the shape is {given['shape']!r}, a mapping; sizes by name are given as named_shape={given['shape']!r}, and the shape "
+                "is that of the positional axes."
+            )
+        sizes = sizes_of(name, named_shape)
+        if not sizes and not parameters and not isinstance(given["key"], NamedArray):
+            return function(*args, **kwargs)
+        refuse_sharding(name, given.get("out_sharding"))
+        fixed = {p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters}
+        shape = _shape_of(signature, given, events)
+        rank = len(shape) - (name == "multinomial")
+        if name == "bernoulli" and "p" in parameters and given.get("mode", "low") == "low":
+            return _bernoulli(given["key"], parameters["p"], sizes, shape)
+
+        def call(key: Any, shape: Any, **parameters: Any) -> Any:
+            return function(key=key, shape=shape, **fixed, **parameters)
+
+        return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
+
+    presented: Callable[..., Any] = _present(sampler, signature, "named_shape")
+    return presented
+
+
+def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool) -> inspect.BoundArguments:
+    """The arguments by parameter. A sampler that is told sizes by name needs no shape.
+
+    Raises:
+      ArgumentTypeError: one is missing, or there is no such parameter.
+    """
+    shape = signature.parameters.get("shape")
+    if named and shape is not None and shape.default is shape.empty and len(args) < 2:
+        kwargs = {"shape": (), **kwargs}
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{name}: {error}. Write nx.random.{name}({', '.join(signature.parameters)}), and named_shape={{...}} by keyword."
+        ) from None
+
+
+def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:
+    """The positional shape of a draw: the one given, or what the parameters' positional axes have together."""
+    shape = given.get("shape", signature.parameters["shape"].default)
+    if shape is not None:
+        return (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
+    shapes = []
+    for name, value in given.items():
+        if name in ("key", "shape") or not (isinstance(value, NamedArray) or hasattr(value, "dtype")):
+            continue
+        own = tuple(value.shape)
+        shapes.append(own[: len(own) - events.get(name, 0)])
+    batch = np.broadcast_shapes(*shapes)
+    if "p" in events and "n" in given:  # the shape of a multinomial includes the categories
+        return (*batch, np.shape(given["p"])[-1] if not isinstance(given["p"], NamedArray) else given["p"].shape[-1])
+    return batch
+
+
+def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
+    # As jax.random has it, but the comparison is made on blocks, so that the probabilities stay where they are.
+    if not jnp.issubdtype(p.dtype, jnp.floating):
+        raise ArgumentTypeError(f"bernoulli: the probabilities are {type_text(p)}; they have to be floating-point numbers.")
+    sizes = with_names_of(sizes, p, key)
+    noise = draw("bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape)
+    return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)
+
+
+def _present(function: Any, signature: inspect.Signature, extra: str | None = None) -> Any:
+    if extra is not None:
+        parameters = list(signature.parameters.values())
+        own = inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Mapping[Hashable, int] | None")
+        signature = signature.replace(parameters=[*parameters, own])
+    function.__signature__ = signature
+    function.__module__ = "namedax.random"  # it belongs to namedax: `xmap` does not lift it again, and it pickles
+    function.__qualname__ = function.__name__
+    return function
+
+
+def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of keys or seeds, vectorised over names."""
+    inner = nmap(function)
+
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    presented: Callable[..., Any] = _present(lifted, inspect.signature(function))
+    return presented
+
+
+def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int] | None = None) -> Any:
+    """New keys from one key, along positional axes or names.
+
+    Args:
+      key: a key, or a named array of keys: each is split.
+      num: how many, or a positional shape of them; default: 2, or none where `named_shape` is given.
+      named_shape: global sizes of new names. The keys are `jax.random.split(key, sizes + num)`, sizes in the order given.
+
+    Returns:
+      An array of keys. In a mapped body every device keeps the keys of its block.
+
+    >>> import jax, namedax as nx
+    >>> from namedax import random
+    >>> keys = random.split(jax.random.key(0), named_shape={"layer": 3})
+    >>> random.normal(keys, (2,)).named_shape["layer"]
+    3
+    """
+    sizes = sizes_of("split", named_shape)
+    if num is None:
+        num = () if sizes else 2
+    shape = (int(num),) if np.ndim(num) == 0 else tuple(int(n) for n in num)  # type: ignore[arg-type, union-attr]
+    return draw("split", lambda key, shape: jax.random.split(key, shape), key, sizes, shape)
+
+
+def key_impl(keys: Any) -> Any:
+    """The generator that `keys` are for, as `jax.random.key_impl` says."""
+    return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)
