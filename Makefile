@@ -1,16 +1,17 @@
 # Every target sets itself up: it makes a virtual environment and installs what it needs, once.
 #
-#   make demo | test | test-all | fuzz | lint | bench | clean | distclean
+#   make demo | test | test-all | test-versions | fuzz | lint | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, FUZZ_ARGS, DEMO_ARGS.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FUZZ_ARGS, DEMO_ARGS.
 
 PYTHON ?= python3
 VENV ?= .venv
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
-# What the second pass, with 64-bit types (a part of the suite, in some placements), and the third, with tracer-leak checks, select.
-X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not slow and not full" -k "not explicit and not crossed and not two-"
+# What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
+X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not full"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
+OPTIMIZED_ARGS ?= --one-in 10 -m "not leaks"
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 DEMO_ARGS ?=
@@ -19,17 +20,20 @@ PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-x64 test-leaks test-all fuzz lint bench clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz fuzz lint bench clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
-	@echo "make test        lint, then all tests: test-suite, test-x64, test-leaks"
-	@echo "make test-suite  the tests and the doctests, but those marked 'leaks'"
-	@echo "make test-x64    a part of the tests, with JAX_ENABLE_X64=1"
-	@echo "make test-leaks  the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-all    the tests marked 'full', which 'make test' leaves out: whole matrices"
+	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
+	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
+	@echo "make test-all    what 'make test' leaves out: the five targets that follow, half an hour on two cores"
+	@echo "make test-rest       every other placement and combination (the tests marked 'full')"
+	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
+	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
+	@echo "make test-optimized  one test in ten, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-fuzz       random programs for five minutes"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
@@ -39,10 +43,15 @@ help:
 demo: $(VENV)/.ready-examples
 	$(PY) examples/digits.py $(DEMO_ARGS)
 
-test: lint test-suite test-x64 test-leaks
+test: lint test-suite
 
 test-suite: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
+
+test-all: test-rest test-x64 test-leaks test-optimized test-fuzz
+
+test-rest: $(VENV)/.ready-test
+	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not leaks"
 
 test-x64: $(VENV)/.ready-test
 	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)
@@ -50,8 +59,11 @@ test-x64: $(VENV)/.ready-test
 test-leaks: $(VENV)/.ready-test
 	JAX_CHECK_TRACER_LEAKS=1 $(PY) -m pytest $(PYTEST_ARGS) $(LEAKS_ARGS)
 
-test-all: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m full
+test-optimized: $(VENV)/.ready-test
+	NAMEDAX_TEST_OPTIMIZED=1 $(PY) -m pytest $(PYTEST_ARGS) $(OPTIMIZED_ARGS)
+
+test-fuzz: $(VENV)/.ready-test
+	$(PY) -m tests.fuzz --minutes 5
 
 fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(FUZZ_ARGS)

@@ -286,6 +286,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.part(30)
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS, ids=lambda op: op.__name__)
 def test_operators(op, other):
@@ -296,6 +297,7 @@ def test_operators(op, other):
     assert op(other, X).dtype == op(plain, X.data[0, 0, 0]).dtype
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize(
     "other", [3, np.int32(3), np.asarray([1, 2]), jnp.asarray([1, 2]), nx.named(jnp.asarray([1, 0, 3]), ["c"])]
 )
@@ -340,6 +342,7 @@ def test_round_is_that_of_jax():
     check(X.round(1), lambda v: np.round(v, 1), X)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, 2.0, np.float32(2)])
 def test_powers_and_their_gradients_are_jnps(exponent):
     base = jnp.asarray([-1.5, 2.0, 3.0] if exponent != 0.5 else [1.5, 2.0, 3.0])
@@ -461,6 +464,7 @@ def operands(draw, count):
     return arrays
 
 
+@pytest.mark.full
 @quick
 @hypothesis.given(operands(2))
 def test_two_operands_in_any_order(xs):
@@ -477,6 +481,7 @@ def test_three_operands_in_any_order(xs):
         check(nx.where(condition, xs[1], xs[2]), np.where, condition, xs[1], xs[2])
 
 
+@pytest.mark.full
 @quick
 @hypothesis.given(st.permutations(range(4)), st.permutations(range(4)))
 def test_the_physical_order_has_no_meaning(first, second):
@@ -509,6 +514,7 @@ def element_type(function):
     return result.dtype, result.weak_type
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("left", DTYPES)
 def test_element_types_are_jnps(left):
     x = nx.named(jnp.ones(2, left), ["a"])
@@ -643,6 +649,7 @@ INDICES = [
 ]
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 def test_an_index_speaks_of_positions(index):
     x = nx.named(array(3, 2, 4, 5), ["a", None, "c", None])
@@ -673,6 +680,7 @@ def test_too_many_indices():
 REDUCTIONS = ["sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_as_methods(name):
     x = nx.named(array(3, 2, 5), ["a", None, "b"])

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import hlo
+from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh
 
 attention = nx.nn.dot_product_attention
 BY_NAME = {str(p): p for p in PLACEMENTS}
@@ -43,6 +43,7 @@ Q, K, V = array(4, 8, 2, 5), array(4, 8, 2, 5, seed=1), array(4, 8, 2, 6, seed=2
 NAMES = ["b", "a", "h", "d"]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*places("unmapped-auto", "both-explicit", "two-reversed-auto"), PARTITIONER[3]], ids=str)
 def test_causal(placement):
     def named(q, k, v):
@@ -54,6 +55,7 @@ def test_causal(placement):
     check(named, jax.jit(oracle), (Q, K, V), (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], placement)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", places("unmapped-auto", "crossed-auto", "two-mesh-axes-explicit"), ids=str)
 def test_bias_mask_window_and_lengths(placement):
     """Heads that share keys by a name of their own; a bias of a part of the axes; physical orders that differ; one row is empty."""
@@ -100,6 +102,7 @@ HEADS = [
 ]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):
     """Heads of queries on four devices share those of the keys, so that blocks and groups meet every way; biases of either."""
@@ -129,6 +132,7 @@ CROSS = [
 ]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", CROSS, ids=str)
 def test_queries_and_keys_of_different_sequences(placement):
     def named(q, k, v, bias, mask):
@@ -146,6 +150,7 @@ AROUND = Placement("self-and-bias", (4, 2), (("s", "x"), ("key", "x")))
 APART = Placement("apart", (4, 2), (("t", "x"), ("s", "y")))
 
 
+@pytest.mark.full
 def test_bias_of_the_keys_that_is_mapped_goes_round_with_them():
     def named(q, bias):
         return attention(q, q, q, bias, bias > 0, axis="s", key_axis="key", features="d")
@@ -175,6 +180,7 @@ FEATURES = [
 ]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEATURES, ids=str)
 def test_features_that_are_mapped(placement):
     def named(q, k, v):
@@ -187,6 +193,7 @@ def test_features_that_are_mapped(placement):
     check(named, jax.jit(oracle), args, (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], placement)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("placement", places("one-each-auto"), ids=str)
 def test_positional_axes_are_batch_axes_too(placement):
     def named(q, k, v):
@@ -211,6 +218,7 @@ def test_positional_axes_are_batch_axes_too(placement):
 # --- as JAX's own ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_as_in_jax(dtype):
     q, k = array(2, 8, 6, 4).astype(dtype), array(2, 8, 3, 4).astype(dtype)
@@ -233,6 +241,7 @@ def test_as_in_jax(dtype):
         np.testing.assert_allclose(have.astype(float), want.astype(float), rtol=tol, atol=tol)
 
 
+@pytest.mark.full
 def test_without_axis_it_is_jax_own():
     q, k = array(2, 4, 6, 4), array(2, 8, 3, 4)
     np.testing.assert_allclose(attention(q, k, k), jax.nn.dot_product_attention(q, k, k), rtol=1e-6)
@@ -244,6 +253,7 @@ def test_without_axis_it_is_jax_own():
     assert residual.shape == (2, 4, 6)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_bfloat16(resources):
     """The result and the gradients are as good as the type of the values lets them be: sums are made in float32."""
@@ -266,6 +276,7 @@ def test_bfloat16(resources):
         np.testing.assert_allclose(h.astype(jnp.float32), w, rtol=0.05, atol=0.03)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"key": "x"}], ids=str)
 def test_large_scores_and_rows_without_a_key(resources):
     """Scores of a thousand do not overflow, and a row whose keys are all masked, or have a bias of minus infinity, is zero."""
@@ -303,6 +314,7 @@ def mapped(resources, mesh, **options):
     return nx.xmap(body, (NAMES, NAMES, out), out, axis_resources=resources, mesh=mesh)
 
 
+@pytest.mark.full
 def test_second_derivatives_of_the_ring():
     f = mapped({"a": "x"}, make_mesh((4, 2)), is_causal=True)
     oracle = functools.partial(plain, allowed=causal(8, 8))
@@ -334,6 +346,7 @@ def test_forward_mode():
         jax.jvp(mapped({"a": "x"}, make_mesh((8,))), (Q, K, V), tangents)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_a_scale_that_is_an_array_has_a_gradient(resources):
     def body(q, k, v, scale):
@@ -433,6 +446,7 @@ def test_batch_and_heads_send_nothing(resources):
     assert permitted <= {Q.itemsize}  # the sum over all, which is the caller's
 
 
+@pytest.mark.full
 def test_memory():
     """A sequence of 8192 on eight devices: all scores of a device would be 32 MiB, one block of them is 4 MiB."""
     x = jax.ShapeDtypeStruct((8192, 16), jnp.float32)

@@ -20,6 +20,7 @@ REDUCTIONS = (
 RESOURCES = [{}, {"a": "x"}, {"a": "x", "c": "y"}, {"b": "x", "a": "y"}]
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):
     function = getattr(nx, name)
@@ -71,6 +72,7 @@ def test_none_is_all_positional_axes_of_which_there_may_be_none():
     np.testing.assert_array_equal(nx.positional(two[1], ["a", "b", "c"]), want)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", RESOURCES)
 def test_all_axes(resources):
     clean = np.nan_to_num(X)
@@ -88,6 +90,7 @@ def test_all_axes(resources):
             np.testing.assert_allclose(have, wants[name], rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", RESOURCES)
 def test_the_index_over_several_axes(resources, kind):

@@ -95,6 +95,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
     check(*together(PROGRAMS)[:2], (array(8, 4, 3),), (["a", "b", None],), together(PROGRAMS)[2], placement, tol=1e-4)
@@ -175,6 +176,7 @@ def parts(resources, size, entry, new="p"):
     return mapped, [(one.kind, one.bytes) for one in sent]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("resources", "entry", "sends"),
     [

@@ -102,6 +102,7 @@ def leaves_of(grads, params):
 
 
 # Between them, what all others do; benchmarks/transformer.py shows all.
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ep+tp"])
 def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout):
     loss, grads = expected(benchmark.layout_by_hand(layout, CONFIG).mixture)
@@ -161,6 +162,7 @@ def test_a_collective_counts_as_often_as_its_loops_run():
     assert (collective.kind, collective.bytes) == ("all-reduce", 8)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("title", benchmark.lazy_programs())
 def test_late_sums(title):
     mesh = benchmark.mesh_of({"model": 4})

@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import make_mesh
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import AxisSizeError, MeshError
+from tests.harness import make_mesh
 
 ROOT = Path(__file__).parents[1]
 IN_AXES = (["batch", "k"], ["k", "out"])
@@ -98,6 +98,7 @@ def test_equal_calls_trace_and_compile_once(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
+@pytest.mark.part(1)
 def test_wrapping_again_traces_nothing(body, mesh, compiled):
     wrap(body, mesh)(X, W)
     assert body.since() == 1
@@ -214,6 +215,7 @@ def test_where_the_arrays_live_counts_as_it_does_for_jax(mesh):
     assert traces(wrap(body, mesh), body) == traces(jax.jit(plain), plain) == [1, 0]
 
 
+@pytest.mark.full
 def test_within_jax_s_transformations(body, compiled):
     mesh = make_mesh((4, 2))
     f = wrap(body, mesh)
@@ -438,6 +440,7 @@ def two_processes(tmp_path_factory):
     return reports, files
 
 
+@pytest.mark.full
 def test_programs_do_not_depend_on_the_process(two_processes):
     (first, second), _ = two_processes
     assert len(first["texts"]) > 50

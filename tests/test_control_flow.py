@@ -197,6 +197,7 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]
@@ -339,6 +340,7 @@ REDUCED_ONCE = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("label", REDUCED_ONCE)
 def test_a_gradient_is_reduced_once_after_the_loop(label):
     named, plain = REDUCED_ONCE[label]
@@ -684,6 +686,7 @@ MEETING = {
 }
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
 )

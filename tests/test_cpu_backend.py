@@ -102,6 +102,7 @@ def programs_agree(*labels):
                 np.testing.assert_allclose(np.asarray(h, np.float32), w, rtol=0.1, atol=0.1 * np.abs(w).max() + 0.02)
 
 
+@pytest.mark.full
 def test_nothing_aborts():
     labels = ("sum", "dot", "softmax", "gathered", "inside", "branches")
     code = f"from tests.test_cpu_backend import programs_agree; programs_agree{labels!r}; print('done')"
@@ -150,6 +151,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", LAYOUTS, ids=str)
 def test_fourier_transforms_along_a_sharded_name(placement):
     x = jnp.asarray(np.random.default_rng(3).normal(size=(8, 3, 4)), jnp.float32)

@@ -317,6 +317,7 @@ RAW_RULES = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("rule", RAW_RULES.values(), ids=RAW_RULES)
 def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
     x = array(8, 4)

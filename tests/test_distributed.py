@@ -373,6 +373,7 @@ def reports(tmp_path_factory):
     return [json.loads((folder / str(number)).read_text()) for number in range(2)]
 
 
+@pytest.mark.full
 def test_every_process_brings_its_part_in_every_layout(reports):
     for report in reports:
         assert report["input"] == {

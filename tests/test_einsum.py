@@ -529,12 +529,14 @@ def compare(case, options, grad):
         np.testing.assert_allclose(have, wanted, rtol=1e-3, atol=1e-3 * (1 + np.abs(wanted).max(initial=0)))
 
 
+@pytest.mark.full
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(cases())
 def test_random_specifications(case):
     compare(case, {}, grad=False)
 
 
+@pytest.mark.part(1)
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(cases(least_operands=2))
 def test_random_specifications_and_assignments(case):

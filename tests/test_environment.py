@@ -225,6 +225,7 @@ def test_a_name_that_no_value_has_stays_an_error():
             f(jnp.ones(8, dtype))
 
 
+@pytest.mark.full
 def test_records_of_names_go_with_their_regions():
     region = Region({"a": 8}, {}, None, "manual", "program")
     region.seen.add("b")

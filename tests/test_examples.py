@@ -50,6 +50,7 @@ def rows(digits):
     return {title: rest for title, *rest in columns}
 
 
+@pytest.mark.full
 def test_the_table_has_every_assignment(rows):
     assert list(rows) == list(PLACED)
 
@@ -109,6 +110,7 @@ def test_no_progress_bar_where_there_is_no_terminal(digits):
     assert "█" not in run.stdout + run.stderr
 
 
+@pytest.mark.full
 def test_a_network_that_learned_too_little_is_an_error(tmp_path):
     run = run_digits("--steps", 1, "--out", tmp_path / "digits.png")
     assert run.returncode != 0

@@ -96,6 +96,7 @@ WHERE = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_placements(placement):
     logits = 2 * array(4, 8, 8, seed=5)
@@ -131,6 +132,7 @@ def by_hand(index, weight, x, scale, capacity):
     return result
 
 
+@pytest.mark.full
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(st.data())
 def test_any_routing_under_any_placement(data):
@@ -159,6 +161,7 @@ def test_any_routing_under_any_placement(data):
     np.testing.assert_allclose(f(index, weight, x, scale), by_hand(index, weight, x, scale, capacity), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full
 def test_tokens_of_two_names_are_counted_in_the_order_given():
     index, weight, x = np.zeros((2, 4, 4, 1), int), array(2, 4, 4, 1), array(2, 4, 4, 3)
 
@@ -186,6 +189,7 @@ def test_tokens_of_two_names_are_counted_in_the_order_given():
 # --- what is differentiated, and where --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_in_a_scan_of_layers_that_are_computed_again(capacity):
     w, router, x = array(3, 4, EMBED, EMBED), array(3, EMBED, 4, seed=1), array(4, 8, EMBED, seed=2)
@@ -229,6 +233,7 @@ def test_in_a_scan_of_layers_that_are_computed_again(capacity):
         np.testing.assert_allclose(h, v, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"b": "x", "expert": "x"}, {"b": "x", "expert": "y"}], ids=str)
 def test_what_the_function_closes_over_has_its_gradient(resources):
     index, weight, x, w, c = (
@@ -257,6 +262,7 @@ def test_what_the_function_closes_over_has_its_gradient(resources):
         np.testing.assert_allclose(h, v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("capacity", [None, 4])
 def test_element_types(capacity):
     x, w = array(4, 8, EMBED, seed=1), array(4, EMBED, 3, seed=2)
@@ -333,6 +339,7 @@ def mapped(resources, shape=(8,), **options):
     )
 
 
+@pytest.mark.full
 def test_expert_parallelism_sends_what_a_person_would():
     mesh = make_mesh((8,))
     args = example()
@@ -356,6 +363,7 @@ def test_rounds_send_one_all_to_all_there_and_one_back():
     assert gradient == {"all-reduce": (1, 4), "all-to-all in a loop": (4, there + back + again)}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("capacity", [None, 3])
 def test_what_other_placements_send(capacity):
     args = example()

@@ -190,6 +190,7 @@ PROGRAMS = {
 HOLES_NAMED = nx.named(HOLES, ["a", "b", None])
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_values_and_gradients(placement, smooth):
@@ -198,6 +199,7 @@ def test_values_and_gradients(placement, smooth):
     check(named, plain, (A,), ["a", "b", None], out_axes, placement, grad=smooth, tol=1e-4)
 
 
+@pytest.mark.part(15)
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_what_is_sent(label):
     named, _, _, _, kinds = PROGRAMS[label]

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FEW, Placement, check
 
 import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNotFoundError, PositionalAxisError
 from namedax.random import split
+from tests.harness import FEW, Placement, check
 
 KEY = jax.random.key(11)
 INITIALIZERS = {name: getattr(nx.nn.initializers, name) for name in nx.nn.initializers.__all__ if name != "Initializer"}
@@ -56,6 +56,7 @@ def test_variance_scaling(mode):
     np.testing.assert_array_equal(nx.positional(have, ["o", "i"]), want)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_under_every_assignment(placement):
     a_b, b_a = {"a": 8, "b": 4}, {"b": 4, "a": 8}

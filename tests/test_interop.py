@@ -124,6 +124,7 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
     """Outside of mapped functions an optimiser is right, wherever the arrays live, and keeps names and placement."""
@@ -291,6 +292,7 @@ def test_global_norm_of_other_types():
     assert float(global_norm({})) == 0.0
 
 
+@pytest.mark.full
 def test_clipping_as_optax_does():
     for tree in (
         parameters(),

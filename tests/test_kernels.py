@@ -69,6 +69,7 @@ def values(result):
     return np.asarray(result.data if isinstance(result, nx.NamedArray) else result)
 
 
+@pytest.mark.full
 def test_fresh_names_compile_nothing_and_take_no_memory(compilations):
     def fresh(i, operation):
         call, want = FRESH[operation]
@@ -150,6 +151,7 @@ def test_what_compares_equal_is_not_the_same():
     assert nx.sum(k, "k", dtype=int).dtype != nx.sum(k, "k", dtype=float).dtype
 
 
+@pytest.mark.full
 def test_kernels_that_fall_out_are_freed(monkeypatch):
     made = []
     compile_kernel = compiled_ops._compile

@@ -122,6 +122,7 @@ LOOPS = {
 SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
 )
@@ -133,6 +134,7 @@ def test_loops(loop, placement):
     check(nx.nmap(kernel), oracle, args, (["a", None], []), out_axes, placement, grad=grad, tol=1e-4, **options)
 
 
+@pytest.mark.full
 def test_second_derivatives_and_integers():
     def kernel(x, n, flag):
         total, rows = lax.scan(lambda c, row: (c * row + n, c), 1.0, x)
@@ -154,6 +156,7 @@ def test_second_derivatives_and_integers():
     np.testing.assert_allclose(jax.vmap(f)(x[None])[0][0], f(x)[0], rtol=1e-6)
 
 
+@pytest.mark.full
 def test_gradient_inside_and_without_jit():
     def body(x, s):
         return jax.grad(lambda s: nx.sum(nx.nmap(leaky_sum)(x, s)[0], "a"))(s)

@@ -32,6 +32,7 @@ def by_hand(reduce, groups):
     return f
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_groups(shape, place):
     lax = nx.lax
@@ -171,6 +172,7 @@ def test_refused_by_name(body, error, message):
 # --- modules that hold more than functions --------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "place"), PLACES[:3])
 def test_rotations(shape, place):
     theirs, ours = jax.scipy.spatial.transform, nx.scipy.spatial.transform
@@ -189,6 +191,7 @@ def test_rotations(shape, place):
         np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_interpolation_and_minimisation():
     grid, values, places = (jnp.arange(4.0), jnp.array([0.0, 1.0, 3.0])), array(4, 3, 5), jnp.array([[0.5, 2.0], [2.5, 0.25]])
     theirs, ours = (m.scipy.interpolate.RegularGridInterpolator for m in (jax, nx))

@@ -110,6 +110,7 @@ def test_a_sharded_feature_is_summed_over():
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x"), ("x",)], ids=str)
 def test_any_map_of_rows(axes):
     rng = np.random.default_rng(3)
@@ -212,6 +213,7 @@ def test_conv_sends_its_halo():
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_outside_of_mapped_functions():
     data = array(6, 3)
     x = nx.named(data, ["k", None])

@@ -65,6 +65,7 @@ def test_named_arrays_in_and_out(placement, jit):
     check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
 def test_inner_resources_on_other_mesh_axes(kind, inner):
@@ -186,6 +187,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
     [

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, together
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import hlo
 from namedax.nn import Moments
+from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, together
 
 E = nx.errors
 
@@ -305,6 +305,7 @@ def test_moving_averages():
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [SOME[0], SOME[1], SOME[3]], ids=str)
 def test_dropout_in_every_placement(placement):
     key = jax.random.key(3)

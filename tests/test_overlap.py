@@ -75,6 +75,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -86,6 +87,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
 )
@@ -108,6 +110,7 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("case", "overlap"),
     [
@@ -128,6 +131,7 @@ def test_costs(case, overlap):
     assert sum(once) + steps * sum(c.bytes for c in ring if c.in_loop) == sum(c.wire_bytes for c in plain)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("case", "overlap", "axes"),
     [
@@ -181,6 +185,7 @@ def test_a_sum_that_is_not_sent_in_parts():
         assert [c.kind for c in collectives(f.lower(*args).compile())] == ["all-reduce"]
 
 
+@pytest.mark.full
 def test_stored_on_two_mesh_axes():
     """One axis is gathered at once, the other goes around."""
     spec, in_axes, resources = "{b,k},{k:kf,m:mf}->{b,m}", (["b", "k"], ["kf", "mf"]), {"b": XY, "kf": "x", "mf": "y"}
@@ -208,6 +213,7 @@ def test_beside_an_axis_in_time(overlap):
         assert {c.kind for c in collectives(f.lower(*args).compile())} == kinds
 
 
+@pytest.mark.full
 def test_three_operands_and_no_compilation():
     """The sum of the smallest product is around the ring; the same where every operation runs by itself."""
     args = [array(8, 16), array(16, 4, seed=1), array(4, 12, seed=2)]
@@ -276,6 +282,7 @@ def test_where_there_is_nothing_to_overlap():
     np.testing.assert_array_equal(mapped("contracted", True, "x")(*integers), jnp.einsum(equation, *integers))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "scattered", "reduced"])
 def test_sixteen_bits(case, overlap):
@@ -294,6 +301,7 @@ def test_sixteen_bits(case, overlap):
     np.testing.assert_allclose(have, jnp.einsum(equation, *args, preferred_element_type=jnp.float32), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.full
 def test_within_a_scan_and_twice_differentiated():
     def body(w, x):
         def layer(h, w):
@@ -316,6 +324,7 @@ def test_within_a_scan_and_twice_differentiated():
     np.testing.assert_allclose(jax.jit(lambda: hvp(f))(), hvp(oracle), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.full
 def test_a_sum_that_all_have_within_a_scan_and_remat():
     """On a part of an Explicit mesh; and vectorised by JAX over all of it."""
 
@@ -375,6 +384,7 @@ def depends(jaxpr, on, of):
     return found, counts[on], counts[of]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "free", "batch", "scattered", "reduced"])
 def test_what_travels_does_not_wait(case, overlap):

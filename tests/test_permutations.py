@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 
 import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.lax import all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter
 from namedax.resources.routes import plan_route
+from tests.harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 
 MIXED = [3, 0, 6, 1, 7, 2, 5, 4]
 SPARSE = [(0, 5), (1, 0), (5, 1), (7, 2), (3, 3)]

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FEW, Placement, array, check
 
 import namedax as nx
 from namedax import hlo, random
 from namedax.errors import AxisNotFoundError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from tests.harness import FEW, Placement, array, check
 
 KEY = jax.random.key(7)
 OLD_KEY = jax.random.PRNGKey(3)
@@ -69,6 +69,7 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
+@pytest.mark.part(12)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):
     parameters = PARAMETERS.get(name, {})
@@ -85,6 +86,7 @@ def test_without_names_it_is_jax():
     np.testing.assert_array_equal(random.choice(KEY, 9, (4,)), jax.random.choice(KEY, 9, (4,)))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_the_numbers_do_not_depend_on_the_assignment(placement):
     def ours(key, low, shift, concentration):
@@ -116,6 +118,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
     check(ours, oracle, args, in_axes, out_axes, placement)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_along_an_axis(placement):
     def ours(key, logits, x, p):
@@ -164,6 +167,7 @@ def test_gradient_of_a_permutation_along_a_sharded_name():
     np.testing.assert_allclose(have, jax.grad(lambda x: jnp.sum(jax.random.permutation(KEY, x) * w))(x))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("key", [KEY, OLD_KEY], ids=["new", "old"])
 def test_named_keys(key):
     keys = random.split(key, named_shape={"layer": 3})
@@ -200,6 +204,7 @@ def test_the_physical_order_does_not_matter():
     np.testing.assert_array_equal(nx.positional(x, ["k", "a"]), jax.random.geometric(KEY, p))
 
 
+@pytest.mark.full
 def test_what_is_sent():
     def sent(f, in_axes, out_axes, *args):
         return hlo.summary(jax.jit(nx.xmap(f, in_axes, out_axes, **BLOCKS.options)).lower(*args).compile())

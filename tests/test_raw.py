@@ -138,6 +138,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("what", REDUCTIONS)
 def test_raw_reductions_of_a_block_are_refused(what):
     message = rf"<lambda> \(test_raw.py:\d+\): a function of JAX takes {what.removesuffix(' of all')} of all entries .* of the axes 'a'; .*nx.sum"
@@ -154,6 +155,7 @@ def test_raw_reductions_in_what_a_body_calls_are_refused(body):
         mapped(body)(X)
 
 
+@pytest.mark.full
 def test_what_is_no_raw_reduction():
     """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""
     scales = jnp.arange(1.0, 4.0)

@@ -68,6 +68,7 @@ CHANGED = (
 )
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_rearranging(placement):
     # Names of the result are where the shards are, or elsewhere, or nowhere.
@@ -75,6 +76,7 @@ def test_rearranging(placement):
     check(change, change_oracle, (array(8, 4, 3),), (["a", "b", None],), CHANGED, also(placement, new))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW[2:4], ids=str)
 def test_names_and_positions(placement):
     def body(x, y):
@@ -177,6 +179,7 @@ def text_of(terms, named, prefix):
     return plain, braces, names
 
 
+@pytest.mark.full
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(patterns())
 def test_any_pattern(drawn):
@@ -212,6 +215,7 @@ EINOPS = [
 ]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("op", "shape", "pattern", "sizes"), EINOPS, ids=[case[2] for case in EINOPS])
 def test_like_einops(op, shape, pattern, sizes):
     function, oracle = {"rearrange": rearrange, "reduce": reduce, "repeat": repeat}[op], getattr(einops, op)

@@ -149,6 +149,7 @@ def test_placements(placement):
     check(named, plain, ARGS, IN_AXES, out_axes, placement, grad=grad)
 
 
+@pytest.mark.part(19)
 @pytest.mark.parametrize("label", [*CORE, *MORE])
 def test_eager(label):
     """Outside of mapped functions, through the kernels: named arrays in any physical order, and arrays without names."""
@@ -163,6 +164,7 @@ def test_eager(label):
 REDUCTIONS = "all amax amin any argmax argmin count_nonzero max mean min prod std sum var".split()
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
     x = array(4, 3)
@@ -204,6 +206,7 @@ class _Jax:
         return getattr(jnp, name)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_special_values(placement):
     out_axes = [["b"]] * 11 + [["b", "a"]] * 2
@@ -236,6 +239,7 @@ def test_every_tie_has_its_share():
     assert jax.grad(f)(x).tolist() == [0.25, 0, 0.25, 0.25, 0, 0, 0.25, 0]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_everything_masked(placement):
     """Rows of which the mask leaves nothing."""
@@ -335,6 +339,7 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):
     arrays = dict(NUMBERS)
@@ -344,6 +349,7 @@ def test_element_types(placement):
     check(of_every_type(nx, "a"), OF_EVERY_TYPE, (arrays,), (["b", "a"],), ["b"], placement, grad=False, tol=2e-2)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_halves_do_not_overflow_on_the_way(dtype):
     """A mean of numbers whose sum, and a variance of numbers whose squares, are beyond the type."""
@@ -387,6 +393,7 @@ def test_gradients_inside_of_the_body(placement):
     check(body, want, args, ([None], ["b", "a", None]), ([], ([None], ["b", "a", None])), placement, grad=False)
 
 
+@pytest.mark.full
 def test_second_derivatives():
     """Forward over reverse, and reverse over forward."""
 

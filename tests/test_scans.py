@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PLACEMENTS, array, check, make_mesh
 from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives
+from tests.harness import PLACEMENTS, array, check, make_mesh
 
 IN, OUT = ["a", None, "b"], {0: "a", 2: "b"}
 
@@ -49,6 +49,7 @@ _named = _functions(vars(nx), vars(nx.lax), "a", 0)
 _plain = jax.jit(_functions(vars(jnp), vars(lax), 0, 1))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if p.kind == "auto" or p.label in ("both", "two-reversed")], ids=str
 )
@@ -70,6 +71,7 @@ def test_a_plain_array_and_flattened_positional_axes():
     )
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("axis", [("x", "y"), ("y", "x"), "x"])
 def test_nans_and_infinities_stay_where_jnp_has_them(axis):
     x = array(8, 3).at[5, 0].set(jnp.nan).at[6, 1].set(jnp.inf).at[0, 2].set(-jnp.inf).at[1, 2].set(-jnp.inf)
@@ -89,6 +91,7 @@ def test_nans_and_infinities_stay_where_jnp_has_them(axis):
     np.testing.assert_allclose(grads, jax.grad(lambda y: jnp.sum(lax.cumlogsumexp(y, 0)[2:]))(y), rtol=1e-5)
 
 
+@pytest.mark.full
 def test_communication_is_one_gather_of_the_totals_and_its_transpose():
     mesh = make_mesh((8,))
     x = array(64, 5)

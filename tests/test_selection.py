@@ -65,6 +65,7 @@ def oracle():
     }
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values(placement):
     f = nx.xmap(
@@ -135,6 +136,7 @@ def test_mistakes(call, error, words):
     assert words in str(raised.value), raised.value
 
 
+@pytest.mark.full
 def test_positions_are_left_to_jax():
     x = array(3, 5, kind="ties")
     for have, want in zip(nx.nonzero(x), jnp.nonzero(x), strict=True):

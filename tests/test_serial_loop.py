@@ -126,6 +126,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_everywhere(name, placement):
@@ -144,6 +145,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
 def test_programs_in_one(part, placement):
@@ -186,6 +188,7 @@ def train_step(resources, where, mesh):
     return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
 def test_gradient_accumulation(where, base):
@@ -378,6 +381,7 @@ def test_a_weight_that_a_scan_uses_every_time():
         )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{"batch": LOOP(4)}, {"batch": ("x", LOOP(2))}], ids=str)
 def test_second_derivatives(resources):
     args = operands()
@@ -643,6 +647,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
     "resources", [{"m": ("x", LOOP(3))}, {"m": LOOP(2), "b": ("x", LOOP(4))}, {"e": ("x", LOOP(2))}], ids=str
@@ -680,6 +685,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
     def body(x):
@@ -725,6 +731,7 @@ def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
             np.testing.assert_array_equal(have, x)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
     def body(x):
@@ -857,6 +864,7 @@ def test_placing_knows_no_time():
     assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{"b": nx.SerialLoop(2)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("differentiate", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd, jax.hessian])
 def test_forward_mode_is_refused_in_words(resources, differentiate):

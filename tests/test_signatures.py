@@ -131,6 +131,7 @@ def plain(arguments, place):
     )
 
 
+@pytest.mark.part(9)
 @pytest.mark.parametrize("path", CALLS)
 def test_calls_as_jax_has_them(path):
     (args, kwargs), place = CALLS[path]
@@ -214,6 +215,7 @@ def run(body, args, shape, resources, out):
     return nx.xmap(body, axes, out, axis_resources=resources, mesh=mesh)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_over_names_and_their_gradients(shape, resources):
     x, w, m = array(8, 4, 3, seed=1), array(8, 4, seed=2), array(8, 4, seed=3)
@@ -251,6 +253,7 @@ def test_over_names_and_their_gradients(shape, resources):
     np.testing.assert_allclose(have, jax.grad(lambda x: weigh(by_hand(x, w, m)))(x), rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_quantiles_with_weights(shape, resources):
     x, w = array(8, 4, 3, seed=1), jnp.abs(array(8, 4, seed=2)) + 0.1

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives, summary
 from namedax.ops.sorting.sorting import merge_exchange
+from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 IN = ["a", None, "b"]
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
@@ -58,6 +58,7 @@ def _order_arguments():
     return x, ties, array(8, 3, 4, kind="int")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
     # Ties: the gradient shows that each value comes from where it comes from in jnp.
@@ -77,6 +78,7 @@ def test_sort_in_every_placement(placement):
     )
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("shape", [(3,), (5,), (6,), (7,)])
 def test_a_number_of_devices_that_is_no_power_of_two(shape):
     mesh = jax.make_mesh(shape, ("x",), devices=jax.devices()[: shape[0]], axis_types=(jax.sharding.AxisType.Auto,))
@@ -122,6 +124,7 @@ def _pick_arguments():
     return x, nans, array(8, 3, 4, kind="ties").astype(int)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_picks_in_every_placement(placement):
     # A name's k largest stand behind the positional axes.
@@ -188,6 +191,7 @@ def test_plain_arrays_and_flattened_positional_axes():
     assert nx.argsort(x, dtype=jnp.int16).dtype == jnp.int16
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("devices", "rounds"), [(2, 1), (4, 3), (8, 6)])
 def test_communication_of_sort(devices, rounds):
     mesh = jax.make_mesh((devices,), ("x",), devices=jax.devices()[:devices], axis_types=(jax.sharding.AxisType.Auto,))

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 import namedax as nx
 from namedax.hlo import summary
+from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 IN = ["a", None, "b"]
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
@@ -65,6 +65,7 @@ def _plain_finite(*args):
     return jax.tree.map(lambda r: jnp.where(jnp.isnan(r), 7, r) if jnp.issubdtype(r.dtype, jnp.floating) else r, _plain(*args))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_reductions_in_every_placement(placement):
     x = array(8, 3, 4)
@@ -81,6 +82,7 @@ def test_reductions_in_every_placement(placement):
     check(_named_finite, _plain_finite, args, (IN,) * 4, out, placement, tol=1e-4)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):
     def named(x, i, w):
@@ -129,6 +131,7 @@ def test_counts_in_every_placement(placement):
     check(named, oracle, args, (IN,) * 3, out, placement, grad=False)
 
 
+@pytest.mark.full
 def test_the_weights_of_a_histogram_have_a_gradient():
     x, w = array(8, 3), array(8, 3, seed=1)
     for mesh in (None, make_mesh((4, 2))):
@@ -186,6 +189,7 @@ def test_weights_of_an_average_by_name_and_by_position():
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_plain_arrays_are_those_of_jnp():
     x = array(3, 4)
     np.testing.assert_allclose(nx.norm(x), jnp.linalg.norm(x), rtol=1e-6)
@@ -205,6 +209,7 @@ def test_plain_arrays_are_those_of_jnp():
     assert bool(jnp.isnan(nx.nanmax(jnp.full(3, jnp.nan))))
 
 
+@pytest.mark.full
 def test_communication():
     x, ids = array(64, 5), jnp.arange(64 * 5).reshape(64, 5) % 7
     mesh = make_mesh((4, 2))

@@ -274,6 +274,7 @@ def without_names(theirs, ours, sample):
         np.testing.assert_array_equal(h, w)
 
 
+@pytest.mark.part(190)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore")
 def test_takes_named_arrays(name):

@@ -28,6 +28,7 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
 )
@@ -40,6 +41,7 @@ def test_right_programs_pass(resources):
     check(model, *named, **options)
 
 
+@pytest.mark.full
 def test_mapped_functions_keep_their_options_and_static_arguments():
     f = nx.xmap(
         lambda n, x: nx.lax.psum(1, "b") * x**n,

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import array, make_mesh
-from training_layouts import Case, check, everything
 
 import namedax as nx
 from namedax import SerialLoop as LOOP
+from tests.harness import array, make_mesh
+from tests.training_layouts import Case, check, everything
 
 # Every layout of two kinds, both numbers of steps, every mode, inside and outside, and each way to write the loop over the layers.
 COVERING = [
@@ -27,6 +27,7 @@ COVERING = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
     check(case)
@@ -45,6 +46,7 @@ def layer(h, p):
     return nx.sin(nx.einsum("{b,k},{k,o}->{b,k:o}", h, p))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(
     "resources", [{"o": "x", "b": LOOP(2)}, {"o": "x", "b": ("y", LOOP(4))}, {"k": "x", "b": LOOP(4)}], ids=str

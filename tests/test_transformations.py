@@ -110,6 +110,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -119,6 +120,7 @@ def test_outside(program, placement):
     close(have, wanted(program))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_jacobians_and_hessian(placement):
     @functools.partial(jax.jit, static_argnums=0)
@@ -132,6 +134,7 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
     """One transformation after the other, each dispatched by itself."""
@@ -150,6 +153,7 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
     """To second order, in both modes, against finite differences of the mapped function itself."""
@@ -212,6 +216,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]
@@ -225,6 +230,7 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
     """A gradient outside of a body that takes steps along its own gradient."""
@@ -273,6 +279,7 @@ def test_vmap_over_a_position_behind_a_name(i):
     np.testing.assert_allclose(jax.vmap(lambda row: nx.sum(row, "k"))(moved), data.sum(0), rtol=1e-5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_single_examples(placement):
     """`nx.vmap` hides the batch from `jax.grad`, so that every example has a gradient of its own; sharded, nothing is sent."""
@@ -332,6 +339,7 @@ def test_custom_linear_solve(placement):
     check(body, plain, (jnp.tanh(array(8)), array(8, seed=1)), (["a"], ["a"]), ["a"], placement, tol=1e-4, **options)
 
 
+@pytest.mark.full
 def test_cg_and_odeint_around_a_mapped_function():
     """Solvers that know no names see arrays, and a mapped function for what is theirs to call."""
     matrix, b = array(8, 8) / 4, array(8, seed=1)
@@ -441,6 +449,7 @@ def exported(f, *args, **options):
     return export.deserialize(export.export(f)(*args).serialize(**options))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_export(kind):
     """Written and read again, the program runs on any mesh of as many devices."""

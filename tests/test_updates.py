@@ -75,6 +75,7 @@ def test_updates_as_jnp_does(placement):
     check(program, oracle, args, IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_all_methods(placement):
     x, y = jnp.abs(X) + 0.5, jnp.abs(V) + 0.5
@@ -163,6 +164,7 @@ def test_nothing_is_sent():
     assert collectives(backward.lower(x).compile()) == ()
 
 
+@pytest.mark.full
 def test_an_index_that_another_device_has_leaves_the_gradient_alone():
     # XLA of jaxlib 0.10.2 gets this wrong for a scatter at one index out of range.
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x", "b": "y"}}

@@ -27,6 +27,7 @@ def sent(f, *args):
     return hlo.summary(jax.jit(f).lower(*args).compile())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("problem", [problem_1, problem_2, problem_3, problem_4], ids=lambda problem: problem.__name__)
 def test_it_prints_its_figures(problem, capsys):
     problem.main(**SMALL.get(problem.__name__, {"b": 16, "d": 32, "f": 64}))
@@ -80,6 +81,7 @@ FORMS = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_experts(choice, form):
@@ -121,6 +123,7 @@ def test_what_experts_send_and_keep():
 # --- 3 and 4: collective matmul -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("overlap", [False, True, "bidirectional"])
 @pytest.mark.parametrize("name", problem_3.PROGRAMS)
 def test_collective_matmul(name, overlap):

@@ -407,6 +407,7 @@ def scaled(x, how, y):
     return product(x, y) * {"once": 1.0, "twice": 2.0}[how]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("static_argnums", [1, -2, (1,), [-2]])
 @pytest.mark.parametrize("jit", [True, False])
 def test_static_arguments(static_argnums, jit):
@@ -481,6 +482,7 @@ def test_eager_values_are_concrete_where_nothing_is_mapped():
     assert seen[1:] == [True]  # inside of jax.shard_map a body is always traced
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("kind", "partitioning"), [("auto", "manual"), ("explicit", "manual"), ("mixed", "manual"), ("explicit", "auto")]
 )
@@ -502,6 +504,7 @@ def test_eager_and_mapped(kind, partitioning):
 # --- wrapping -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_wrapping_again_compiles_nothing():
     traced = []
 
@@ -517,6 +520,7 @@ def test_wrapping_again_compiles_nothing():
     assert len(traced) == 2
 
 
+@pytest.mark.full
 def test_a_partial_application_that_is_kept_is_compiled_once():
     traced = []
 
@@ -591,6 +595,7 @@ STALE = {
 }
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -698,6 +703,7 @@ def test_a_wrapper_keeps_the_function_s_identity():
     close(decorated(X, Y), WANT)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, RESOURCES])
 def test_a_function_that_nobody_needs_is_collected(resources):
     big = jnp.arange(8.0)
@@ -883,6 +889,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
 def test_transformations_outside(transform, mode):
@@ -965,6 +972,7 @@ HELD = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)

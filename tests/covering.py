@@ -1,0 +1,93 @@
+"""Which tests `make test` runs: of every matrix of cases a part in which everything occurs. The rest is marked `full`, for `make test-all`.
+
+The rule, for one test function and its cases (tests/conftest.py applies it, tests/test_covering.py checks it):
+
+- Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
+- A function with the mark `part(n)` keeps n of its cases, evenly spread or by their placements: what its other cases hold is held by
+  other functions too.
+- A placement is chosen for what it is like (`traits`): each case runs in the placement whose traits the module has met least so far, and
+  in every module every trait that its tests have occurs. A function that has placements only, for one program of many operations, runs
+  in `PLACES` of them.
+
+So an operation is met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on Explicit axes and under
+XLA's partitioner somewhere in its module, and everything at once in `make test-all`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Hashable, Iterable, Sequence
+
+from tests.harness import SIZES, Placement
+
+PLACES = 2
+
+
+def traits(placement: Placement) -> frozenset[str]:
+    """What placements differ by, where tests may."""
+    found = {f"{placement.kind} axes", "partitioner" if placement.partitioning == "auto" else "shard_map"}
+    if not placement.resources:
+        return frozenset({"unmapped"})
+    if placement.shape is None:
+        return frozenset({"steps without devices"})
+    found.add("1-D mesh" if len(placement.shape) == 1 else "2-D mesh")
+    sizes = dict(zip("xy", placement.shape, strict=False))
+    for name, resources in placement.resources:
+        resources = resources if isinstance(resources, tuple) else (resources,)
+        mesh_axes = [r for r in resources if r in sizes]
+        if len(mesh_axes) < len(resources):
+            found.add("steps")
+        if len(mesh_axes) > 1:
+            found.add("several mesh axes for one name")
+        entries = SIZES.get(name, 0) == math.prod(sizes[axis] for axis in mesh_axes)
+        found.add("one entry on each device" if entries else "chunks")
+    if len(placement.resources) > 1:
+        found.add("several names")
+    return frozenset(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One case of one test function: the values of its parameters, the traits of its placement, and what the mark `part` says."""
+
+    function: str
+    values: frozenset[Hashable]
+    traits: frozenset[str] = frozenset()
+    part: int | None = None
+
+
+def cover(cases: Sequence[Case]) -> set[int]:
+    """The indices of those cases of a module's that `make test` runs."""
+    met: collections.Counter[str] = collections.Counter()
+    kept: set[int] = set()
+
+    def keep(candidates: Iterable[int], missing: frozenset[Hashable]) -> int:
+        """The case with most of what is missing; among equals the one whose traits were met least."""
+        best = max(
+            (i for i in candidates if i not in kept),
+            key=lambda i: (len(cases[i].values & missing), sum(2.0 ** -met[t] for t in cases[i].traits), -i),
+        )
+        kept.add(best)
+        met.update(cases[best].traits)
+        return best
+
+    functions: dict[str, list[int]] = collections.defaultdict(list)
+    for i, case in enumerate(cases):
+        functions[case.function].append(i)
+    for candidates in functions.values():
+        part = cases[candidates[0]].part
+        missing = frozenset().union(*(cases[i].values for i in candidates))
+        if part and not any(cases[i].traits for i in candidates):
+            kept |= {candidates[len(candidates) * k // part] for k in range(min(part, len(candidates)))}
+        elif part or not missing:
+            for _ in range(min(part or PLACES, len(candidates))):
+                missing -= cases[keep(candidates, missing)].values
+        else:
+            while missing:
+                missing -= cases[keep(candidates, missing)].values
+    for trait in sorted(frozenset().union(*(case.traits for case in cases))):
+        if not met[trait]:
+            keep((i for i, case in enumerate(cases) if trait in case.traits), frozenset())
+    return kept
