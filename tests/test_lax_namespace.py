@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import hlo
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, UnsupportedArgumentError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, PositionalAxisError, UnsupportedArgumentError
 from tests.harness import array, make_mesh
 
 UNEVEN = [[0, 3, 5], [1, 2], [4, 7, 6]]
@@ -74,6 +74,39 @@ def test_groups(shape, place):
     weigh = lambda results: sum(jnp.sum(jnp.sin(r + i)) for i, r in enumerate(results[:6]))  # noqa: E731
     have = jax.grad(lambda x: weigh(f(x)))(X)
     np.testing.assert_allclose(have, jax.grad(lambda x: weigh(plain(x)))(X), rtol=1e-4, atol=1e-5)
+
+
+def exchanged_by_hand(x):
+    """For each instance: what `psum_scatter` leaves it of two positions, and of four; what `all_to_all` gives it of two, and of four."""
+    scattered, in_parts, exchanged, tiled = ([None] * 8 for _ in range(4))
+    for group in PAIRS:
+        for rank, i in enumerate(group):
+            total = sum(x[j] for j in group)
+            scattered[i], in_parts[i] = total[rank], total[2 * rank : 2 * rank + 2]
+            exchanged[i] = jnp.stack([x[j, rank] for j in group])
+            tiled[i] = jnp.concatenate([x[j, 2 * rank : 2 * rank + 2] for j in group])
+    return tuple(map(jnp.stack, (scattered, in_parts, exchanged, tiled)))
+
+
+@pytest.mark.parametrize(("shape", "place"), PLACES)
+def test_exchanges_within_groups(shape, place):
+    x = array(8, 4, seed=4)
+
+    def body(x):
+        options = {"axis_index_groups": PAIRS}
+        return (
+            nx.lax.psum_scatter(x[:2], "i", **options),
+            nx.lax.psum_scatter(x, "i", tiled=True, **options),
+            nx.lax.pswapaxes(x[:2], "i", 0, **options),
+            nx.lax.all_to_all(x, "i", 0, 0, tiled=True, **options),
+        )
+
+    f = mapped(body, shape, place, (["i"], ["i", None], ["i", None], ["i", None]), "explicit" if shape == (4, 2) else "auto")
+    for have, want in zip(f(x), exchanged_by_hand(x), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    weigh = lambda results: sum(jnp.sum(jnp.sin(r + i)) for i, r in enumerate(results))  # noqa: E731
+    have = jax.grad(lambda x: weigh(f(x)))(x)
+    np.testing.assert_allclose(have, jax.grad(lambda x: weigh(exchanged_by_hand(x)))(x), rtol=1e-4, atol=1e-5)
 
 
 def test_what_groups_send():
@@ -154,10 +187,11 @@ REFUSED = [
         UnsupportedArgumentError,
         "psum: axis_index_groups is for one name",
     ),
+    (lambda x: nx.lax.all_to_all(x, "i", 0, 0, axis_index_groups=UNEVEN), ArgumentError, "all_to_all: .* must be of one size"),
     (
-        lambda x: nx.lax.all_to_all(x, "i", 0, 0, axis_index_groups=PAIRS),
-        UnsupportedArgumentError,
-        r"all_to_all: axis_index_groups=.*\{i:8\}",
+        lambda x: nx.lax.psum_scatter(x, "i", axis_index_groups=PAIRS, tiled=True),
+        PositionalAxisError,
+        r"psum_scatter: scatter_dimension=0 must be .* a multiple of 2, .* shape is \(3,\)",
     ),
 ]
 

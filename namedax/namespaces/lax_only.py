@@ -19,7 +19,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, type_text
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, UnsupportedArgumentError
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer
 from namedax.namespaces.mirror import holds_names, public
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
@@ -65,6 +65,35 @@ def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[l
             f"{op}: axis_index_groups={members} must have each index of axis {name!r}, 0 to {size - 1}, exactly once, and no empty group."
         )
     return members
+
+
+def _equal_groups(
+    op: str, name: Hashable, groups: Sequence[Sequence[int]]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """For each instance the members of its group, and its rank among them.
+
+    Raises:
+      ArgumentError: the groups are not of one size.
+    """
+    members = _members(op, name, groups)
+    if len(set(map(len, members))) != 1:
+        raise ArgumentError(
+            f"{op}: axis_index_groups={members} must be of one size; every instance gets an array of one shape."
+        )
+    table, ranks = np.zeros((_size(op, name), len(members[0])), np.int32), np.zeros(_size(op, name), np.int32)
+    for group in members:
+        table[group], ranks[group] = group, range(len(group))
+    return table, ranks
+
+
+def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, tiled: bool) -> int:
+    """How many entries of an axis each of `count` instances gets."""
+    if not -len(shape) <= axis < len(shape) or (shape[axis] % count if tiled else shape[axis] != count):
+        wanted = f"a multiple of {count}" if tiled else f"{count}"
+        raise PositionalAxisError(
+            f"{op}: {what}={axis} must be a positional axis whose size is {wanted}, the size of a group; the positional shape is {shape}."
+        )
+    return shape[axis] // count
 
 
 def _of_instances(op: str, name: Hashable, table: np.ndarray[Any, Any]) -> NamedArray:
@@ -132,12 +161,7 @@ def all_gather(
         return reducing.all_gather(x, axis_name, axis=axis, tiled=tiled)
     op = "all_gather"
     name = _one_name(op, axis_name)
-    members = _members(op, name, axis_index_groups)
-    if len(set(map(len, members))) != 1:
-        raise ArgumentError(f"{op}: axis_index_groups={members} must be of one size; what is gathered has one shape.")
-    table = np.zeros((_size(op, name), len(members[0])), np.int32)
-    for group in members:
-        table[group] = group
+    table, _ = _equal_groups(op, name, axis_index_groups)
 
     def pick(whole: Any, index: Any) -> Any:
         part = whole[index]
@@ -159,11 +183,63 @@ all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
     """
 
 
+def psum_scatter(
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
+) -> Any:
+    if axis_index_groups is None:
+        return permuting.psum_scatter(x, axis_name, scatter_dimension=scatter_dimension, tiled=tiled)
+    op = "psum_scatter"
+    name, at = _one_name(op, axis_name), as_integer(op, "scatter_dimension", scatter_dimension)
+    table, ranks = _equal_groups(op, name, axis_index_groups)
+
+    def part(total: Any, rank: Any) -> Any:
+        width = _width(op, "scatter_dimension", total.shape, at, table.shape[1], tiled)
+        kept = lax.dynamic_slice_in_dim(total, rank * width, width, at)
+        return kept if tiled else lax.squeeze(kept, (at,))
+
+    totals = _reduce_groups(op, "sum", x, name, axis_index_groups)
+    return _map(lambda total: nmap(part)(total, _of_instances(op, name, ranks)), totals)
+
+
+psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""}
+    `axis_index_groups`, lists of one size that have every index of the axis once, sums within each of them, and each instance keeps the part of
+    its rank in its group. Sharded, that is one all-reduce of as many values as there are groups.
+    """
+
+
+def all_to_all(
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
+) -> Any:
+    if axis_index_groups is None:
+        return permuting.all_to_all(x, axis_name, split_axis, concat_axis, tiled=tiled)
+    op = "all_to_all"
+    name = _one_name(op, axis_name)
+    split, concat = as_integer(op, "split_axis", split_axis), as_integer(op, "concat_axis", concat_axis)
+    table, ranks = _equal_groups(op, name, axis_index_groups)
+
+    def pick(whole: Any, index: Any, rank: Any) -> Any:
+        width = _width(op, "split_axis", whole.shape[1:], split, table.shape[1], tiled)
+        at = split % (whole.ndim - 1) + 1
+        parts = lax.dynamic_slice_in_dim(whole[index], rank * width, width, at)
+        return jnp.concatenate(list(parts), concat) if tiled else jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+
+    def one(leaf: Any) -> Any:
+        return nmap(pick)(reducing.all_gather(leaf, name), _of_instances(op, name, table), _of_instances(op, name, ranks))
+
+    return _map(one, x)
+
+
+all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""}
+    `axis_index_groups`, lists of one size that have every index of the axis once, exchanges within each of them. Sharded, that is one all-gather
+    of the whole axis.
+    """
+
+
 # --- beside the collectives ---------------------------------------------------------------------------------------------
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int) -> Any:
-    """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`.
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
+    """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=["i", None], out_axes=["i", None])
@@ -171,7 +247,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int) -> Any:
     Array([[0, 2],
            [1, 3]], dtype=int32)
     """
-    return permuting.all_to_all(x, axis_name, axis, axis)
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
@@ -253,6 +329,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pmax": _with_groups("pmax", "max"),
     "pmin": _with_groups("pmin", "min"),
     "all_gather": all_gather,
+    "all_to_all": all_to_all,
+    "psum_scatter": psum_scatter,
     "pswapaxes": pswapaxes,
     "pcast": pcast,
     "optimization_barrier": optimization_barrier,
