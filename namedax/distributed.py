@@ -16,8 +16,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from namedax.core.array import make, type_text
+from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
+from namedax.core.display import type_text
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
 from namedax.ops.shape.conversion import attach_names, map_with_mappings

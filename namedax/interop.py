@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from namedax.core.array import Dims, NamedArray, check_dims, dims_of, make, type_text
+from namedax.core.array import NamedArray, dims_of, is_named, make
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims
 from namedax.core.region import Region, ambient
 from namedax.errors import (
     AxisMappingError,
@@ -28,7 +30,6 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of
-from namedax.ops.shape.conversion import is_named
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import concrete_mesh, resolve_mesh

@@ -17,14 +17,16 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import Dims, dims_of, make_in_region, type_text
+from namedax.core.array import dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.shape.conversion import detach_names, is_named, map_with_mappings
+from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.programs.late_sums import Traced, postponing
 from namedax.programs.raw import explain_unbound_axes, refuse_raw
 from namedax.programs.serial import stepping

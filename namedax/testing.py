@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of, is_named
+from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.errors import ArgumentError
 from namedax.operands.leaves import data_of
-from namedax.ops.shape.conversion import is_named, order_like
+from namedax.ops.shape.conversion import order_like
 from namedax.xmap import Xmapped, xmap
 
 __all__ = ["assert_resources_do_not_matter"]

@@ -36,7 +36,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, _dtype_text, is_name, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import _dtype_text, type_text
+from namedax.core.names import is_name
 from namedax.errors import ArrayTypeError, AxisNameError, NamedaxError, show_names
 
 __all__ = [

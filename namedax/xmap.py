@@ -19,15 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
-from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import Region, ambient
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
-from namedax.ops.shape.conversion import attach_names, is_named, map_with_mappings
+from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.programs.serial.stepping import virtual_mesh
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import (

@@ -24,7 +24,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import namedax as nx
 from namedax import NamedArray
-from namedax.core.array import is_name
+from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from tests.harness import array, make_mesh
 

@@ -805,6 +805,20 @@ def test_treescope():
     treescope.render_array_sharding(x)
     with pytest.raises(NamedAxesLeftError, match="treescope, mask: bool"):
         treescope.render_array(x, valid_mask=nx.named(jnp.ones(3, bool), ["c"]))
+    with pytest.raises(AxisSizeError, match=r"has size 3 along axis 'a', along which the array .* has size 8"):
+        treescope.render_array(x, valid_mask=nx.named(jnp.ones(3, bool), ["a"]))
+
+
+def test_a_mask_of_treescope_meets_the_array_by_name_and_from_the_right():
+    adapter = display.treescope_adapter()
+    x = nx.named(array(2, 3, 4), ["a", None, "b"])
+    whole = (None, None, None)
+    by_name = nx.named(jnp.arange(8).reshape(4, 2) < 3, ["b", "a"])
+    _, shown = adapter.get_array_data_with_truncation(x, by_name, whole)
+    np.testing.assert_array_equal(shown, np.broadcast_to((np.arange(8).reshape(4, 2) < 3).T[:, None, :], (2, 3, 4)))
+    for positional in (np.arange(3) < 2, nx.named(np.arange(3)[:, None] < 2, [None, "b"])["b", 0]):
+        _, shown = adapter.get_array_data_with_truncation(x, positional, whole)
+        np.testing.assert_array_equal(shown, np.broadcast_to((np.arange(3) < 2)[None, :, None], (2, 3, 4)))
 
 
 def test_treescope_adapter():

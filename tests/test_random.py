@@ -10,7 +10,7 @@ import pytest
 
 import namedax as nx
 from namedax import hlo, random
-from namedax.errors import AxisNotFoundError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from tests.harness import FEW, Placement, array, check
 
 KEY = jax.random.key(7)
@@ -225,13 +225,21 @@ def test_what_is_sent():
     assert sent(keys, [], ["a", None], KEY) == {}
 
 
+def test_a_size_of_the_mapped_function():
+    """`None` in named_shape, as nx.zeros takes it."""
+    drawn = nx.xmap(lambda k, x: random.normal(k, (2,), named_shape={"a": None}) * x, ([], ["a"]), ["a", ...], **BLOCKS.options)
+    np.testing.assert_allclose(drawn(KEY, jnp.ones(16)), jax.random.normal(KEY, (16, 2)), rtol=1e-6)
+    with pytest.raises(AxisNotFoundError, match="normal: axis 'a' has no size here"):
+        random.normal(KEY, named_shape={"a": None})
+
+
 def test_mistakes():
     x = nx.named(array(4, 3), ["a", "c"])
-    with pytest.raises(NamedAxesLeftError, match="normal: named_shape=\\['a'\\] is no mapping"):
+    with pytest.raises(ArgumentTypeError, match=r"normal: named_shape=\['a'\] is not a mapping from names to sizes"):
         random.normal(KEY, named_shape=["a"])
     with pytest.raises(AxisSizeError, match="gives axis 'a' the size -1"):
         random.normal(KEY, named_shape={"a": -1})
-    with pytest.raises(AxisSizeError, match="gives axis 'a' the size 5, but it has size 4 in this mapped function"):
+    with pytest.raises(AxisSizeError, match=r"named_shape\['a'\] is 5, but axis 'a' has size 4 in this mapped function"):
         nx.xmap(lambda x: x + random.normal(KEY, named_shape={"a": 5}), ["a"], ["a"])(array(4))
     with pytest.raises(AxisSizeError, match="axis 'a' has size 4 in one argument and size 5 in another"):
         random.gamma(KEY, x, named_shape={"a": 5})

@@ -18,7 +18,7 @@ from namedax import SerialLoop, serial_loop
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, SerialLoopError
 from namedax.hlo import collectives, summary
 from namedax.nn import relu
-from namedax.numpy.linalg import norm
+from namedax.ops.statistics.statistics import norm
 from namedax.programs.serial.stepping import run_in_steps
 from tests.harness import Placement, array, check, make_mesh, together
 

@@ -1,99 +1,29 @@
 """The array: one `jax.Array` whose dimensions may have names.
 
 A `NamedArray` holds `data` and `dims`, one entry of `dims` per dimension of `data`: an axis name, or `None` for a positional
-axis. It is immutable, and a pytree with one leaf. The operators and methods come from `namedax.namespaces.operators`; this module
-knows only what an array *is*.
-
-As a pytree an array remembers its dims from the first named one on. Whatever stands before is positional, however many
-dimensions that are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`)
-works on an array without knowing of it.
+axis. It is immutable. This module knows only what an array *is*: how it shows itself is in `display`, that it is a pytree with
+one leaf in `namedax.operands.pytree`, and its operators and methods come from `namedax.namespaces.operators`.
 """
 
 from __future__ import annotations
 
-import ast
 import copy
-import functools
 import math
-import numbers
-import urllib.parse
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from types import EllipsisType, MappingProxyType
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
 from jax.extend.core import get_opaque_trace_state
-from jax.sharding import NamedSharding
 
-from namedax.core.region import Placements, Region, ambient, note_left, placements_to_note
-from namedax.errors import AxisNameError, NamedAxesLeftError, PositionalAxisError
+from namedax.core.display import Shown, type_text
+from namedax.core.names import Dims, check_dims
+from namedax.core.region import Region, ambient
+from namedax.errors import NamedAxesLeftError, PositionalAxisError
 
-__all__ = [
-    "Dims",
-    "NamedArray",
-    "check_dims",
-    "dims_of",
-    "is_global",
-    "is_name",
-    "make",
-    "make_in_region",
-    "origin_of",
-    "positions",
-    "type_text",
-]
-
-Dims = tuple[Hashable | None, ...]
-
-
-def is_name(value: Any) -> bool:
-    """Whether `value` can be an axis name: any hashable but integers, `None` and `...`.
-
-    >>> is_name("batch"), is_name(("layer", 0)), is_name(0), is_name(None)
-    (True, True, False, False)
-    """
-    if isinstance(value, str):
-        return True
-    if value is None or isinstance(value, (int, np.integer, EllipsisType, slice)):
-        return False
-    if isinstance(value, (numbers.Number, np.bool_)):
-        number = complex(value)  # type: ignore[arg-type]
-        return number.imag != 0 or not number.real.is_integer()  # to a dict, 2.0 is 2
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
-def check_dims(dims: Dims, op: str) -> Dims:
-    """Returns `dims` as a tuple; raises if an entry is no name, or if a name appears twice."""
-    dims = tuple(dims)
-    seen = set()
-    for dim in dims:
-        if dim is None:
-            continue
-        if not is_name(dim):
-            raise AxisNameError(
-                f"{op}: {dim!r} is no axis name; names are any hashable values but integers, None and '...'. "
-                "Write None for a positional axis."
-            )
-        if dim in seen:
-            raise AxisNameError(
-                f"{op}: axis {dim!r} appears twice in {dims}; one array has an axis at most once. Rename one of them."
-            )
-        seen.add(dim)
-    return dims
-
-
-@functools.lru_cache(maxsize=4096)
-def _tail(dims: Dims) -> Dims:
-    for i, dim in enumerate(dims):
-        if dim is not None:
-            return dims[i:]
-    return ()
+__all__ = ["NamedArray", "dims_of", "is_global", "is_named", "make", "make_in_region", "origin_of", "positions"]
 
 
 class _ArrayType(type):
@@ -102,7 +32,7 @@ class _ArrayType(type):
         return f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function)>"
 
 
-class NamedArray(metaclass=_ArrayType):
+class NamedArray(Shown, metaclass=_ArrayType):
     """An array some of whose axes have names. Immutable.
 
     Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
@@ -323,7 +253,7 @@ class NamedArray(metaclass=_ArrayType):
     # --- as Python and NumPy see it ---------------------------------------------------------------------------------
 
     def _nameless(self, what: str) -> Any:
-        if _tail(self._dims):
+        if any(dim is not None for dim in self._dims):
             names = ", ".join(repr(dim) for dim in self._dims if dim is not None)
             raise NamedAxesLeftError(
                 f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. Reduce them, or "
@@ -371,44 +301,6 @@ class NamedArray(metaclass=_ArrayType):
         self._data.block_until_ready()
         return self
 
-    def __repr__(self) -> str:
-        data = self._data
-        if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
-            return f"NamedArray({type_text(self)})"
-        if data.is_deleted():
-            return f"NamedArray({type_text(self)}, deleted)"
-        if not data.is_fully_addressable:
-            return f"NamedArray({type_text(self)}, values on other processes)"
-        if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
-            data = jax.random.key_data(data)
-        values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
-        dims = ", ".join("_" if dim is None else str(dim) for dim in self._dims)
-        return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
-
-    # --- as notebooks show it (`namedax.core.display`) -------------------------------------------------------------------
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        from namedax.core import display
-
-        display.pretty(self, printer, cycle)
-
-    @property
-    def _repr_html_(self) -> Callable[[], str]:
-        # A property, so that treescope, which looks at the class and has a rendering of its own, does not show this one too.
-        from namedax.core import display
-
-        return lambda: display.to_html(self)
-
-    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
-        from namedax.core import display
-
-        return display.treescope_rendering(self, path, subtree_renderer)
-
-    def __treescope_ndarray_adapter__(self) -> Any:
-        from namedax.core import display
-
-        return display.treescope_adapter()
-
 
 _set_data: Callable[[NamedArray, Any], None] = vars(NamedArray)["_data"].__set__
 _set_dims: Callable[[NamedArray, Dims], None] = vars(NamedArray)["_dims"].__set__
@@ -452,107 +344,6 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     return array
 
 
-def _leaf(array: NamedArray) -> Any:
-    # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
-    # told from a block of this one, so the leaf of such an array is its block.
-    region = ambient()
-    if region is not None and region.manual and origin_of(array) != region and isinstance(array._data, jax.Array):
-        return _block_of[0](array, "the leaves of a pytree", region)._data
-    return array._data
-
-
-# How a body cuts an array to its block is an operation's business; `namedax.namespaces.operators.install` puts it here.
-_block_of: list[Callable[..., NamedArray]] = []
-
-
-def set_block_of(local_block: Callable[..., NamedArray]) -> None:
-    """Says how an array that a body closes over is cut to its block."""
-    _block_of[:] = [local_block]
-
-
-class _Tail(tuple[Hashable | None, ...]):
-    """The dims of an array that was taken apart in a mapped body, which notes where the body's names live.
-
-    To JAX it is a tuple like others: what an array remembers makes no difference between structures.
-    """
-
-    placements: Placements
-
-
-@functools.lru_cache(maxsize=4096)
-def _noting(tail: Dims, placements: Placements) -> _Tail:
-    noted = _Tail(tail)
-    noted.placements = placements
-    return noted
-
-
-def _remembered_dims(array: NamedArray) -> Dims:
-    tail = _tail(array._dims)
-    placements = placements_to_note() if tail else None
-    return tail if placements is None else _noting(tail, placements)
-
-
-def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    tail = _remembered_dims(array)
-    return ((_key(tail), _leaf(array)),), tail
-
-
-@functools.lru_cache(maxsize=4096)
-def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
-    # The key says the physical order where there is one to say: a checkpoint keeps keys and shapes only, and axes of equal size
-    # could be taken for one another. Quoted, because it may become the name of a file.
-    order = ",".join("_" if dim is None else urllib.parse.quote(str(dim), safe="") for dim in tail)
-    return jax.tree_util.GetAttrKey("data" if len(tail) < 2 else f"data{{{order}}}")
-
-
-def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    return (_leaf(array),), _remembered_dims(array)
-
-
-def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
-    (data,) = children
-    # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
-    # An array whose data does not fit its dims is refused where it is used (`positions`).
-    leading = getattr(data, "ndim", 0) - len(tail)
-    array = make_in_region(data, (None,) * leading + tuple(tail))
-    if type(tail) is _Tail and isinstance(data, jax.core.Tracer):
-        note_left(array, tail.placements)
-    return array
-
-
-jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
-
-
-# --- in exported functions (`jax.export`): the dims are written as a Python literal ----------------------------------
-
-
-def _serialize_dims(tail: Dims) -> bytes:
-    text = repr(tail)
-    try:
-        read = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        read = None
-    if read != tail or repr(read) != text:
-        raise AxisNameError(
-            f"export: an array with the axes {tail} can not be part of an exported function; there, names are strings, numbers, or "
-            "tuples of these. Rename the axis (nx.rename)."
-        )
-    return text.encode()
-
-
-def _deserialize_dims(data: bytes | bytearray) -> Dims:
-    dims: Dims = ast.literal_eval(bytes(data).decode())
-    return dims
-
-
-export.register_pytree_node_serialization(
-    NamedArray,
-    serialized_name="namedax.NamedArray",
-    serialize_auxdata=_serialize_dims,
-    deserialize_auxdata=_deserialize_dims,
-)
-
-
 def dims_of(value: Any) -> Dims:
     """The dims of anything that can be an operand; an array without names has positional axes only.
 
@@ -575,54 +366,6 @@ def positions(array: NamedArray, op: str) -> Dims:
     return array._dims
 
 
-_SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
-
-
-def _dtype_text(dtype: Any) -> str:
-    name = str(dtype)
-    stem = name.rstrip("0123456789")
-    return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
-
-
-def _mesh_axes_text(axes: tuple[str, ...]) -> str:
-    return "" if not axes else "@" + (axes[0] if len(axes) == 1 else "(" + ",".join(axes) + ")")
-
-
-def shown_placements(value: NamedArray) -> list[tuple[str, ...]]:
-    """The mesh axes of every dimension as they are shown: by the region's assignment, or as the data are sharded."""
-    data, dims, region = value._data, value._dims, ambient()
-    if region is not None and region.resources:
-        return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
-    spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
-    padded = spec + (None,) * (len(dims) - len(spec))
-    return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
-
-
-def positional_type_text(value: NamedArray) -> str:
-    """What a function sees that is vectorised over all names of the array: its element type and positional shape.
-
-    >>> positional_type_text(NamedArray(jnp.zeros((5, 20)), (None, "batch")))
-    'f32[5]'
-    """
-    return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
-
-
-def type_text(value: Any) -> str:
-    """The type of an array as `repr` shows it: element type, positional shape, named shape with the placement.
-
-    >>> type_text(NamedArray(jnp.zeros((5, 20, 7)), (None, "batch", "k")))
-    'f32[5]{batch:20, k:7}'
-    """
-    if not isinstance(value, NamedArray):
-        # A Python number that went through jax.checkpoint has an element type and no shape.
-        return f"{_dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
-    data, dims = value._data, value._dims
-    if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
-        return f"{what} with the axes {dims}, which do not fit"
-    specs = shown_placements(value)
-    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
-    sizes = value.named_shape
-    named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
-    return f"{_dtype_text(value.dtype)}[{shape}]{{{named}}}"
+def is_named(leaf: Any) -> bool:
+    """Whether a leaf is a named array (for `is_leaf` of tree functions)."""
+    return isinstance(leaf, NamedArray)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.core.array import Dims, is_name
+from namedax.core.names import Dims, is_name
 from namedax.errors import AxisMappingError
 
 __all__ = ["AxisMapping", "is_mapping", "parse_mapping"]

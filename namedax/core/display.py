@@ -1,31 +1,151 @@
-"""How notebooks show a named array: IPython's displays, and treescope's.
+"""How a named array shows itself: its type in a line, `repr`, and the displays of IPython and treescope.
 
 Nothing here fails or computes for want of values: under a trace, after donation and for values on other processes the type is
-shown alone. Neither library is imported before it asks.
+shown alone. Neither library is imported before it asks. `NamedArray` is a `Shown`, so that the array knows its printer and the
+printer needs to know no array.
 """
 
 from __future__ import annotations
 
+import functools
 import html
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
-from namedax.core.array import NamedArray, shown_placements, type_text
-from namedax.errors import NamedAxesLeftError
-from namedax.operands.broadcasting import align
+from namedax.core.names import Dims
+from namedax.core.region import ambient
+from namedax.errors import AxisSizeError, NamedAxesLeftError
 
-__all__ = ["pretty", "to_html", "treescope_adapter", "treescope_rendering"]
+__all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
+
+
+class Shown:
+    """What shows itself: `NamedArray`, as far as its displays see it."""
+
+    __slots__ = ()
+
+    # ruff: disable[D102] (their docstrings are with the array)
+    if TYPE_CHECKING:
+
+        @property
+        def data(self) -> jax.Array: ...
+        @property
+        def dims(self) -> Dims: ...
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def named_shape(self) -> Mapping[Hashable, int]: ...
+        @property
+        def dtype(self) -> Any: ...
+    # ruff: enable[D102]
+
+    def __repr__(self) -> str:
+        data: Any = self.data
+        if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
+            return f"NamedArray({type_text(self)})"
+        if data.is_deleted():
+            return f"NamedArray({type_text(self)}, deleted)"
+        if not data.is_fully_addressable:
+            return f"NamedArray({type_text(self)}, values on other processes)"
+        if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
+            data = jax.random.key_data(data)
+        values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
+        dims = ", ".join("_" if dim is None else str(dim) for dim in self.dims)
+        return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython's plain display: `repr`, its values indented below the type, wherever the array stands."""
+        head, *lines = repr(self).split("\n")
+        with printer.group(2):
+            printer.text(head)
+            for line in lines:
+                printer.break_()
+                printer.text(line)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        # A property, so that treescope, which looks at the class and has a rendering of its own, does not show this one too.
+        return lambda: _to_html(self)
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        return _treescope_rendering(self, path)
+
+    def __treescope_ndarray_adapter__(self) -> Any:
+        return treescope_adapter()
+
+
+# --- the type ---------------------------------------------------------------------------------------------------------
+
+_SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+
+
+def _dtype_text(dtype: Any) -> str:
+    name = str(dtype)
+    stem = name.rstrip("0123456789")
+    return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
+
+
+def _mesh_axes_text(axes: tuple[str, ...]) -> str:
+    return "" if not axes else "@" + (axes[0] if len(axes) == 1 else "(" + ",".join(axes) + ")")
+
+
+def shown_placements(value: Shown) -> list[tuple[str, ...]]:
+    """The mesh axes of every dimension as they are shown: by the region's assignment, or as the data are sharded."""
+    data: Any = value.data
+    dims, region = value.dims, ambient()
+    if region is not None and region.resources:
+        return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
+    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+    spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
+    padded = spec + (None,) * (len(dims) - len(spec))
+    return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
+
+
+def positional_type_text(value: Shown) -> str:
+    """What a function sees that is vectorised over all names of the array: its element type and positional shape.
+
+    >>> import namedax as nx
+    >>> positional_type_text(nx.NamedArray(jnp.zeros((5, 20)), (None, "batch")))
+    'f32[5]'
+    """
+    return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
+
+
+def type_text(value: Any) -> str:
+    """The type of an array as `repr` shows it: element type, positional shape, named shape with the placement.
+
+    >>> import namedax as nx
+    >>> type_text(nx.NamedArray(jnp.zeros((5, 20, 7)), (None, "batch", "k")))
+    'f32[5]{batch:20, k:7}'
+    """
+    if not isinstance(value, Shown):
+        # A Python number that went through jax.checkpoint has an element type and no shape.
+        return f"{_dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
+    data: Any = value.data
+    dims = value.dims
+    if not hasattr(data, "shape") or len(data.shape) != len(dims):
+        what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
+        return f"{what} with the axes {dims}, which do not fit"
+    specs = shown_placements(value)
+    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
+    sizes = value.named_shape
+    named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
+    return f"{_dtype_text(value.dtype)}[{shape}]{{{named}}}"
+
+
+# --- values, and IPython's displays -----------------------------------------------------------------------------------
 
 # Larger arrays are not copied to the host only to be shown.
 _MOST_ELEMENTS = 10_000_000
 
 
-def _values(array: NamedArray) -> np.ndarray | None:
+def _values(array: Shown) -> np.ndarray | None:
     """The values on this host, or `None` if there are none, or too many."""
     data: Any = array.data
     if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
@@ -37,7 +157,7 @@ def _values(array: NamedArray) -> np.ndarray | None:
     return np.asarray(data)
 
 
-def _state(array: NamedArray) -> str:
+def _state(array: Shown) -> str:
     """Why there are no values to show."""
     data: Any = array.data
     if isinstance(data, jax.core.Tracer):
@@ -73,27 +193,17 @@ def _statistics(values: np.ndarray) -> str:
     return ", ".join(parts)
 
 
-def _summary(array: NamedArray) -> str:
+def _summary(array: Shown) -> str:
     values = _values(array)
     return _state(array) if values is None else _statistics(values)
 
 
-def _values_text(array: NamedArray) -> str:
+def _values_text(array: Shown) -> str:
     values = _values(array)
     return "" if values is None else np.array2string(values, threshold=24, edgeitems=2, precision=4, separator=", ")
 
 
-def pretty(array: NamedArray, printer: Any, cycle: bool) -> None:
-    """IPython's plain display: `repr`, its values indented below the type, wherever the array stands."""
-    head, *lines = repr(array).split("\n")
-    with printer.group(2):
-        printer.text(head)
-        for line in lines:
-            printer.break_()
-            printer.text(line)
-
-
-def to_html(array: NamedArray) -> str:
+def _to_html(array: Shown) -> str:
     """IPython's rich display: the type, a table of the axes with their placement, and the values."""
     kind = html.escape(type_text(array))
     rows = "".join(
@@ -108,7 +218,7 @@ def to_html(array: NamedArray) -> str:
     return f"<div><code>NamedArray {kind}</code>{table if rows else ''}<div>{html.escape(_summary(array))}</div>{body}</div>"
 
 
-def _axes(array: NamedArray) -> list[tuple[str, int, str]]:
+def _axes(array: Shown) -> list[tuple[str, int, str]]:
     """Name (or position), size and mesh axes of every axis; nothing if the dims do not fit the data."""
     dims = array.dims
     data: Any = array.data
@@ -130,13 +240,13 @@ def _axes(array: NamedArray) -> list[tuple[str, int, str]]:
 # --- treescope ------------------------------------------------------------------------------------------------------
 
 
-def treescope_rendering(array: NamedArray, path: str | None, subtree_renderer: Any) -> Any:
+def _treescope_rendering(array: Shown, path: str | None) -> Any:
     """The array in a tree: one line with its type and a summary; with the values as well where it stands alone."""
     from treescope import rendering_parts as parts
     from treescope import type_registries
 
     # Without this, an array that occurs twice would be marked as shared, as if changing it were possible.
-    type_registries.IMMUTABLE_TYPES_REGISTRY.setdefault(NamedArray, True)
+    type_registries.IMMUTABLE_TYPES_REGISTRY.setdefault(type(array), True)
     text = parts.text(f"NamedArray {type_text(array)}, {_summary(array)}")
     lines = _values_text(array)
     if not lines:
@@ -154,32 +264,46 @@ def treescope_rendering(array: NamedArray, path: str | None, subtree_renderer: A
     )
 
 
-def _mask(mask: Any, array: NamedArray) -> np.ndarray:
-    (_, aligned), dims = align("treescope, mask", array, mask)
-    if dims != array.dims:
+def _mask(mask: Any, array: Shown) -> np.ndarray:
+    """A mask, broadcast to the array: positional axes from the right, names by name.
+
+    Raises:
+      NamedAxesLeftError: the mask has an axis that the array lacks.
+      AxisSizeError: an axis has another size in the mask.
+    """
+    values = np.asarray(mask.data if isinstance(mask, Shown) else mask, bool)
+    labels = _labels(mask.dims if isinstance(mask, Shown) else (None,) * values.ndim)
+    order = _labels(array.dims)
+    if not set(labels) <= set(order):
         raise NamedAxesLeftError(
             f"treescope, mask: {type_text(mask)} has axes that the array {type_text(array)} lacks. Reduce or rename them."
         )
-    return np.broadcast_to(np.asarray(aligned, bool), array.data.shape).copy()
+    values = values.transpose([labels.index(label) for label in order if label in labels])
+    values = np.expand_dims(values, [i for i, label in enumerate(order) if label not in labels])
+    for label, m, n in zip(order, values.shape, array.data.shape, strict=True):
+        if m != n and (m != 1 or (label in labels and not isinstance(label, int))):
+            raise AxisSizeError(
+                f"treescope, mask: {type_text(mask)} has size {m} along axis {label!r}, along which the array {type_text(array)} has "
+                f"size {n}. Make the mask for this array, or reduce it along the axis."
+            )
+    return np.broadcast_to(values, array.data.shape).copy()
 
 
-_adapters: list[Any] = []
+def _labels(dims: Dims) -> list[Hashable]:
+    """Dims with every positional axis numbered from the right, by integers, which are no names."""
+    numbers = iter(range(-dims.count(None), 0))
+    return [next(numbers) if dim is None else dim for dim in dims]
 
 
+@functools.cache
 def treescope_adapter() -> Any:
     """What treescope draws named arrays with."""
-    if not _adapters:
-        _adapters.append(_make_adapter())
-    return _adapters[0]
-
-
-def _make_adapter() -> Any:
     from treescope import ndarray_adapters as adapters
 
     class Adapter(adapters.NDArrayAdapter):  # type: ignore[misc, unused-ignore]
         """Shows named axes by their names, and positional ones by their positions."""
 
-        def get_axis_info_for_array_data(self, array: NamedArray) -> tuple[Any, ...]:
+        def get_axis_info_for_array_data(self, array: Shown) -> tuple[Any, ...]:
             positions = iter(range(len(array.dims)))
             return tuple(
                 adapters.PositionalAxisInfo(next(positions), n) if dim is None else adapters.NamedPositionlessAxisInfo(dim, n)
@@ -187,7 +311,7 @@ def _make_adapter() -> Any:
             )
 
         def get_array_data_with_truncation(
-            self, array: NamedArray, mask: Any, edge_items_per_axis: tuple[int | None, ...]
+            self, array: Shown, mask: Any, edge_items_per_axis: tuple[int | None, ...]
         ) -> tuple[np.ndarray, np.ndarray]:
             values = np.asarray(array.data)
             shown = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
@@ -202,13 +326,13 @@ def _make_adapter() -> Any:
                     shown[tuple(middle)] = False
             return values, shown
 
-        def get_array_summary(self, array: NamedArray, fast: bool) -> str:
+        def get_array_summary(self, array: Shown, fast: bool) -> str:
             return f"NamedArray {type_text(array)}" + ("" if fast else f" {_summary(array)}")
 
-        def get_numpy_dtype(self, array: NamedArray) -> Any:
+        def get_numpy_dtype(self, array: Shown) -> Any:
             return np.dtype(array.dtype) if _values(array) is not None else None
 
-        def get_sharding_info_for_array_data(self, array: NamedArray) -> Any:
+        def get_sharding_info_for_array_data(self, array: Shown) -> Any:
             sharding, shape = array.data.sharding, array.data.shape
             blocks: Mapping[Any, Any] = sharding.devices_indices_map(shape)
             return adapters.ShardingInfo(
@@ -218,7 +342,7 @@ def _make_adapter() -> Any:
                 fully_replicated=sharding.is_fully_replicated,
             )
 
-        def should_autovisualize(self, array: NamedArray) -> bool:
+        def should_autovisualize(self, array: Shown) -> bool:
             fits = len(array.dims) == len(getattr(array.data, "shape", ()))
             return fits and 0 not in array.data.shape and _values(array) is not None
 

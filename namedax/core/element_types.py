@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["common_type"]
+__all__ = ["as_inexact", "common_type", "inexact_type"]
 
 
 def common_type(*values: Any) -> Any:
@@ -20,3 +20,13 @@ def common_type(*values: Any) -> Any:
     """
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*values)
+
+
+def inexact_type(dtype: Any) -> Any:
+    """The floating-point type in which JAX computes a mean of values of type `dtype`."""
+    return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
+
+
+def as_inexact(data: Any) -> Any:
+    """`data`, or its values as floats if they are integers or truth values."""
+    return data.astype(inexact_type(data.dtype))

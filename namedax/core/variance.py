@@ -23,8 +23,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
-from namedax.core.array import Dims, NamedArray, make_in_region
+from namedax.core.array import NamedArray, make_in_region
 from namedax.core.cpu import widened
+from namedax.core.names import Dims
 
 __all__ = [
     "cast",

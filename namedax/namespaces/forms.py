@@ -16,10 +16,10 @@ import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.element_types import common_type
+from namedax.core.element_types import common_type, inexact_type
 from namedax.errors import ArgumentError
-from namedax.namespaces.lifting import to_front
-from namedax.namespaces.mirror import is_axis_name
+from namedax.operands.along_axes import to_front
+from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import nmap
@@ -27,7 +27,7 @@ from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing import getitem
 from namedax.ops.reduction import cumulative as scans
-from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape import joining
 from namedax.ops.sorting import sorting
 from namedax.ops.sorting.selection import nonzero

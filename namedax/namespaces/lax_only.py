@@ -17,10 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer
-from namedax.namespaces.mirror import holds_names, public
+from namedax.namespaces.mirror import public
+from namedax.operands.axes import holds_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.ops.collectives import permuting, reducing

@@ -15,30 +15,23 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
-from namedax.core.array import NamedArray, is_name, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
 from namedax.core.region import ambient
-from namedax.errors import PositionalAxisError, UnsupportedArgumentError
+from namedax.errors import UnsupportedArgumentError
+from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
 from namedax.operands.nmap import Lifted
 
-__all__ = ["AXIS_PARAMETERS", "check_axes", "holds_names", "is_axis_name", "mirror", "public"]
+__all__ = ["mirror", "public"]
 
-# Parameters that mean axes of the first array argument.
-AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
 
 # Hints to the compiler, which change no value. For named arrays they are of no use.
 _HINTS = frozenset({"optimize", "overwrite_input", "unique_indices", "indices_are_sorted"})
 
-_NO_POSITIONS = (bool, float, np.bool_, np.floating)
 
 _EMPTY = inspect.Parameter.empty
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def is_axis_name(entry: Any) -> bool:
-    """Whether an entry of an axis argument is a name."""
-    return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
 
 
 def public(module: types.ModuleType) -> list[str]:
@@ -47,24 +40,6 @@ def public(module: types.ModuleType) -> list[str]:
     Those that JAX is about to drop are not among them: they are not in the module, which makes them when they are asked for, and warns.
     """
     return [name for name, value in vars(module).items() if not (name.startswith("_") or isinstance(value, types.ModuleType))]
-
-
-def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
-    """Raises where an axis of an array with names is a truth value or a fraction, which are no positions though they equal some.
-
-    Args:
-      op: the operation.
-      arguments: what it was called with, by parameter.
-      parameters: those that mean axes.
-
-    Raises:
-      PositionalAxisError: there is one.
-    """
-    for parameter in parameters:
-        axes = arguments.get(parameter)
-        entries = axes if isinstance(axes, (tuple, list)) else (axes,)
-        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
-            raise PositionalAxisError(f"{op}: {parameter}={axes!r} is neither a position nor a name nor a tuple of these.")
 
 
 def mirror(
@@ -120,20 +95,6 @@ def mirror(
 
 def _is_named_axis(axis: Any) -> bool:
     return any(is_axis_name(entry) for entry in (axis if isinstance(axis, (tuple, list)) else (axis,)))
-
-
-def holds_names(value: Any) -> bool:
-    """Whether a value is a named array, or a tree that has one."""
-    kind = type(value)
-    if kind is NamedArray:
-        return True
-    if kind is tuple or kind is list:
-        return any(holds_names(entry) for entry in value)
-    if value is None or isinstance(value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)):
-        return False
-    return any(
-        isinstance(leaf, NamedArray) for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
-    )
 
 
 def _same(a: Any, b: Any) -> bool:

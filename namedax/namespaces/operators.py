@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, set_block_of, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
-from namedax.namespaces.mirror import is_axis_name
-from namedax.operands import compiled_ops
+from namedax.operands import compiled_ops, pytree
+from namedax.operands.axes import axis_said, is_axis_name
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
@@ -26,7 +27,7 @@ from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
-from namedax.ops.reduction.reductions import REDUCTIONS, axis_said
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
 from namedax.ops.statistics.statistics import FUNCTIONS as STATISTICS
@@ -245,8 +246,8 @@ def _spread_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Hangs operators and methods on `NamedArray`."""
-    set_block_of(local_block)
+    """Hangs operators and methods on `NamedArray`, and tells JAX that it is a pytree."""
+    pytree.register()
     methods: dict[str, Any] = {}
     for name, function in _BINARY.items():
         op = getattr(function, "__name__", name)

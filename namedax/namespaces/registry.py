@@ -7,6 +7,7 @@ from typing import Any
 
 from namedax.namespaces import lax_only, spellings
 from namedax.namespaces.forms import FORMS, LOGSUMEXP
+from namedax.operands.axes import axis_said
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.contraction.einsum import dot, einsum
@@ -18,7 +19,7 @@ from namedax.ops.loops import associative_scan, branches, control_flow, custom_r
 from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reduction import comparison, cumulative, segments
-from namedax.ops.reduction.reductions import REDUCTIONS, WITH_INDEX, axis_said
+from namedax.ops.reduction.reductions import REDUCTIONS, WITH_INDEX
 from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, rearrange, triangles
 from namedax.ops.sorting import selection, sorting
 from namedax.ops.statistics import covariance, statistics

@@ -16,16 +16,17 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.namespaces.forms import LOGSUMEXP
-from namedax.namespaces.lifting import along_axes, to_front
-from namedax.namespaces.mirror import check_axes, is_axis_name
+from namedax.operands.along_axes import along_axes, to_front
+from namedax.operands.axes import check_axes, is_axis_name, resolve_axis
 from namedax.operands.nmap import nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
-from namedax.ops.reduction.reductions import REDUCTIONS, resolve_axis
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape import joining
 from namedax.ops.shape.creation import arange
 from namedax.ops.shape.inspection import size

@@ -19,8 +19,10 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.core.array import Dims, NamedArray, dims_of, make, make_in_region, origin_of, positions, type_text
+from namedax.core.array import NamedArray, dims_of, make, make_in_region, origin_of, positions
 from namedax.core.cpu import sums_abort
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError

@@ -27,7 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import Dims, NamedArray, is_name, make
+from namedax.core.array import NamedArray, make
+from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, leave_for_kernel
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.operands.broadcasting import meet, wrap

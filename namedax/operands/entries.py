@@ -8,12 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import Dims, dims_of, is_name, type_text
+from namedax.core.array import dims_of, is_named
+from namedax.core.display import type_text
+from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
-from namedax.ops.shape.conversion import is_named
 
 __all__ = ["Entries"]
 

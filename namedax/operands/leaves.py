@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.core.array import Dims, NamedArray, dims_of, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError
 from namedax.operands.broadcasting import local_block
-from namedax.ops.shape.conversion import is_named
 
 __all__ = [
     "array_of",

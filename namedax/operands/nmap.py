@@ -17,8 +17,10 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
-from namedax.core.array import NamedArray, check_dims, dims_of, positional_type_text, type_text
-from namedax.core.cpu import on_cpus, with_plain_layouts
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.cpu import on_cpus
+from namedax.core.display import positional_type_text, type_text
+from namedax.core.names import check_dims
 from namedax.core.region import ambient, enter
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -32,6 +34,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.programs.evaluator import collective_axes
+from namedax.programs.plain_layouts import with_plain_layouts
 from namedax.programs.raw import DELIBERATE
 from namedax.resources.serial import LoopAxis
 

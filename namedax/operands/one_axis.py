@@ -13,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
 from namedax.resources.rows import FILL, along_dim, move_rows

@@ -23,7 +23,7 @@ from namedax.core.variance import varying_of
 from namedax.errors import RawBlockError, show_names
 from namedax.programs.evaluator import CASTS, axes_of
 
-__all__ = ["DELIBERATE", "OwnAxis", "own", "refuse_raw"]
+__all__ = ["DELIBERATE", "refuse_raw"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
@@ -47,17 +47,6 @@ _REDUCTIONS = {
     "dot_general": "an inner product",
 }
 _LOOPS = ("scan", "while", "shard_map")
-
-
-class OwnAxis(str):
-    """A mesh axis, as the collectives of namedax name it. To JAX it is the same string."""
-
-    __slots__ = ()
-
-
-def own(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """Mesh axes for a collective that namedax makes."""
-    return tuple(OwnAxis(axis) if type(axis) is str else axis for axis in axes)
 
 
 def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str) -> None:

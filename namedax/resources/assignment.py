@@ -7,7 +7,7 @@ from typing import Any
 
 from jax.sharding import PartitionSpec
 
-from namedax.core.array import Dims, is_name
+from namedax.core.names import Dims, is_name
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names
 from namedax.resources.serial import SerialLoop, loop_axis
 

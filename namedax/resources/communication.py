@@ -19,10 +19,10 @@ from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
 from namedax.core.variance import cast_data, varying
-from namedax.programs.raw import own
 from namedax.resources.refusals import refuse_loops
 
 __all__ = [
+    "OwnAxis",
     "all_gather",
     "all_to_all",
     "block_index",
@@ -30,6 +30,7 @@ __all__ = [
     "in_order",
     "is_keys",
     "over_words",
+    "own",
     "pmax",
     "pmin",
     "ppermute",
@@ -213,3 +214,14 @@ def _from_ordered_bits(ordered: Any, dtype: Any) -> Any:
     # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
     pattern = jnp.where(ordered < 0, ordered ^ jnp.iinfo(ordered.dtype).max, ordered)
     return lax.bitcast_convert_type(pattern, dtype)
+
+
+class OwnAxis(str):
+    """A mesh axis, as the collectives of namedax name it. To JAX it is the same string."""
+
+    __slots__ = ()
+
+
+def own(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """Mesh axes for a collective that namedax makes."""
+    return tuple(OwnAxis(axis) if type(axis) is str else axis for axis in axes)

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as _jnp
 import jax.scipy.interpolate as _module
 
-from namedax.namespaces.mirror import holds_names as _holds_names
+from namedax.operands.axes import holds_names as _holds_names
 from namedax.operands.nmap import nmap as _nmap
 
 __all__ = ["RegularGridInterpolator"]

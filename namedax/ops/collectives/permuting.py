@@ -19,13 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.routes import execute_route, plan_route
 

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names

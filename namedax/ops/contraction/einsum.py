@@ -8,7 +8,8 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from namedax.core.array import dims_of, type_text
+from namedax.core.array import dims_of
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,

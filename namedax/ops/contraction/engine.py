@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import opt_einsum
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import cast, varying

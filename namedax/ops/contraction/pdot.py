@@ -8,7 +8,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.errors import PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.leaves import block_of

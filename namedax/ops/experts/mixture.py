@@ -34,8 +34,10 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from namedax.core.array import Dims, NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (

@@ -13,7 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from namedax.core.array import dims_of, is_name, type_text
+from namedax.core.array import dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,

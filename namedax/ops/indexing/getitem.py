@@ -21,15 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.ops.indexing.take import index_positional
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.resources import communication as comm
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.core.array import is_name
+from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, raise_not_found
 from namedax.operands.one_axis import along, run
 from namedax.ops.collectives.reducing import global_index

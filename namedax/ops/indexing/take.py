@@ -13,14 +13,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.operands.nmap import Lifted
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes
 

@@ -15,11 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
 from namedax.operands import compiled_ops
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block, settled, wrap
 from namedax.operands.leaves import wide_index
 from namedax.operands.nmap import Lifted
@@ -37,7 +40,6 @@ from namedax.ops.indexing.getitem import (
     resolve,
     visible_order,
 )
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
 

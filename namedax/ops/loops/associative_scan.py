@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import dims_of, make_in_region, type_text
+from namedax.core.array import dims_of, make_in_region
+from namedax.core.display import type_text
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
 from namedax.operands.broadcasting import settled, wrap

@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import dims_of, type_text
+from namedax.core.array import dims_of
+from namedax.core.display import type_text
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import wrap

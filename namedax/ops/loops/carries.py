@@ -19,13 +19,13 @@ import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from namedax.core.array import Dims, dims_of
+from namedax.core.array import dims_of, is_named
+from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import merge_dims, wrap
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
-from namedax.ops.shape.conversion import is_named
 from namedax.resources.mesh import has_explicit_axes
 
 __all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]

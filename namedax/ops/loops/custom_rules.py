@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import dims_of, make_in_region, type_text
+from namedax.core.array import dims_of, is_named, make_in_region
+from namedax.core.display import type_text
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, show_names
@@ -26,7 +27,6 @@ from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of, flatten, names_of
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.loops.carries import broadcast_to_dims
-from namedax.ops.shape.conversion import is_named
 
 __all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
 

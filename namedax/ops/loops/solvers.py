@@ -27,14 +27,14 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of, is_named
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.loops.custom_rules import values_like
-from namedax.ops.shape.conversion import is_named
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "bicgstab", "cg", "gmres"]

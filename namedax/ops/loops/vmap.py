@@ -15,7 +15,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from namedax.core.array import Dims, NamedArray, dims_of
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names

@@ -11,11 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from namedax.core.element_types import as_inexact
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
-from namedax.ops.reduction.reductions import Site, as_inexact, axis_key, reduction_site, sharded_maximum
+from namedax.ops.reduction.reductions import sharded_maximum
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]

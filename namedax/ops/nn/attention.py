@@ -33,7 +33,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type
+from namedax.core.names import is_name
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -63,7 +66,6 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
-from namedax.ops.reduction.reductions import inexact_type
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.core.array import NamedArray, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.errors import ArgumentTypeError
 from namedax.ops.elementwise import apply_elementwise

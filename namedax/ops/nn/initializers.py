@@ -21,7 +21,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from namedax.core.array import NamedArray, is_name
+from namedax.core.array import NamedArray
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
 from namedax.operands.broadcasting import wrap

@@ -19,14 +19,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
-from namedax.core.element_types import common_type
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.element_types import as_inexact, common_type
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.reduction.reductions import as_inexact, axis_key, reduction_site, resolve_axis
+from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "softmax_cross_entropy"]

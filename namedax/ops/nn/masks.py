@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.errors import ArgumentError
+from namedax.operands.sizes import named_sizes
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named
-from namedax.ops.shape.creation import named_sizes
 
 __all__ = ["FUNCTIONS", "alibi_bias", "causal_mask", "prefix_mask"]
 

@@ -28,17 +28,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
-from namedax.core.element_types import common_type
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import as_inexact, common_type, inexact_type
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.random.drawing import draw
-from namedax.ops.reduction.reductions import REDUCTIONS, Site, as_inexact, axis_key, inexact_type, reduction_site
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = [

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNotFoundError, NamedAxesLeftError, PositionalAxisError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block, wrap

@@ -20,14 +20,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, check_dims, dims_of, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
+from namedax.operands.sizes import named_sizes
 from namedax.resources.layout import relayout
 
 __all__ = [
@@ -38,30 +39,9 @@ __all__ = [
 Sizes = dict[Hashable, int]
 
 
-def sizes_of(op: str, named_shape: Mapping[Hashable, int] | None) -> Sizes:
-    """`named_shape`, checked."""
-    if named_shape is None:
-        return {}
-    if not isinstance(named_shape, Mapping):
-        raise NamedAxesLeftError(
-            f"{op}: named_shape={named_shape!r} is no mapping from names to sizes; write {{'batch': 128}}. Its order decides "
-            f"the numbers."
-        )
-    region = ambient()
-    sizes: Sizes = {}
-    for name, size in named_shape.items():
-        check_dims((name,), op)
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer, 0 or more.")
-        known = size if region is None else region.sizes.get(name, size)
-        if known != size:
-            raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {size}, but it has size {known} in this mapped function; a "
-                f"name has one "
-                "size, the global one."
-            )
-        sizes[name] = int(size)
-    return sizes
+def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Sizes:
+    """`named_shape`, checked; nothing, if there is none."""
+    return {} if named_shape is None else named_sizes(op, named_shape)
 
 
 def names_of(value: Any) -> list[Hashable]:

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
 from namedax.errors import ArgumentTypeError
 from namedax.operands.nmap import nmap
 from namedax.ops.elementwise import apply_elementwise

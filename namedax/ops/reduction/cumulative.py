@@ -19,9 +19,10 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.reduction.reductions import Site, axis_key, reduction_site
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "flatten_positional", "site_of_one_axis"]

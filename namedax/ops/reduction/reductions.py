@@ -14,190 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
-from collections.abc import Callable, Hashable, KeysView, ValuesView
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
-from namedax.core.region import ambient, check_region_lives
-from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, check_options, raise_not_found, show_names
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.element_types import as_inexact, inexact_type
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError, PositionalAxisError, check_options
 from namedax.operands import compiled_ops
-from namedax.operands.broadcasting import align, local_block, settled, wrap
+from namedax.operands.axes import Axis, axis_key
+from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 
-__all__ = [
-    "REDUCTIONS",
-    "WITH_INDEX",
-    "as_inexact",
-    "axis_key",
-    "axis_said",
-    "plain_axis",
-    "reduction_site",
-    "resolve_axis",
-    "sharded_maximum",
-]
-
-Axis = Any
-
-_NO_AXIS = "{op}: axis={axis!r} is neither a position nor a name nor a tuple of these."
-
-
-def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
-    """The physical dimensions of `x` that `axis` means.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      PositionalAxisError: a position is out of range, or an axis is given twice.
-    """
-    dims = dims_of(x)
-    places = [i for i, dim in enumerate(dims) if dim is None]
-    if axis is None:
-        return tuple(places)
-    if axis is ...:
-        return tuple(range(len(dims)))
-    axis = axis_key(op, axis)
-    result: list[int] = []
-    for entry in axis if isinstance(axis, tuple) else (axis,):
-        if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
-            if not -len(places) <= entry < len(places):
-                raise PositionalAxisError(
-                    f"{op}: positional axis {entry} is out of range for {type_text(x)}, which has {len(places)} positional axes. "
-                    "Write the name of the axis if it has one."
-                )
-            place = places[entry]
-        elif is_name(entry):
-            if entry not in dims:
-                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
-            place = dims.index(entry)
-        else:
-            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis))
-        if place in result:
-            raise PositionalAxisError(f"{op}: axis {entry!r} is given twice in axis={axis!r} for {type_text(x)}.")
-        result.append(place)
-    return tuple(result)
-
-
-def _hint(op: str, axis: Axis) -> str:
-    if isinstance(axis, tuple) and len(axis) > 1:
-        return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
-    if op in ("sum", "mean", "max", "min"):
-        return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
-    return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
-
-
-def inexact_type(dtype: Any) -> Any:
-    """The floating-point type in which JAX computes a mean of values of type `dtype`."""
-    return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
-
-
-@dataclasses.dataclass(slots=True, frozen=True)
-class Site:
-    """One reduction: what is reduced, and where it lives.
-
-    Attributes:
-      data: the local block.
-      axes: the dimensions of `data` that are reduced.
-      named: those of them that have names.
-      mesh_axes: the mesh axes over which the reduced names are sharded.
-      count: the global number of elements that go into one result.
-      dims_in: the dims of `data`.
-      dims: the dims of the result.
-      keepdims: whether positional axes stay, with size 1.
-      where: a mask of the shape of `data`, or `None`.
-    """
-
-    data: Any
-    axes: tuple[int, ...]
-    named: tuple[int, ...]
-    mesh_axes: tuple[str, ...]
-    count: int
-    dims_in: Dims
-    dims: Dims
-    keepdims: bool
-    where: Any
-
-    def bare(self) -> Site:
-        """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
-        return dataclasses.replace(self, data=None, where=None)
-
-    def finish_whole(self, data: Any) -> Any:
-        """Wraps `data` of the shape of the argument."""
-        return wrap(data, self.dims_in)
-
-    def finish(self, data: Any) -> Any:
-        """Wraps `data`, the result of a `jnp` reduction that was called with `axes` and `keepdims`."""
-        if self.keepdims and self.named:
-            data = lax.squeeze(data, self.named)
-        return wrap(data, self.dims)
-
-
-def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None) -> Site:
-    """Resolves the axes of a reduction and finds out where they are sharded."""
-    region = ambient()
-    if where is not None:
-        (data, mask), dims = align(op, x, where)
-        data, mask = jnp.broadcast_arrays(data, mask)
-        x = make_in_region(data, dims)
-    else:
-        mask = None
-        x = local_block(x, op, region)
-        data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
-    if comm.is_keys(data):
-        raise ArgumentTypeError(
-            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum. Take what is drawn with them, or their words, "
-            "nx.random.key_data(keys)."
-        )
-    axes = resolve_axis(op, x, axis)
-    named = tuple(i for i in axes if dims[i] is not None)
-    if region is None and named and isinstance(data, jax.core.Tracer) and (variance := varying(data)):
-        for i in named:
-            check_region_lives(op, dims[i], variance)
-    mesh_axes: tuple[str, ...] = ()
-    if region is not None and region.manual:
-        mesh_axes = tuple(mesh_axis for i in named for mesh_axis in region.placement(dims[i]))
-    count = math.prod(data.shape[i] for i in axes)
-    if region is not None and mesh_axes:
-        count *= region.mesh_axis_size(mesh_axes)
-    out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
-    return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
-
-
-def plain_axis(axis: Axis) -> Any:
-    """`axis` with Python's integers for NumPy's and JAX's of no dimension, and tuples for lists.
-
-    >>> import numpy as np
-    >>> plain_axis([np.array(1), "k"])
-    (1, 'k')
-    """
-    if isinstance(axis, (tuple, list)):
-        return tuple(int(entry) if _is_integer_array(entry) else entry for entry in axis)
-    return int(axis) if _is_integer_array(axis) else axis
-
-
-def _is_integer_array(entry: Any) -> bool:
-    return (
-        isinstance(entry, (np.ndarray, np.integer, jax.Array)) and entry.ndim == 0 and jnp.issubdtype(entry.dtype, jnp.integer)
-    )
-
-
-def axis_key(op: str, axis: Axis) -> Any:
-    """`axis` as part of a kernel's key: lists, sets and views of dicts as tuples, integers without axes as such."""
-    if isinstance(axis, (list, set, KeysView, ValuesView)):
-        axis = tuple(axis)
-    axis = plain_axis(axis)
-    try:
-        hash(axis)
-    except TypeError:
-        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis)) from None
-    return axis
+__all__ = ["REDUCTIONS", "WITH_INDEX", "sharded_maximum"]
 
 
 def _run(
@@ -495,11 +332,6 @@ def sharded_maximum(site: Site, data: Any) -> Any:
     return comm.pmax(jnp.max(lax.stop_gradient(data.real), site.axes, keepdims=True), site.mesh_axes)
 
 
-def as_inexact(data: Any) -> Any:
-    """`data`, or its values as floats if they are integers or truth values."""
-    return data.astype(inexact_type(data.dtype))
-
-
 def _logsumexp(site: Site) -> Any:
     if not site.mesh_axes:
         return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
@@ -772,29 +604,6 @@ def min_with_index(x: Any, axis: Axis) -> WithIndex:
 
 
 WITH_INDEX: dict[str, Callable[..., Any]] = {f.__name__: f for f in (max_with_index, min_with_index)}
-
-
-def axis_said(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction as it stands at the top level: of an array that has names and no positional axis the axis has to be given.
-
-    Without it nothing would be reduced, since by default these functions reduce all positional axes.
-    """
-    signature = inspect.signature(function)
-    place = list(signature.parameters).index("axis")
-    op = function.__name__
-
-    @functools.wraps(function)
-    def said(*args: Any, **kwargs: Any) -> Any:
-        if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
-            names = [dim for dim in args[0]._dims if dim is not None]
-            if names and len(names) == len(args[0]._dims):
-                raise PositionalAxisError(
-                    f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
-                    f"its axes, or those that are meant: {show_names(names)}."
-                )
-        return function(*args, **kwargs)
-
-    return said
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {

@@ -16,13 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
 from namedax.operands import compiled_ops
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, settled, wrap
-from namedax.ops.reduction.reductions import resolve_axis
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]

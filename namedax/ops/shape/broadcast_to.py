@@ -8,13 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
-from namedax.ops.shape.creation import named_sizes
+from namedax.operands.sizes import named_sizes
 
 __all__ = ["FUNCTIONS", "broadcast_to"]
 

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.core.array import Dims, NamedArray, check_dims, dims_of, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -21,22 +23,7 @@ from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = [
-    "attach_names",
-    "detach_names",
-    "is_named",
-    "map_with_mappings",
-    "named",
-    "order_like",
-    "positional",
-    "shard",
-    "untag",
-]
-
-
-def is_named(leaf: Any) -> bool:
-    """Whether a leaf is a named array (for `is_leaf` of tree functions)."""
-    return isinstance(leaf, NamedArray)
+__all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard", "untag"]
 
 
 def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:

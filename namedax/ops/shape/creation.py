@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, check_dims, is_name, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -18,51 +20,15 @@ from namedax.errors import (
     AxisSizeError,
     UnsupportedArgumentError,
     as_integer,
-    did_you_mean,
 )
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import Lifted
+from namedax.operands.sizes import named_sizes, size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.shape.joining import stack
 
-__all__ = ["arange", "array", "asarray", "empty", "full", "named_sizes", "one_hot", "ones", "size_of", "zeros"]
-
-
-def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
-    """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
-    region = ambient()
-    known = None if region is None else region.size_of(name)
-    if given is None and known is None:
-        known_names = () if region is None else (*region.sizes, *region.seen)
-        raise AxisNotFoundError(
-            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give {argument}, or the size in axis_sizes of xmap."
-        )
-    if given is not None and known is not None and given != known:
-        raise AxisSizeError(
-            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped function; a name has one size."
-        )
-    return known if given is None else given  # type: ignore[return-value]
-
-
-def _check_named_shape(op: str, named_shape: Any) -> None:
-    """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
-    if not isinstance(named_shape, Mapping):
-        raise ArgumentTypeError(
-            f"{op}: named_shape={named_shape!r} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
-        )
-    for name, size in named_shape.items():
-        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-            raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer from 0, or None for that of the mapped "
-                "function."
-            )
-
-
-def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:
-    """The sizes of new axes, which must agree with the mapped function's, or are those where `named_shape` says `None`."""
-    _check_named_shape(op, named_shape)
-    return {axis: size_of(op, axis, size, f"named_shape[{axis!r}]") for axis, size in named_shape.items()}
+__all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:

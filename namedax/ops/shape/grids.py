@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import is_name
+from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import nmap
+from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.shape.conversion import named
-from namedax.ops.shape.creation import size_of
 
 __all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
+from namedax.operands.axes import resolve_axis
 from namedax.operands.leaves import data_of
-from namedax.ops.reduction.reductions import resolve_axis
 
 __all__ = ["FUNCTIONS"]
 

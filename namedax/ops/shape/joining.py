@@ -16,14 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, check_dims, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block, settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
-from namedax.ops.reduction.reductions import axis_key, resolve_axis
 from namedax.resources import communication as comm
 from namedax.resources.rows import move_rows
 

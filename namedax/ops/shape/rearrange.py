@@ -20,7 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, check_dims, dims_of, is_name, make, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import (

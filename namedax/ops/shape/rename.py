@@ -7,7 +7,9 @@ from typing import Any
 
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, check_dims, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, with_varying_forms
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found

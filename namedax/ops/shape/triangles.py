@@ -11,14 +11,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import nmap
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.reduction.reductions import resolve_axis
 
 __all__ = ["FUNCTIONS", "index_along", "tril", "triu"]
 

@@ -13,20 +13,22 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, dims_of, is_name, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found
-from namedax.namespaces.lifting import along_axes
+from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
 from namedax.operands.nmap import nmap
+from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
-from namedax.ops.shape.creation import size_of
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
 from namedax.ops.shape.triangles import index_along

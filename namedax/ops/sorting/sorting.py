@@ -19,17 +19,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, is_name, make_in_region, type_text
-from namedax.core.element_types import common_type
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.element_types import common_type, inexact_type
+from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError, as_integer
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
-from namedax.ops.reduction.reductions import Site, axis_key, inexact_type, reduction_site
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
 

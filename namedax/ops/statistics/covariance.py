@@ -8,7 +8,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.array import NamedArray, is_name, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, AxisNameError, PositionalAxisError, raise_not_found
 from namedax.operands.broadcasting import local_block
@@ -16,7 +19,7 @@ from namedax.operands.leaves import names_of
 from namedax.operands.nmap import nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named, untag
 from namedax.ops.shape.rename import rename
 

@@ -16,16 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, type_text
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
-from namedax.ops.reduction.reductions import REDUCTIONS, Site, axis_key, inexact_type, reduction_site, resolve_axis
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import Site, reduction_site
 from namedax.ops.sorting.sorting import finish_with_new_axis, new_axis_placement, search
 from namedax.resources import communication as comm
 

@@ -13,13 +13,15 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
-from namedax.core.array import NamedArray, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, AxisSizeError
-from namedax.namespaces.lifting import along_axes
-from namedax.namespaces.mirror import is_axis_name
+from namedax.operands.along_axes import along_axes
+from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction import cumulative
-from namedax.ops.reduction.reductions import REDUCTIONS, inexact_type, resolve_axis
+from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.creation import arange
 from namedax.ops.shape.inspection import size

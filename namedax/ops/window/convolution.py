@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import Dims, NamedArray, dims_of, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError, raise_not_found

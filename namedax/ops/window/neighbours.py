@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, dims_of, is_name, make_in_region, type_text
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentError,

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.array import NamedArray, type_text
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, raise_not_found
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.one_axis import finish
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.reduction.reductions import inexact_type
 from namedax.ops.shape.conversion import named
 from namedax.ops.window.windows import Plan, Window, padding_of, per_axis, plan_window, spread, whole_for_partitioner
 

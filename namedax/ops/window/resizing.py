@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.element_types import inexact_type
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, raise_not_found
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish
-from namedax.ops.reduction.reductions import inexact_type
 from namedax.resources import communication as comm
 from namedax.resources.rows import FILL, move_rows
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from namedax.core.array import Dims, NamedArray, make_in_region
+from namedax.core.array import NamedArray, make_in_region
+from namedax.core.names import Dims
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import settled
 from namedax.operands.one_axis import along

@@ -1,0 +1,147 @@
+"""Functions that know nothing of names, called along named axes.
+
+An axis that is named becomes a positional one for the call, whole on every device, and a name again in the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.region import ambient
+from namedax.errors import AxisNameError, raise_not_found
+from namedax.operands.axes import check_axes, is_axis_name
+from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.nmap import nmap
+from namedax.resources.layout import relayout
+
+__all__ = ["along_axes", "to_front"]
+
+
+def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...]) -> Callable[..., Any]:
+    """Lets `function` take names where it takes axes; other names are batch axes.
+
+    A named axis becomes a positional one, in front of the others, of every array argument that has it. In a result with as many
+    positional axes as the first array argument had, the front ones get their names back; in one with fewer they are gone.
+    """
+    signature = inspect.signature(function)
+    positional = nmap(function)
+
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        check_axes(name, bound.arguments, axis_parameters)
+        wanted: list[Any] = []
+        for parameter in axis_parameters:
+            for entry in _entries(bound.arguments.get(parameter)):
+                if is_axis_name(entry) and entry not in wanted:
+                    wanted.append(entry)
+        if not wanted:
+            return positional(*args, **kwargs)
+        first = next((leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None)
+        for axis in wanted:
+            if first is None or axis not in first.dims:
+                raise_not_found(
+                    name,
+                    axis,
+                    "the arguments" if first is None else type_text(first),
+                    [] if first is None else [dim for dim in first.dims if dim is not None],
+                )
+        shift = len(wanted)
+        for parameter in axis_parameters:
+            if parameter in bound.arguments:
+                bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
+        rank = first.ndim + shift  # type: ignore[union-attr]
+        bound.arguments = {
+            key: jax.tree.map(
+                lambda leaf: to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+            )
+            for key, value in bound.arguments.items()
+        }
+        result = positional(*bound.args, **bound.kwargs)
+        keepdims = bool(bound.arguments.get("keepdims", False))
+        return jax.tree.map(
+            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name),
+            result,
+            is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+        )
+
+    return lifted
+
+
+def _entries(axis: Any) -> tuple[Any, ...]:
+    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+
+
+def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
+    leaves = jax.tree.leaves(list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
+
+
+def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
+    """Names become the first positions, and positions that count from the front move behind them."""
+
+    def one(entry: Any) -> Any:
+        if entry in names and not isinstance(entry, int):
+            return names.index(entry)
+        return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
+
+    if isinstance(axis, (tuple, list)):
+        return type(axis)(one(entry) for entry in axis)
+    return axis if axis is None else one(axis)
+
+
+def to_front(leaf: Any, names: list[Any], op: str) -> Any:
+    """A named array with the axes `names` as its first positional ones, whole on every device."""
+    if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
+        return leaf
+    region = ambient()
+    block = local_block(leaf, op, region)
+    missing = [name for name in names if name not in block.dims]
+    if missing:
+        raise_not_found(op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None])
+    data, dims = block.data, block.dims
+    if region is not None and region.manual:
+        old = [() if dim is None else region.placement(dim) for dim in dims]
+        new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
+        data = relayout(data, old, new) if old != new else data
+    order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
+    front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
+    return make_in_region(settled(lax.transpose(data, order), front), front)
+
+
+def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str) -> Any:
+    """The result with its first positional axes named again, if it has as many as the argument had."""
+    dims = dims_of(leaf)
+    if dims.count(None) != rank:
+        return leaf
+    places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
+    data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
+    if keepdims and all(data.shape[i] == 1 for i in places):
+        return wrap(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+    named = list(dims)
+    for place, name in zip(places, names, strict=True):
+        named[place] = name
+    region = ambient()
+    if region is not None:
+        for place, name in zip(places, names, strict=True):
+            size = region.sizes.get(name)
+            if size is not None and size != data.shape[place]:
+                raise AxisNameError(
+                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size {size} in this mapped function; a name has "
+                    f"one size. Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
+                )
+        if region.manual:
+            old = [() if dim is None else region.placement(dim) for dim in dims]
+            new = [() if dim is None else region.placement(dim) for dim in named]
+            data = relayout(data, old, new) if old != new else data
+    return wrap(data, tuple(named))

@@ -1,0 +1,175 @@
+"""Which axes an argument means: positions, names, or tuples of both."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, KeysView, Mapping, ValuesView
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.errors import PositionalAxisError, raise_not_found, show_names
+
+__all__ = [
+    "AXIS_PARAMETERS",
+    "Axis",
+    "axis_key",
+    "axis_said",
+    "check_axes",
+    "holds_names",
+    "is_axis_name",
+    "plain_axis",
+    "resolve_axis",
+]
+
+
+Axis = Any
+
+
+_NO_AXIS = "{op}: axis={axis!r} is neither a position nor a name nor a tuple of these."
+
+
+def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
+    """The physical dimensions of `x` that `axis` means.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: a position is out of range, or an axis is given twice.
+    """
+    dims = dims_of(x)
+    places = [i for i, dim in enumerate(dims) if dim is None]
+    if axis is None:
+        return tuple(places)
+    if axis is ...:
+        return tuple(range(len(dims)))
+    axis = axis_key(op, axis)
+    result: list[int] = []
+    for entry in axis if isinstance(axis, tuple) else (axis,):
+        if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
+            if not -len(places) <= entry < len(places):
+                raise PositionalAxisError(
+                    f"{op}: positional axis {entry} is out of range for {type_text(x)}, which has {len(places)} positional axes. "
+                    "Write the name of the axis if it has one."
+                )
+            place = places[entry]
+        elif is_name(entry):
+            if entry not in dims:
+                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
+            place = dims.index(entry)
+        else:
+            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis))
+        if place in result:
+            raise PositionalAxisError(f"{op}: axis {entry!r} is given twice in axis={axis!r} for {type_text(x)}.")
+        result.append(place)
+    return tuple(result)
+
+
+def _hint(op: str, axis: Axis) -> str:
+    if isinstance(axis, tuple) and len(axis) > 1:
+        return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
+    if op in ("sum", "mean", "max", "min"):
+        return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
+    return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
+
+
+def plain_axis(axis: Axis) -> Any:
+    """`axis` with Python's integers for NumPy's and JAX's of no dimension, and tuples for lists.
+
+    >>> import numpy as np
+    >>> plain_axis([np.array(1), "k"])
+    (1, 'k')
+    """
+    if isinstance(axis, (tuple, list)):
+        return tuple(int(entry) if _is_integer_array(entry) else entry for entry in axis)
+    return int(axis) if _is_integer_array(axis) else axis
+
+
+def _is_integer_array(entry: Any) -> bool:
+    return (
+        isinstance(entry, (np.ndarray, np.integer, jax.Array)) and entry.ndim == 0 and jnp.issubdtype(entry.dtype, jnp.integer)
+    )
+
+
+def axis_key(op: str, axis: Axis) -> Any:
+    """`axis` as part of a kernel's key: lists, sets and views of dicts as tuples, integers without axes as such."""
+    if isinstance(axis, (list, set, KeysView, ValuesView)):
+        axis = tuple(axis)
+    axis = plain_axis(axis)
+    try:
+        hash(axis)
+    except TypeError:
+        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis)) from None
+    return axis
+
+
+def axis_said(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as it stands at the top level: of an array that has names and no positional axis the axis has to be given.
+
+    Without it nothing would be reduced, since by default these functions reduce all positional axes.
+    """
+    signature = inspect.signature(function)
+    place = list(signature.parameters).index("axis")
+    op = function.__name__
+
+    @functools.wraps(function)
+    def said(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
+            names = [dim for dim in args[0]._dims if dim is not None]
+            if names and len(names) == len(args[0]._dims):
+                raise PositionalAxisError(
+                    f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
+                    f"its axes, or those that are meant: {show_names(names)}."
+                )
+        return function(*args, **kwargs)
+
+    return said
+
+
+# Parameters that mean axes of the first array argument.
+AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
+
+
+_NO_POSITIONS = (bool, float, np.bool_, np.floating)
+
+
+def is_axis_name(entry: Any) -> bool:
+    """Whether an entry of an axis argument is a name."""
+    return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
+
+
+def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
+    """Raises where an axis of an array with names is a truth value or a fraction, which are no positions though they equal some.
+
+    Args:
+      op: the operation.
+      arguments: what it was called with, by parameter.
+      parameters: those that mean axes.
+
+    Raises:
+      PositionalAxisError: there is one.
+    """
+    for parameter in parameters:
+        axes = arguments.get(parameter)
+        entries = axes if isinstance(axes, (tuple, list)) else (axes,)
+        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
+            raise PositionalAxisError(f"{op}: {parameter}={axes!r} is neither a position nor a name nor a tuple of these.")
+
+
+def holds_names(value: Any) -> bool:
+    """Whether a value is a named array, or a tree that has one."""
+    kind = type(value)
+    if kind is NamedArray:
+        return True
+    if kind is tuple or kind is list:
+        return any(holds_names(entry) for entry in value)
+    if value is None or isinstance(value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)):
+        return False
+    return any(
+        isinstance(leaf, NamedArray) for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    )

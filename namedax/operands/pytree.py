@@ -1,0 +1,125 @@
+"""A named array as a pytree with one leaf, and in exported functions.
+
+As a pytree an array remembers its dims from the first named one on. Whatever stands before is positional, however many
+dimensions that are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`)
+works on an array without knowing of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import urllib.parse
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import jax
+from jax import export
+
+from namedax.core.array import NamedArray, make_in_region, origin_of
+from namedax.core.names import Dims
+from namedax.core.region import Placements, ambient, note_left, placements_to_note
+from namedax.errors import AxisNameError
+from namedax.operands.broadcasting import local_block
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Tells JAX how named arrays are taken apart and put together."""
+    jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
+    export.register_pytree_node_serialization(
+        NamedArray,
+        serialized_name="namedax.NamedArray",
+        serialize_auxdata=_serialize_dims,
+        deserialize_auxdata=_deserialize_dims,
+    )
+
+
+def _leaf(array: NamedArray) -> Any:
+    # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
+    # told from a block of this one, so the leaf of such an array is its block.
+    region = ambient()
+    if region is not None and region.manual and origin_of(array) != region and isinstance(array._data, jax.Array):
+        return local_block(array, "the leaves of a pytree", region)._data
+    return array._data
+
+
+class _Tail(tuple[Hashable | None, ...]):
+    """The dims of an array that was taken apart in a mapped body, which notes where the body's names live.
+
+    To JAX it is a tuple like others: what an array remembers makes no difference between structures.
+    """
+
+    placements: Placements
+
+
+@functools.lru_cache(maxsize=4096)
+def _noting(tail: Dims, placements: Placements) -> _Tail:
+    noted = _Tail(tail)
+    noted.placements = placements
+    return noted
+
+
+@functools.lru_cache(maxsize=4096)
+def _tail(dims: Dims) -> Dims:
+    for i, dim in enumerate(dims):
+        if dim is not None:
+            return dims[i:]
+    return ()
+
+
+def _remembered_dims(array: NamedArray) -> Dims:
+    tail = _tail(array._dims)
+    placements = placements_to_note() if tail else None
+    return tail if placements is None else _noting(tail, placements)
+
+
+def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
+    tail = _remembered_dims(array)
+    return ((_key(tail), _leaf(array)),), tail
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
+    # The key says the physical order where there is one to say: a checkpoint keeps keys and shapes only, and axes of equal size
+    # could be taken for one another. Quoted, because it may become the name of a file.
+    order = ",".join("_" if dim is None else urllib.parse.quote(str(dim), safe="") for dim in tail)
+    return jax.tree_util.GetAttrKey("data" if len(tail) < 2 else f"data{{{order}}}")
+
+
+def _flatten(array: NamedArray) -> tuple[Any, Dims]:
+    return (_leaf(array),), _remembered_dims(array)
+
+
+def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
+    (data,) = children
+    # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
+    # An array whose data does not fit its dims is refused where it is used (`positions`).
+    leading = getattr(data, "ndim", 0) - len(tail)
+    array = make_in_region(data, (None,) * leading + tuple(tail))
+    if type(tail) is _Tail and isinstance(data, jax.core.Tracer):
+        note_left(array, tail.placements)
+    return array
+
+
+# --- in exported functions (`jax.export`): the dims are written as a Python literal ----------------------------------
+
+
+def _serialize_dims(tail: Dims) -> bytes:
+    text = repr(tail)
+    try:
+        read = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        read = None
+    if read != tail or repr(read) != text:
+        raise AxisNameError(
+            f"export: an array with the axes {tail} can not be part of an exported function; there, names are strings, numbers, or "
+            "tuples of these. Rename the axis (nx.rename)."
+        )
+    return text.encode()
+
+
+def _deserialize_dims(data: bytes | bytearray) -> Dims:
+    dims: Dims = ast.literal_eval(bytes(data).decode())
+    return dims

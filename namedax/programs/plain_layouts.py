@@ -1,0 +1,64 @@
+"""Fourier transforms in a mapped region on CPUs, which XLA's backend cannot do in every layout (JAX 0.10 and 0.11).
+
+They fail where the operand or the result has another than the usual layout, which XLA chooses as it likes beside a collective, in
+plain JAX too. Here both are made one-dimensional for a moment, so that there is nothing to choose.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend.core import jaxpr_as_fun, subjaxprs
+
+from namedax.programs.evaluator import Replay, inlined, inner_jaxpr
+
+__all__ = ["with_plain_layouts"]
+
+
+def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
+    """`function(*datas)`, in which every Fourier transform has an operand and a result of the usual layout, and so has its gradient."""
+    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]  # the others are numbers of axes, and sizes
+
+    def of_arrays(*arrays: Any) -> Any:
+        filled = list(datas)
+        for i, array in zip(places, arrays, strict=True):
+            filled[i] = array
+        return function(*filled)
+
+    arrays = [datas[i] for i in places]
+    closed, shape = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
+    if _transforms(closed.jaxpr):
+        flat: Sequence[Any] = _evaluate(closed.jaxpr, [*closed.consts, *arrays])
+    else:
+        flat = jaxpr_as_fun(closed)(*arrays)
+    return jax.tree.unflatten(jax.tree.structure(shape), flat)
+
+
+def _transforms(jaxpr: Any) -> bool:
+    return any(eqn.primitive.name == "fft" for eqn in jaxpr.eqns) or any(map(_transforms, subjaxprs(jaxpr)))
+
+
+def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    jaxpr = inlined(jaxpr)
+    replay = Replay(jaxpr, values)
+    for eqn in jaxpr.eqns:
+        inner = inner_jaxpr(eqn)
+        if eqn.primitive.name == "fft":
+            replay.flush()
+            (operand,) = eqn.invars
+            replay.give(eqn, [_flat_for_a_moment(eqn.primitive.bind(_flat_for_a_moment(replay.read(operand)), **eqn.params))])
+        elif inner is not None and _transforms(inner):
+            replay.flush()
+            replay.give(eqn, jax.jit(functools.partial(_evaluate, inner))([replay.read(var) for var in eqn.invars]))
+        else:
+            replay.later(eqn)
+    return replay.results()
+
+
+def _flat_for_a_moment(data: Any) -> Any:
+    # Without the barrier XLA would see that nothing happens.
+    return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)

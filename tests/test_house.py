@@ -1,0 +1,179 @@
+"""The house: every module stands in a room, and imports run from the top of the house to the bottom.
+
+The sources are read as syntax trees, so nothing is missed: imports within functions count, and so do those for static checkers only.
+"""
+
+import ast
+import functools
+import pathlib
+
+import pytest
+
+PACKAGE = pathlib.Path(__file__).parent.parent / "namedax"
+
+# From the bottom to the top. A module may import what stands in a lower room, and in its own.
+ROOMS = (
+    "errors",  # what can go wrong
+    "core",  # what an array, a name and a region are
+    "resources",  # where names live, and how blocks move
+    "programs",  # what is done to traced programs; late sums and loops in time communicate, so it is above resources
+    "operands",  # how an operation takes its operands; nmap looks into programs, so it is above these
+    "ops.elementwise",
+    "ops.reduction",
+    "ops.collectives",
+    "ops.shape",  # makes arrays by their indices along names, which a collective knows (axis_index)
+    "ops.contraction",  # moves axes, which is renaming
+    "ops.indexing",
+    "ops.window",
+    "ops.sorting",  # reads by index, which reductions do not
+    "ops.statistics",  # quantiles sort
+    "ops.loops",
+    "ops.random",
+    "ops.nn",
+    "ops.experts",  # a router is a softmax, and a sort
+    "namespaces",
+    "image",
+    "lax",
+    "nn",
+    "numpy",
+    "random",
+    "scipy",
+    "lowering",  # needs operations, and no operation needs it
+    "xmap",
+    "typing",
+    "hlo",
+    "interop",
+    "distributed",
+    "testing",
+    "",  # the face, namedax/__init__.py
+)
+# An import within a function needs a reason: the module that imports, what it imports, and why not at the top.
+WITHIN_FUNCTIONS: dict[tuple[str, str], str] = {}
+
+
+@functools.cache
+def modules():
+    """Every module, by its name without that of the package, with its path."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(tree, known):
+    """What a module imports of the package: (module, line, within a function)."""
+
+    def visit(node, within):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "namedax":
+                    yield alias.name.removeprefix("namedax").lstrip("."), node.lineno, within
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: a relative import"
+            if node.module.split(".")[0] == "namedax":
+                base = node.module.removeprefix("namedax").lstrip(".")
+                for alias in node.names:
+                    full = f"{base}.{alias.name}".lstrip(".")
+                    yield full if full in known else base, node.lineno, within
+        within = within or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, within)
+
+    return list(visit(tree, False))
+
+
+@functools.cache
+def imports():
+    known = frozenset(modules())
+    return {name: imports_of(ast.parse(path.read_text()), known) for name, path in modules().items()}
+
+
+def room(module):
+    """The room that a module stands in: the longest of those whose name it begins with."""
+    rooms = [r for r in ROOMS if r and (module == r or module.startswith(f"{r}."))]
+    if rooms:
+        return max(rooms, key=len)
+    assert module in ("", "ops"), f"namedax.{module} stands in no room; say in ROOMS where it belongs"
+    return module
+
+
+def upwards(graph):
+    """The imports that run upwards, as lines of text."""
+    order = {r: i for i, r in enumerate(ROOMS)}
+    order["ops"] = order["errors"]  # imports nothing
+    return [
+        f"namedax.{module}, line {line}: imports namedax.{target}, which is above it"
+        for module, targets in graph.items()
+        for target, line, _ in targets
+        if order[room(target)] > order[room(module)]
+    ]
+
+
+def circles(graph):
+    """A circle among modules as a list, or nothing."""
+    done, path = set(), []
+
+    def visit(module):
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        path.append(module)
+        found = next(filter(None, (visit(target) for target, _, _ in graph[module] if target != module)), [])
+        path.pop()
+        done.add(module)
+        return found
+
+    return next(filter(None, map(visit, graph)), [])
+
+
+def test_imports_run_downwards():
+    assert upwards(imports()) == []
+
+
+def test_there_are_no_circles():
+    assert circles(imports()) == []
+
+
+def test_imports_stand_at_the_top():
+    within = {(module, target) for module, targets in imports().items() for target, _, inside in targets if inside}
+    assert within == set(WITHIN_FUNCTIONS)
+
+
+def test_every_room_is_inhabited():
+    assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
+
+
+def test_a_package_that_is_no_face_exports_nothing():
+    for name in (
+        "core",
+        "resources",
+        "programs",
+        "programs.serial",
+        "operands",
+        "ops",
+        "namespaces",
+        *(r for r in ROOMS if r.startswith("ops.")),
+    ):
+        if modules()[name].name == "__init__.py":
+            assert len(ast.parse(modules()[name].read_text()).body) == 1, (
+                f"namedax/{name}/__init__.py has more than its docstring"
+            )
+
+
+def test_the_tests_find_what_they_look_for():
+    known = {"core", "core.array", "operands.nmap", "ops.window.pooling"}
+    source = (
+        "import namedax.core.array\n"
+        "def f():\n"
+        "    from namedax.ops.window import pooling\n"
+        "if TYPE_CHECKING:\n"
+        "    from namedax.operands.nmap import nmap"
+    )
+    graph = {"core": imports_of(ast.parse(source), known)}
+    assert graph["core"] == [("core.array", 1, False), ("ops.window.pooling", 3, True), ("operands.nmap", 5, False)]
+    assert [line.split(": ")[0] for line in upwards(graph)] == ["namedax.core, line 3", "namedax.core, line 5"]
+    assert circles({"a": [("b", 1, False)], "b": [("c", 1, True)], "c": [("b", 2, False)]}) == ["b", "c", "b"]
+    with pytest.raises(AssertionError, match="stands in no room"):
+        room("cellar")
