@@ -20,7 +20,7 @@ PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz fuzz lint bench clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz fuzz lint bench release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -37,6 +37,7 @@ help:
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
+	@echo "make release-check  sdist and wheel, and README's first example in an empty environment that has the wheel"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
 	@echo "make distclean   the same, and $(VENV)"
 
@@ -76,6 +77,9 @@ lint: $(VENV)/.ready-lint
 bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(PY) $$program; done
+
+release-check: $(VENV)/.ready-release
+	$(PY) tools/release_check.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis examples/out site

@@ -60,6 +60,8 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     if unmapped:
         return Layout(gradient=gradient, wrap=wrap)
     mesh = rng.choice((*MESHES, ())) if rng.random() < 0.5 else rng.choice(MESHES)
+    if wrap == "eager" and mesh and rng.random() < 0.8:
+        wrap = "plain"  # eagerly jax.shard_map compiles each operation: it takes as long as twenty other runs
     explicit = bool(mesh) and rng.choice([False, False, True])
     partitioning = rng.choice(["manual"] * 4 + ["auto"]) if mesh else "manual"
     with_loops = partitioning == "manual" and (not mesh or rng.choice([False, False, True]))

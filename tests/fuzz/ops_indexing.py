@@ -224,7 +224,7 @@ class Sort(Operation):
     def run(self, r, s, values, env):
         (v,) = values
         dim, sign = place(v, s["axis"]), -1 if s["descending"] else 1
-        order = r.xp.argsort(sign * r.stop(v).data, axis=dim)
+        order = r.xp.argsort(sign * r.stop(v).data, axis=dim, stable=True)
         if s.op == "argsort":
             return [v._replace(data=order, dtype="i32")]
         return [v._replace(data=r.xp.take_along_axis(v.data, order, axis=dim))]
@@ -250,7 +250,7 @@ class TopK(Operation):
         (v,) = values
         k = 2 if s["out"] is None else SIZES[s["out"]]
         dim = place(v, s["axis"])
-        order = r.xp.argsort(-r.stop(v).data, axis=dim)
+        order = r.xp.argsort(-r.stop(v).data, axis=dim, stable=True)
         highest = v._replace(data=r.xp.take_along_axis(v.data, order, axis=dim))
         index = v._replace(data=order, dtype="i32")
         return [along(r.xp, w, s["axis"], lambda data: data[:k], s["out"]) for w in (highest, index)]

@@ -1,0 +1,98 @@
+"""What a release is checked by: builds sdist and wheel, installs the wheel into an empty environment, and uses it as a reader would.
+
+    make release-check
+
+The first example of README.md runs there, outside of the checkout; names, types and stubs have to be in the wheel, and the metadata
+has to be what an index accepts. Nothing is uploaded.
+"""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# In the wheel, beside the modules.
+WANTED = ("namedax/py.typed",)
+# Asked of the metadata.
+FIELDS = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description-Content-Type")
+
+
+def main() -> int:
+    """The exit status: 1 if something is not fit for a release."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        run(sys.executable, "-m", "build", "--outdir", out / "dist", ROOT)
+        wheel, sdist = next((out / "dist").glob("*.whl")), next((out / "dist").glob("*.tar.gz"))
+        run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
+        problems = [*in_the_wheel(wheel), *in_the_sdist(sdist)]
+        python = installed(wheel, out / "venv")
+        example = out / "example.py"
+        example.write_text(first_example((ROOT / "README.md").read_text()) + "\nprint(f'loss {value:.4f}')\n")
+        run(python, example, cwd=out)
+        run(
+            python, "-c", "import namedax, importlib.metadata as m; assert namedax.__version__ == m.version('namedax')", cwd=out
+        )
+    for problem in problems:
+        print(f"release-check: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"release-check: {wheel.name} and {sdist.name} are fit for a release")
+    return 1 if problems else 0
+
+
+def run(*command: object, cwd: Path = ROOT) -> None:
+    """Runs a command on eight simulated devices, where nothing but what is installed is found; fails if it does."""
+    print("$", *map(str, command), flush=True)
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    env.pop("PYTHONPATH", None)
+    subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=env)
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """The Python of a new environment that has the wheel and what it needs, and nothing else."""
+    venv.create(folder, with_pip=True)
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+    return python
+
+
+def in_the_wheel(wheel: Path) -> list[str]:
+    """What the wheel lacks: modules and stubs of the checkout, and fields of its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = email.message_from_bytes(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))))
+    ours = {str(p.relative_to(ROOT).as_posix()) for kind in ("py", "pyi") for p in (ROOT / "namedax").rglob(f"*.{kind}")}
+    problems = [f"the wheel lacks {name}" for name in sorted((ours | set(WANTED)) - names)]
+    problems += [f"the wheel has {name}" for name in sorted(names) if not name.startswith("namedax")]
+    return problems + [f"the metadata lack {field}" for field in FIELDS if not metadata[field]]
+
+
+def in_the_sdist(sdist: Path) -> list[str]:
+    """What the sdist lacks of what somebody needs who builds from it."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    return [
+        f"the sdist lacks {name}"
+        for name in ("LICENSE", "README.md", "pyproject.toml", "namedax/__init__.py")
+        if name not in names
+    ]
+
+
+def first_example(text: str) -> str:
+    """The first block of Python in a text."""
+    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    if found is None:
+        raise SystemExit("release-check: README.md has no example")
+    return found[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
