@@ -6,15 +6,14 @@ The ordinary form of each stands in a module of its own, and is called wherever 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, overload
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import common_type, inexact_type
 from namedax.errors import ArgumentError
@@ -37,18 +36,13 @@ from namedax.ops.window import neighbours
 __all__ = ["FORMS", "LOGSUMEXP"]
 
 _sum, _max = REDUCTIONS["sum"], REDUCTIONS["max"]
-_where, _isfinite, _exp, _log, _abs, _sign, _real, _conj = (
-    _ELEMENTWISE[name] for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj")
+_where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
+    _ELEMENTWISE[name] for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj", "sqrt")
 )
 
 
 def _array(x: Any) -> Any:
     return x if isinstance(x, NamedArray) else jnp.asarray(x)
-
-
-def _left_out(function: Callable[..., Any]) -> Any:
-    """What `function` takes for an axis that is left out."""
-    return inspect.signature(function).parameters["axis"].default
 
 
 def _ones_like(x: Any, dtype: Any) -> Any:
@@ -58,49 +52,182 @@ def _ones_like(x: Any, dtype: Any) -> Any:
 # --- spread -------------------------------------------------------------------------------------------------------------
 
 
-def _spread(name: str, base: Callable[..., Any], skips_nans: bool, root: bool) -> Callable[..., Any]:
-    """`var` or its like, with the arguments of the array API beside NumPy's."""
-    left_out = _left_out(base)
+def _spread(
+    name: str,
+    base: Callable[..., Any],
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    ddof: float,
+    keepdims: bool,
+    where: Any,
+    mean: Any,
+    correction: float | None,
+    *,
+    skips_nans: bool,
+) -> Any:
+    """`base`, or the mean square of the deviations from a mean that is known."""
+    if correction is not None:
+        if not isinstance(ddof, int) or ddof != 0:
+            raise ArgumentError(f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them.")
+        ddof = correction
+    if mean is None:
+        return base(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+    return _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
 
-    def spread(
-        x: Any,
-        axis: Any = left_out,
-        dtype: Any = None,
-        *,
-        ddof: float = 0,
-        keepdims: bool = False,
-        where: Any = None,
-        mean: Any = None,
-        correction: float | None = None,
-    ) -> Any:
-        if correction is not None:
-            if not isinstance(ddof, int) or ddof != 0:
-                raise ArgumentError(f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them.")
-            ddof = correction
-        if mean is None:
-            return base(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
-        result = _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
-        return _ELEMENTWISE["sqrt"](result) if root else result
 
-    spread.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+def var(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array:
+    """The variance over positional and named axes together.
 
-    Args beyond those of `sum`:
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      dtype: element type of the result.
       ddof: what is taken off the count.
+      keepdims: whether reduced positional axes stay, with size 1.
+      where: a boolean array, named or not; elements where it is false are left out.
       mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
         deviations from it are squared, whatever it is.
       correction: another word for `ddof`, that of the array API.
 
-    Costs over a sharded name: two all-reduces, with a `mean` that is known one.
+    Returns:
+      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
 
     Raises:
+      AxisNotFoundError: `x` has no axis of that name.
       ArgumentError: `ddof` and `correction` are both given.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.{name}(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
-    Array({2 if root else 4}., dtype=float32)
+    >>> nx.var(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(4., dtype=float32)
     """
-    spread.__name__ = spread.__qualname__ = name
-    return spread
+    return _spread("var", REDUCTIONS["var"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
+
+
+def std(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array:
+    """The standard deviation over positional and named axes together.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      dtype: element type of the result.
+      ddof: what is taken off the count.
+      keepdims: whether reduced positional axes stay, with size 1.
+      where: a boolean array, named or not; elements where it is false are left out.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
+        deviations from it are squared, whatever it is.
+      correction: another word for `ddof`, that of the array API.
+
+    Returns:
+      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.std(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(2., dtype=float32)
+    """
+    result = _spread("std", REDUCTIONS["std"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
+    return result if mean is None else _sqrt(result)
+
+
+def nanvar(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array:
+    """The variance of the elements that are not NaN; NaN if there are none.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      dtype: element type of the result.
+      ddof: what is taken off the count.
+      keepdims: whether reduced positional axes stay, with size 1.
+      where: a boolean array, named or not; elements where it is false are left out.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
+        deviations from it are squared, whatever it is.
+      correction: another word for `ddof`, that of the array API.
+
+    Returns:
+      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanvar(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(4., dtype=float32)
+    """
+    return _spread("nanvar", statistics.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+
+
+def nanstd(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array:
+    """The standard deviation of the elements that are not NaN; NaN if there are none.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      dtype: element type of the result.
+      ddof: what is taken off the count.
+      keepdims: whether reduced positional axes stay, with size 1.
+      where: a boolean array, named or not; elements where it is false are left out.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
+        deviations from it are squared, whatever it is.
+      correction: another word for `ddof`, that of the array API.
+
+    Returns:
+      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanstd(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(2., dtype=float32)
+    """
+    result = _spread("nanstd", statistics.nanstd, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+    return result if mean is None else _sqrt(result)
 
 
 def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool, where: Any, skips_nans: bool) -> Any:
@@ -124,17 +251,14 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 # --- log-sum-exp with factors -------------------------------------------------------------------------------------------
 
 
-_ALL: Any = _left_out(REDUCTIONS["logsumexp"])
-
-
 def logsumexp(
     x: Any,
-    axis: Any = _ALL,
+    axis: Any = None,
     b: Any = None,
     keepdims: bool = False,
     return_sign: bool = False,
     where: Any = None,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     Args:
@@ -190,35 +314,28 @@ def logsumexp(
 # --- quantiles with weights ---------------------------------------------------------------------------------------------
 
 
-def _weighted(name: str, percent: bool = False) -> Callable[..., Any]:
-    base, function = sorting.FUNCTIONS[name], getattr(jnp, name)
-    left_out = _left_out(base)
+def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
+    if weights is None and method != "inverted_cdf":
+        return sorting.FUNCTIONS[name](x, q, axis, method=method, keepdims=keepdims)
+    x, function = _array(x), getattr(jnp, name)
+    resolve_axis(name, x, axis)
+    entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
+    places = tuple(names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0) for entry in entries)
 
-    def quantiles(
-        x: Any, q: Any, axis: Any = left_out, *, method: str = "linear", keepdims: bool = False, weights: Any = None
-    ) -> Any:
-        if weights is None and method != "inverted_cdf":
-            return base(x, q, axis, method=method, keepdims=keepdims)
-        x = _array(x)
-        resolve_axis(name, x, axis)
-        entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-        names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
-        places = tuple(
-            names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0) for entry in entries
-        )
+    def of_whole(x: Any, weights: Any) -> Any:
+        return function(x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights)
 
-        def of_whole(x: Any, weights: Any) -> Any:
-            return function(x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights)
+    result = nmap(of_whole)(to_front(x, names, name), to_front(weights, names, name))
+    return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
 
-        result = nmap(of_whole)(to_front(x, names, name), to_front(weights, names, name))
-        return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
 
-    unit = "0 and 100" if percent else "0 and 1"
-    quantiles.__doc__ = f"""{(base.__doc__ or "").split(chr(10) * 2)[0].strip()}
+def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
+    """Quantiles over positional and named axes together; NaN where one element is NaN.
 
     Args:
       x: an array, named or not.
-      q: a number within {unit}, or an array of them with one positional axis.
+      q: a number within 0 and 1, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -226,21 +343,109 @@ def _weighted(name: str, percent: bool = False) -> Callable[..., Any]:
         `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands.
-
-    Over a sharded name the blocks are sorted as by `sort`, and the axis is never gathered. With `weights`, and with
-    `method="inverted_cdf"`, it is: one all-gather of the array, and one of the weights.
+      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
+      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
+      weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
-    >>> float(nx.{name}(x, {50 if percent else 0.5}, "k", method="inverted_cdf", weights=w))
+    >>> float(nx.quantile(x, 0.5, "k", method="inverted_cdf", weights=w))
     3.0
     """
-    quantiles.__name__ = quantiles.__qualname__ = name
-    return quantiles
+    return _weighted("quantile", x, q, axis, method, keepdims, weights)
+
+
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+) -> Array:
+    """Quantiles of the elements that are not NaN.
+
+    Args:
+      x: an array, named or not.
+      q: a number within 0 and 1, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
+        `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
+      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
+      weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.nanquantile(x, 0.5, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    return _weighted("nanquantile", x, q, axis, method, keepdims, weights)
+
+
+def percentile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+) -> Array:
+    """Percentiles over positional and named axes together; NaN where one element is NaN.
+
+    Args:
+      x: an array, named or not.
+      q: a number within 0 and 100, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
+        `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
+      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
+      weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.percentile(x, 50, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    return _weighted("percentile", x, q, axis, method, keepdims, weights)
+
+
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+) -> Array:
+    """Percentiles of the elements that are not NaN.
+
+    Args:
+      x: an array, named or not.
+      q: a number within 0 and 100, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
+        `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
+      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
+      weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.nanpercentile(x, 50, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    return _weighted("nanpercentile", x, q, axis, method, keepdims, weights)
 
 
 def _drop_positions(x: Any, positions: Any) -> Any:
@@ -255,6 +460,24 @@ def _drop_positions(x: Any, positions: Any) -> Any:
 # --- selections ---------------------------------------------------------------------------------------------------------
 
 
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: Axis = None,
+    out_axis: Hashable | None = None,
+) -> tuple[Array, ...]: ...
 def where(
     condition: Any,
     x: Any = None,
@@ -265,7 +488,7 @@ def where(
     fill_value: Any = None,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> Any:
+) -> Array | tuple[Array, ...]:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:
@@ -303,7 +526,6 @@ def where(
     return nmap(lambda data: jnp.where(data, size=size, fill_value=fill_value))(condition)
 
 
-@functools.wraps(getitem.take_along_axis)
 def take_along_axis(
     x: Any,
     indices: Any,
@@ -312,7 +534,31 @@ def take_along_axis(
     fill_value: Any = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Any:
+) -> Array:
+    """Entries of `x` along one axis, at indices that differ from place to place.
+
+    Args:
+      x: an array, named or not.
+      indices: integers. Along `axis` their size may be another one (not in a mapped function that fixes it); without `axis` the
+        result lacks it too. All other axes, named and positional, broadcast with those of `x`.
+      axis: a name, or a position among the positional axes.
+      mode: what an index out of range gives: `"fill"` (the default: NaN, or the least integer, or `fill_value`), `"clip"`, or
+        `"promise_in_bounds"`.
+      fill_value: what to fill with.
+      wrap_negative_indices: whether negative indices count from the end, as they do unless this is `False`; then they are out of range.
+
+    Costs as in `getitem`: along a sharded name one all-gather of the indices, and one reduce-scatter of the result.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]), ["batch", "k"])
+    >>> order = nx.named(jnp.array([[1, 2, 0], [2, 0, 1]]), ["batch", "k"])
+    >>> nx.positional(nx.take_along_axis(x, order, "k"), ["batch", "k"])
+    Array([[1., 2., 3.],
+           [4., 5., 6.]], dtype=float32)
+    """
     if wrap_negative_indices is False and mode != "promise_in_bounds":
         x, indices = _array(x), _array(indices)
         (dim,) = resolve_axis("take_along_axis", x, (axis,))
@@ -325,39 +571,33 @@ def take_along_axis(
     return getitem.take_along_axis(x, indices, axis, mode, fill_value)
 
 
-del take_along_axis.__wrapped__  # whose signature it does not have
-
-
 # --- axes that become longer ----------------------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
+def _cumulative(
+    name: str, x: Any, axis: Any, dtype: Any, include_initial: bool, out_axis: Hashable | None, *, neutral: int
+) -> Any:
     base = scans.FUNCTIONS[name]
+    if not include_initial or axis is None or not is_axis_name(axis):
+        return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
+    longer = {axis: out_axis} if out_axis else None
+    return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axes=longer)
 
-    def cumulative(
-        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
-    ) -> Any:
-        if not include_initial or axis is None or not is_axis_name(axis):
-            return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
-        return neighbours.pad(
-            base(x, axis=axis, dtype=dtype),
-            {axis: (1, 0)},
-            constant_values=neutral,
-            out_axes={axis: out_axis} if out_axis else None,
-        )
 
-    cumulative.__doc__ = f"""Cumulative {"sum" if neutral == 0 else "product"} along one axis, as in the array API.
-
-    Narrow integers are combined as `int`.
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+) -> LikeArguments:
+    """Cumulative sum along one axis, as in the array API: narrow integers are combined as `int`.
 
     Args:
       x: an array, named or not.
       axis: a position or a name; may be left out if there is exactly one positional axis.
       dtype: element type of the result.
-      include_initial: whether the result begins with {neutral}, and is longer by one.
+      include_initial: whether the result begins with 0, and is longer by one.
       out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
 
-    Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+    Returns:
+      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -366,11 +606,38 @@ def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
-    >>> nx.{name}(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
-    {[0.0, 1.0, 3.0, 6.0] if neutral == 0 else [1.0, 1.0, 2.0, 6.0]}
+    >>> nx.cumulative_sum(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [0.0, 1.0, 3.0, 6.0]
     """
-    cumulative.__name__ = cumulative.__qualname__ = name
-    return cumulative
+    return _cumulative("cumulative_sum", x, axis, dtype, include_initial, out_axis, neutral=0)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+) -> LikeArguments:
+    """Cumulative product along one axis, as in the array API: narrow integers are combined as `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a position or a name; may be left out if there is exactly one positional axis.
+      dtype: element type of the result.
+      include_initial: whether the result begins with 1, and is longer by one.
+      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
+
+    Returns:
+      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has another size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.cumulative_prod(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [1.0, 1.0, 2.0, 6.0]
+    """
+    return _cumulative("cumulative_prod", x, axis, dtype, include_initial, out_axis, neutral=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,7 +649,7 @@ class _Joined:
 
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
-) -> Any:
+) -> LikeArguments:
     """The `n`-th differences along one axis, which becomes shorter by `n`.
 
     Args:
@@ -423,19 +690,11 @@ def diff(
 
 #: Functions of `jax.numpy` whose ordinary form is another module's.
 FORMS: dict[str, Callable[..., Any]] = {
-    "var": _spread("var", REDUCTIONS["var"], False, False),
-    "std": _spread("std", REDUCTIONS["std"], False, True),
-    "nanvar": _spread("nanvar", statistics.FUNCTIONS["nanvar"], True, False),
-    "nanstd": _spread("nanstd", statistics.FUNCTIONS["nanstd"], True, True),
-    "quantile": _weighted("quantile"),
-    "nanquantile": _weighted("nanquantile"),
-    "percentile": _weighted("percentile", percent=True),
-    "nanpercentile": _weighted("nanpercentile", percent=True),
-    "cumulative_sum": _cumulative("cumulative_sum", 0),
-    "cumulative_prod": _cumulative("cumulative_prod", 1),
-    "diff": diff,
-    "take_along_axis": take_along_axis,
-    "where": where,
-}
+    f.__name__: f
+    for f in (
+        var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile, cumulative_sum, cumulative_prod, diff, take_along_axis,
+        where,
+    )
+}  # fmt: skip
 #: The one of `jax.nn` and `jax.scipy.special`.
 LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}

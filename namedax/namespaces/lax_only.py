@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
@@ -140,7 +141,7 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
     base = getattr(reducing, op)
 
     @functools.wraps(base)
-    def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Array:
         return base(x, axis_name) if axis_index_groups is None else _reduce_groups(op, kind, x, axis_name, axis_index_groups)
 
     del grouped.__wrapped__  # whose signature it does not have

@@ -16,9 +16,10 @@ import numpy as np
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, PositionalAxisError
+from namedax.namespaces import top_level
 from namedax.operands import compiled_ops, pytree
-from namedax.operands.axes import axis_said, is_axis_name
+from namedax.operands.axes import is_axis_name
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
@@ -27,10 +28,8 @@ from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
-from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
-from namedax.ops.statistics.statistics import FUNCTIONS as STATISTICS
 
 __all__ = ["install"]
 
@@ -231,20 +230,6 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _spread_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`var` and `std`, whose `ddof` JAX also calls `correction`."""
-
-    @functools.wraps(function)
-    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
-        if "correction" in kwargs:
-            if kwargs.get("ddof"):
-                raise ArgumentError(f"{function.__name__}: ddof= and correction= are one thing. Give one of them.")
-            kwargs["ddof"] = kwargs.pop("correction")
-        return function(self, *args, **kwargs)
-
-    return method
-
-
 def install() -> None:
     """Hangs operators and methods on `NamedArray`, and tells JAX that it is a pytree."""
     pytree.register()
@@ -280,15 +265,9 @@ def install() -> None:
     }
     for name in ("clip", "conj", "conjugate"):
         methods[name] = _as_method(FUNCTIONS[name])
-    for name in ("sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"):
-        methods[name] = _as_method(axis_said(REDUCTIONS[name]))
-    for name in ("var", "std"):
-        methods[name] = _spread_method(methods[name])
-    for functions, names in (
-        (SCANS, "cumsum cumprod"),
-        (SORTING, "sort argsort"),
-        ({"ptp": axis_said(STATISTICS["ptp"])}, "ptp"),
-    ):
+    for name in "sum mean var std prod max min any all argmax argmin ptp".split():
+        methods[name] = _as_method(getattr(top_level, name))
+    for functions, names in ((SCANS, "cumsum cumprod"), (SORTING, "sort argsort")):
         for name in names.split():
             methods[name] = _as_method(functions[name])
     for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):

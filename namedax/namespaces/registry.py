@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from namedax.core.annotations import Array
 from namedax.namespaces import lax_only, spellings
 from namedax.namespaces.forms import FORMS, LOGSUMEXP
-from namedax.operands.axes import axis_said
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.contraction import pdot
-from namedax.ops.contraction.einsum import dot, einsum
+from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.experts import mixture, routing
-from namedax.ops.indexing import slicing
 from namedax.ops.indexing.take import take
-from namedax.ops.loops import associative_scan, branches, control_flow, custom_rules, vmap
+from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
-from namedax.ops.reduction import comparison, cumulative, segments
-from namedax.ops.reduction.reductions import REDUCTIONS, WITH_INDEX
-from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, rearrange, triangles
+from namedax.ops.reduction import cumulative
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, triangles
 from namedax.ops.sorting import selection, sorting
 from namedax.ops.statistics import covariance, statistics
 from namedax.ops.window import convolution, neighbours, pooling
 from namedax.ops.window.calculus import CALCULUS, detrend
 
-__all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS", "TOP"]
+__all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS"]
 
 _Functions = dict[str, Callable[..., Any]]
 
@@ -42,7 +41,7 @@ def _without(functions: _Functions, *names: str) -> _Functions:
 def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's form, whose default is all (positional) axes, of a function whose default is the last one."""
 
-    def over_all(x: Any, /, *, axis: Any = None) -> Any:
+    def over_all(x: Any, /, *, axis: Any = None) -> Array:
         return function(x, axis)
 
     over_all.__name__ = over_all.__qualname__ = function.__name__
@@ -109,32 +108,3 @@ NN: _Functions = {
     "softmax": softmax,
 }
 SPECIAL: _Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax), **LOGSUMEXP}
-
-# The named vocabulary at the top level, `nx.<function>`.
-TOP: _Functions = {
-    **NUMPY,
-    **comparison.FUNCTIONS,
-    **slicing.FUNCTIONS,
-    **LOGSUMEXP,
-    **_only(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
-    **_only(sorting.FUNCTIONS, "top_k"),
-    **_only(statistics.FUNCTIONS, "norm"),
-    **_without(neighbours.FUNCTIONS, "diff"),
-    **convolution.FUNCTIONS,
-    **segments.FUNCTIONS,
-    **rearrange.FUNCTIONS,  # `repeat` is the one of patterns here, and that of elements in nx.numpy
-    **WITH_INDEX,
-    **control_flow.FUNCTIONS,
-    **branches.FUNCTIONS,
-    **vmap.FUNCTIONS,
-    **associative_scan.FUNCTIONS,
-    **custom_rules.FUNCTIONS,
-    "axis_size": reducing.axis_size,
-    "dot": dot,
-}
-_BY_DEFAULT_POSITIONAL = (
-    *REDUCTIONS,
-    *(name for name in sorting.FUNCTIONS if name.endswith(("median", "quantile", "percentile"))),
-    *(name for name in statistics.FUNCTIONS if name.startswith("nan") or name in ("ptp", "average", "norm")),
-)
-TOP.update({name: axis_said(TOP[name]) for name in _BY_DEFAULT_POSITIONAL if name in TOP})

@@ -9,13 +9,14 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
@@ -36,6 +37,8 @@ from namedax.ops.window import neighbours
 
 __all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "STATS"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _where, _conj, _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("where", "conj", "sqrt", "log", "isnan"))
 _sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
 
@@ -49,43 +52,74 @@ def _entries(axes: Any) -> tuple[Any, ...]:
     return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
 
 
+def _checked(function: F) -> F:
+    """`function`, with its axes looked at: what is left to JAX is JAX's own, and takes `True` for 1."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(function.__name__, signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return cast(F, checked)
+
+
 # --- names have no order --------------------------------------------------------------------------------------------
 
 
-def _transposition(function: Callable[..., Any], op: str) -> Callable[..., Any]:
-    positional = nmap(function)
+def _transposed(op: str, positional: Callable[..., Any], a: Any, axes: Any) -> Any:
+    names = [] if axes is None else _names(axes)
+    resolve_axis(op, a, tuple(names))
+    if not names:
+        return positional(a) if axes is None else positional(a, axes)
+    rest = tuple(entry for entry in axes if not is_axis_name(entry))
+    return positional(a, rest) if rest else a
 
-    def transpose(a: Any, axes: Any = None) -> Any:
-        """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
 
-        Args:
-          a: an array, named or not.
-          axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+_transpose, _permute_dims = nmap(jnp.transpose), nmap(jnp.permute_dims)
 
-        Moves nothing between devices.
 
-        Raises:
-          AxisNotFoundError: `a` lacks a name.
+@_checked
+def transpose(a: Any, axes: Any = None) -> LikeArguments:
+    """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
 
-        >>> import jax.numpy as jnp, namedax as nx
-        >>> nx.numpy.transpose(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), ("b", 1, 0)).shape
-        (4, 3)
-        """
-        names = [] if axes is None else _names(axes)
-        resolve_axis(op, a, tuple(names))
-        if not names:
-            return positional(a) if axes is None else positional(a, axes)
-        rest = tuple(entry for entry in axes if not is_axis_name(entry))
-        return positional(a, rest) if rest else a
+    Args:
+      a: an array, named or not.
+      axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
 
-    transpose.__name__ = transpose.__qualname__ = op
-    return transpose
+    Moves nothing between devices.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.transpose(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), ("b", 1, 0)).shape
+    (4, 3)
+    """
+    return _transposed("transpose", _transpose, a, axes)
+
+
+@_checked
+def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
+    """`nx.transpose`, under the name that it has in the array API.
+
+    Args:
+      a: an array, named or not.
+      axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+
+    Moves nothing between devices.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+    """
+    return _transposed("permute_dims", _permute_dims, a, axes)
 
 
 _moveaxis = along_axes(jnp.moveaxis, "moveaxis", ("source", "destination"))
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+@_checked
+def moveaxis(a: Any, source: Any, destination: Any) -> LikeArguments:
     """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to.
 
     Raises:
@@ -129,7 +163,8 @@ _positional_diagonal = along_axes(jnp.diagonal, "diagonal", ("axis1", "axis2"))
 _positional_trace = along_axes(jnp.trace, "trace", ("axis1", "axis2"))
 
 
-def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
+@_checked
+def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
 
     Args:
@@ -156,7 +191,8 @@ def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
     return nmap(lambda data: jnp.moveaxis(data, 0, -1))(cut)
 
 
-def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Any:
+@_checked
+def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
     Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is sharded too.
@@ -181,7 +217,8 @@ def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = 
 _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+@_checked
+def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
 
     Raises:
@@ -201,7 +238,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, prefer
 _positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+@_checked
+def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
 
     Raises:
@@ -225,7 +263,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
 def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     positional = along_axes(getattr(lax, name), name, ("axes",))
 
-    def reduce(operand: Any, axes: Any) -> Any:
+    def reduce(operand: Any, axes: Any) -> Array:
         return own(operand, tuple(_entries(axes))) if _names(axes) else positional(operand, axes)
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -248,7 +286,7 @@ def _logical(name: str, own: str) -> Callable[..., Any]:
 def _lax_arg(name: str) -> Callable[..., Any]:
     positional = along_axes(getattr(lax, name), name, ("axis",))
 
-    def arg(operand: Any, axis: Any, index_dtype: Any) -> Any:
+    def arg(operand: Any, axis: Any, index_dtype: Any) -> Array:
         return REDUCTIONS[name](operand, axis).astype(index_dtype) if _names(axis) else positional(operand, axis, index_dtype)
 
     arg.__name__ = arg.__qualname__ = name
@@ -260,7 +298,7 @@ def _lax_arg(name: str) -> Callable[..., Any]:
     return arg
 
 
-def rev(operand: Any, dimensions: Any) -> Any:
+def rev(operand: Any, dimensions: Any) -> LikeArguments:
     """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
 
     Raises:
@@ -286,7 +324,7 @@ def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: in
 _positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
 
 
-def concatenate(operands: Any, dimension: Any) -> Any:
+def concatenate(operands: Any, dimension: Any) -> Array:
     """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
 
     Raises:
@@ -302,7 +340,7 @@ def concatenate(operands: Any, dimension: Any) -> Any:
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
 
 
-def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
     """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
 
     Raises:
@@ -316,7 +354,7 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
     return joining.FUNCTIONS["expand_dims"](entry, name) if keepdims else entry
 
 
-def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Any:
+def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Array:
     """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
 
     Raises:
@@ -344,7 +382,7 @@ _positional_slice = along_axes(lax.slice_in_dim, "slice_in_dim", ("axis",))
 def _fourier_shift(name: str) -> Callable[..., Any]:
     positional = nmap(getattr(jnp.fft, name))
 
-    def shifted(x: Any, axes: Any = None) -> Any:
+    def shifted(x: Any, axes: Any = None) -> LikeArguments:
         names = _names(axes)
         rest = [entry for entry in _entries(axes) if entry not in names] if axes is not None else None
         for axis in names:
@@ -365,7 +403,7 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
 _positional_sem = along_axes(jsp.stats.sem, "sem", ("axis",))
 
 
-def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
 
     Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
@@ -387,7 +425,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     return spread / _sqrt(count.astype(spread.dtype))
 
 
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
     Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
@@ -411,28 +449,15 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with its axes looked at: what is left to JAX is JAX's own, and takes `True` for 1."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        check_axes(function.__name__, signature.bind(*args, **kwargs).arguments)
-        return function(*args, **kwargs)
-
-    return checked
-
-
 def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {function.__name__: _checked(function) for function in functions}
 
 
-NUMPY = {
+NUMPY: dict[str, Callable[..., Any]] = {
     "concat": joining.FUNCTIONS["concatenate"],
-    **_of(_transposition(jnp.transpose, "transpose"), _transposition(jnp.permute_dims, "permute_dims")),
-    **_of(moveaxis, diagonal, trace, vecdot, tensordot),
+    **{f.__name__: f for f in (transpose, permute_dims, moveaxis, diagonal, trace, vecdot, tensordot)},
 }
-LINALG = _of(vecdot, tensordot)
+LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}
 FFT = _of(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))
 LAX = _of(
     _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, KeysView, Mapping, ValuesView
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ __all__ = [
 
 
 Axis = Any
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 _NO_AXIS = "{op}: axis={axis!r} is neither a position nor a name nor a tuple of these."
@@ -108,7 +109,7 @@ def axis_key(op: str, axis: Axis) -> Any:
     return axis
 
 
-def axis_said(function: Callable[..., Any]) -> Callable[..., Any]:
+def axis_said(function: F) -> F:
     """A reduction as it stands at the top level: of an array that has names and no positional axis the axis has to be given.
 
     Without it nothing would be reduced, since by default these functions reduce all positional axes.
@@ -128,7 +129,7 @@ def axis_said(function: Callable[..., Any]) -> Callable[..., Any]:
                 )
         return function(*args, **kwargs)
 
-    return said
+    return cast(F, said)
 
 
 # Parameters that mean axes of the first array argument.

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
-from namedax.errors import NamedAxesLeftError
+from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import align, wrap
 from namedax.operands.nmap import explain_type_errors
@@ -130,7 +131,20 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 _where = elementwise_call(jnp.where)
 
 
+def _absent(name: str) -> Callable[..., Any]:
+    """What stands for a function that JAX has dropped, so that only who calls it has to know."""
+
+    def absent(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedArgumentError(
+            f"{name}: JAX {jax.__version__} has no jnp.{name} any more, and namedax lifts JAX's own."
+        )
+
+    absent.__name__ = absent.__qualname__ = name
+    absent.__module__ = "namedax.numpy"
+    return absent
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: elementwise(getattr(jnp, name), name) for name in UNARY + BINARY + ["clip"] if hasattr(jnp, name)
+    name: elementwise(getattr(jnp, name), name) if hasattr(jnp, name) else _absent(name) for name in [*UNARY, *BINARY, "clip"]
 }
 FUNCTIONS["where"] = where

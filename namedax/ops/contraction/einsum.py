@@ -8,6 +8,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
@@ -33,7 +34,7 @@ __all__ = ["dot", "einsum"]
 
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
-) -> Any:
+) -> Array:
     """Contraction over positional and named axes.
 
     Args:
@@ -239,7 +240,7 @@ def dot(
     precision: Any = None,
     preferred_element_type: Any = None,
     overlap: Overlap | None = None,
-) -> Any:
+) -> Array:
     """Contraction of two arrays over the given names; all other axes are broadcast.
 
     Args:

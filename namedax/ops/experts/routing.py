@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -115,7 +116,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
     return Routing(index, weight, probabilities, experts, axis, choice)
 
 
-def load_balancing_loss(routing: Routing, over: Any) -> Any:
+def load_balancing_loss(routing: Routing, over: Any) -> Array:
     """How uneven the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same.
 
     `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
@@ -148,7 +149,7 @@ def load_balancing_loss(routing: Routing, over: Any) -> Any:
     return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
 
 
-def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Any:
+def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
     """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:

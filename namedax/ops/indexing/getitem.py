@@ -552,29 +552,7 @@ def getitem(x: Any, index: Any) -> Any:
 
 
 def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
-    """Entries of `x` along one axis, at indices that differ from place to place.
-
-    Args:
-      x: an array, named or not.
-      indices: integers. Along `axis` their size may be another one (not in a mapped function that fixes it); without `axis` the
-        result lacks it too. All other axes, named and positional, broadcast with those of `x`.
-      axis: a name, or a position among the positional axes.
-      mode: what an index out of range gives: `"fill"` (the default: NaN, or the least integer, or `fill_value`), `"clip"`, or
-        `"promise_in_bounds"`.
-      fill_value: what to fill with.
-
-    Costs as in `getitem`: along a sharded name one all-gather of the indices, and one reduce-scatter of the result.
-
-    Raises:
-      AxisNotFoundError: `x` lacks the name.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.array([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]), ["batch", "k"])
-    >>> order = nx.named(jnp.array([[1, 2, 0], [2, 0, 1]]), ["batch", "k"])
-    >>> nx.positional(take_along_axis(x, order, "k"), ["batch", "k"])
-    Array([[1., 2., 3.],
-           [4., 5., 6.]], dtype=float32)
-    """
+    """`nx.take_along_axis` with negative indices that count from the end."""
     op = "take_along_axis"
     region = ambient()
     x, indices = local_block(x, op, region), local_block(indices, op, region)

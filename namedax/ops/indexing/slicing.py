@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, raise_not_found
 from namedax.operands.one_axis import along, run
@@ -21,7 +22,9 @@ from namedax.ops.indexing.getitem import cut_range, range_of, read
 __all__ = ["FUNCTIONS", "slice"]
 
 
-def slice(x: Any, index: Mapping[Hashable, builtins.slice], *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Any:
+def slice(
+    x: Any, index: Mapping[Hashable, builtins.slice], *, out_axes: Mapping[Hashable, Hashable] | None = None
+) -> LikeArguments:
     """Parts of named axes, under names of their own.
 
     Args:

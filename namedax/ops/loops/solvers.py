@@ -148,7 +148,7 @@ class _Space:
 
 def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
     if callable(function):
-        return function  # type: ignore[no-any-return]
+        return function
     if isinstance(function, NamedArray) and names_of(function.dims):
         raise AxisNameError(
             f"{op}: {what} is the array {type_text(function)}, which does not say which of its axes meets the vector. Write a function, as "

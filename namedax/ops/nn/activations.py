@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops
@@ -89,7 +90,7 @@ def _masked(data: Any, mask: Any, value: float) -> Any:
     return data if mask is None else jnp.where(mask, data, value)
 
 
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
 
     Args:
@@ -125,7 +126,7 @@ def _sharded_softmax(site: Site) -> Any:
     return softmax(values, where)
 
 
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
 
     >>> import jax.numpy as jnp, namedax as nx

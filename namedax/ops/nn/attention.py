@@ -33,6 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -94,7 +95,7 @@ def dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None,
     implementation: Any = None,
     return_residual: bool = False,
-) -> Any:
+) -> Array:
     """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
     Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes

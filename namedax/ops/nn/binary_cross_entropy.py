@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
@@ -19,7 +20,7 @@ __all__ = ["FUNCTIONS", "binary_cross_entropy"]
 _OP = "binary_cross_entropy"
 
 
-def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None) -> Any:
+def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None) -> Array:
     """Cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
     Args:

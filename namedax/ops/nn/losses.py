@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
@@ -39,7 +40,7 @@ _OP = "softmax_cross_entropy"
 
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
-) -> Any:
+) -> Array:
     """Cross-entropy of the softmax of `logits` with integer labels, in nats: `logsumexp(logits) - logits[label]`, per token.
 
     Args:

@@ -16,6 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import Array
 from namedax.errors import ArgumentError
 from namedax.operands.sizes import named_sizes
 from namedax.ops.collectives.reducing import global_index
@@ -38,7 +39,7 @@ def _indices(op: str, named_shape: _Shape, what: tuple[str, ...]) -> list[Any]:
     return [global_index(op, name, size) for name, size in sizes.items()]
 
 
-def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = None) -> Any:
+def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = None) -> Array:
     """Which keys a query sees that looks back only: true where `key <= query + offset`.
 
     Args:
@@ -63,7 +64,7 @@ def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = No
     return mask if window is None else mask & (key > place - window)
 
 
-def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Any:
+def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Array:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
 
     Args:
@@ -86,7 +87,7 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Any:
     return (key <= query + offset) | (key < prefix)
 
 
-def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Any:
+def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Array:
     """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
 
     Args:

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
@@ -207,7 +208,9 @@ def _epsilon(op: str, epsilon: Any) -> float:
 # --- the norms ------------------------------------------------------------------------------------------------------
 
 
-def layer_norm(x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None) -> Any:
+def layer_norm(
+    x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
+) -> LikeArguments:
     """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and moved by `bias`.
 
     Args:
@@ -240,7 +243,7 @@ def _normalised(site: Site, passes: Callable[[Site], Statistics], epsilon: float
     return _normalise(site, passes(site), epsilon)[0]
 
 
-def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> Any:
+def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
     """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
 
     Over a sharded name: one all-reduce of the size of the mean; the gradient adds one.
@@ -263,7 +266,7 @@ def standardize(
     where: Any = None,
     *,
     algorithm: str = "fast",
-) -> Any:
+) -> LikeArguments:
     """Values with mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
 
     Args:
@@ -327,7 +330,7 @@ def batch_norm(
     var: Any = None,
     epsilon: float = 1e-5,
     where: Any = None,
-) -> tuple[Any, Moments]:
+) -> tuple[Array, Moments]:
     """Values with mean 0 and variance 1 over `axis`, and the moments that they had.
 
     In training the moments are those of `x`, over the whole axis even where it is sharded, and you keep a moving average of them
@@ -432,7 +435,7 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
-def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> Any:
+def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> LikeArguments:
     """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
 
     Args:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
@@ -142,7 +143,7 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
 
     Args:
@@ -170,7 +171,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -181,7 +182,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -192,7 +193,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> Any:
+def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -259,7 +260,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 # --- as in jax.lax --------------------------------------------------------------------------------------------------
 
 
-def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
@@ -286,7 +287,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
     return _run_lax("cummax", operand, axis, reverse)
 
 
-def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -297,7 +298,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
     return _run_lax("cummin", operand, axis, reverse)
 
 
-def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -308,12 +309,12 @@ def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
-def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
-def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> Any:
+def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)
 

@@ -22,13 +22,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import as_inexact, inexact_type
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, PositionalAxisError, check_options
 from namedax.operands import compiled_ops
-from namedax.operands.axes import Axis, axis_key
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import Site, reduction_site
@@ -357,7 +358,7 @@ def sum(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Sum over positional and named axes.
 
     Args:
@@ -384,7 +385,7 @@ def sum(
     return _run("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
-def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -423,7 +424,7 @@ def prod(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Product over positional and named axes. Arguments as for `sum`.
 
     Over a sharded name the partial products, one per device, are gathered: XLA has no all-reduce for products.
@@ -435,7 +436,7 @@ def prod(
     return _run("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
-def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
 
     Args beyond those of `sum`:
@@ -448,7 +449,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
-def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum over positional and named axes; see `max`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -458,7 +459,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
-def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether some element is true, over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -468,7 +469,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return _run("any", _any, x, axis, keepdims, where)
 
 
-def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -478,7 +479,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return _run("all", _all, x, axis, keepdims, where)
 
 
-def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of elements that are not zero, over positional and named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -528,7 +529,7 @@ def _append_positional(x: Any, count: int) -> Any:
     return wrap(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
-def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
     Along several axes, a tuple, the index counts row-major in the order given (`...`: in that of `x.dims`). Along a sharded name the index
@@ -541,7 +542,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
-def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum along one axis; see `argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -47,7 +48,7 @@ def segment_sum(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Sums of the entries along an axis that belong to the same segment.
 
     Args:
@@ -90,7 +91,7 @@ def segment_prod(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Products of the entries along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
 
     Along a sharded axis the partial products, one per device, are gathered, since XLA has no all-reduce for products; if
@@ -108,7 +109,7 @@ def segment_max(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Maxima of the entries along an axis that belong to the same segment; the least value for an empty one. See `segment_sum`.
 
     Ties share the gradient equally, as in `jnp`. If `out_axis` is on the mesh axes of `axis`, one all-to-all takes the place of
@@ -126,7 +127,7 @@ def segment_min(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Minima of the entries along an axis that belong to the same segment. See `segment_max`."""
     return _segment("min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 

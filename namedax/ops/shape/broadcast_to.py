@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
@@ -22,7 +23,7 @@ __all__ = ["FUNCTIONS", "broadcast_to"]
 
 def broadcast_to(
     array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
-) -> Any:
+) -> LikeArguments:
     """Repeats an array along axes that it lacks.
 
     Args:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding
 
+from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
@@ -24,6 +25,8 @@ from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard", "untag"]
+
+Tree = TypeVar("Tree")
 
 
 def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
@@ -124,6 +127,10 @@ def detach_names(
     return data, target
 
 
+@overload
+def named(array: ArrayLike, axes: Any) -> NamedArray: ...
+@overload
+def named(array: Any, axes: Any) -> Any: ...
 def named(array: Any, axes: Any) -> Any:
     """Gives names to positional axes.
 
@@ -180,6 +187,10 @@ def _enter(array: NamedArray, before: Dims) -> Any:
     return wrap(relayout(array._data, old, new), array._dims)
 
 
+@overload
+def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
+@overload
+def positional(x: Any, axes: Any) -> Any: ...
 def positional(x: Any, axes: Any) -> Any:
     """Gives positions to all named axes.
 
@@ -214,6 +225,10 @@ def positional(x: Any, axes: Any) -> Any:
     return map_with_mappings(one, x, axes, "positional")
 
 
+@overload
+def untag(x: ArrayLike, axes: Any) -> Array: ...
+@overload
+def untag(x: Any, axes: Any) -> Any: ...
 def untag(x: Any, axes: Any) -> Any:
     """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
 
@@ -257,7 +272,7 @@ def untag(x: Any, axes: Any) -> Any:
     return map_with_mappings(one, x, axes, "untag")
 
 
-def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
+def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None) -> Tree:
     """Places named arrays on a mesh, outside of mapped functions.
 
     In a program of many processes each gives the whole values, and JAX compares them; `nx.from_process_local` takes parts.
@@ -315,7 +330,7 @@ def shard(x: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> A
     return jax.tree.map(one, x, is_leaf=is_named)
 
 
-def order_like(tree: Any, like: Any) -> Any:
+def order_like(tree: Tree, like: Any) -> Tree:
     """`tree` with the axes of every named array in the physical order that they have in `like`.
 
     Raw JAX compares tree structures, which include the order; this makes them equal. The named shapes have to agree.

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.names import check_dims, is_name
@@ -31,7 +32,7 @@ from namedax.ops.shape.joining import stack
 __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
-def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Any:
+def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
     """Evenly spaced values, along a name if `axis` is given.
 
     Args:
@@ -70,7 +71,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
 
 
-def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Any:
+def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
     Args:
@@ -137,7 +138,7 @@ def _filled(
 
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
-) -> Any:
+) -> Array:
     """Zeros, with named axes beside the positional ones.
 
     Args:
@@ -162,7 +163,7 @@ def zeros(
 
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
-) -> Any:
+) -> Array:
     """Ones, with named axes beside the positional ones; arguments as for `zeros`.
 
     >>> import namedax as nx
@@ -174,7 +175,7 @@ def ones(
 
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
-) -> Any:
+) -> Array:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
 
     >>> import namedax as nx
@@ -191,7 +192,7 @@ def full(
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
-) -> Any:
+) -> Array:
     """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
 
     Args:
@@ -216,7 +217,7 @@ def full(
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Any:
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
     """`a` as an array: a named array stays one, and so does a sequence that holds some.
 
     Args:
@@ -239,7 +240,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return _as_array("asarray", a, dtype, order, copy, 0)
 
 
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> Any:
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
     """A new array: as `asarray`, and with at least `ndmin` positional axes.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import Array
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError
 from namedax.operands.leaves import data_of
@@ -31,7 +32,7 @@ def linspace(
     axis: Any = 0,
     *,
     device: Any = None,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """Evenly spaced numbers between two ends, along a new axis that may have a name.
 
     Args:
@@ -96,7 +97,7 @@ def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) ->
     return values if axis is None else named(values, [axis])
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Any:
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
     """The frequencies of `nx.numpy.fft.fft`, along a name if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
@@ -119,7 +120,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
     return _frequencies("fftfreq", n, d, dtype, device, axis)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Any:
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
     """The frequencies of `nx.numpy.fft.rfft`, along a name if `axis` is given; see `fftfreq`.
 
     >>> import namedax as nx

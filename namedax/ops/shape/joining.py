@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
@@ -49,7 +50,7 @@ Axes = tuple[str, ...]
 # --- joining --------------------------------------------------------------------------------------------------------
 
 
-def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Any:
+def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
     """Joins arrays along an axis that they all have.
 
     Args:
@@ -164,7 +165,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
-def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> Any:
+def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
     """Joins two arrays, as `concatenate([arr, values], axis)` does; `axis=None` flattens the positional axes first.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -176,7 +177,7 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
     return concatenate([arr, values], axis, out_axis=out_axis)
 
 
-def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
 
     Args:
@@ -248,7 +249,7 @@ def _named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
 # --- taking apart ---------------------------------------------------------------------------------------------------
 
 
-def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Any]:
+def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Cuts an array into parts along one axis.
 
     Args:
@@ -274,7 +275,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
     return _split("split", ary, indices_or_sections, axis, out_axis)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Any]:
+def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Like `split`, for a number of parts that need not be equal: the first ones are larger by one.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -358,7 +359,7 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
 # --- flip, tile, repeat ---------------------------------------------------------------------------------------------
 
 
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: Any, axis: Any = None) -> LikeArguments:
     """Reverses axes.
 
     Args:
@@ -391,7 +392,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     return wrap(data, dims)
 
 
-def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Any:
+def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
     """Repeats an array as a whole.
 
     Args:
@@ -430,7 +431,7 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
 
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
-) -> Any:
+) -> Array:
     """Repeats single elements along an axis, as `jnp.repeat` does.
 
     `nx.repeat` is another function: that of einops, which takes a pattern.
@@ -508,7 +509,7 @@ def repeat(
 # --- axes of size 1 -------------------------------------------------------------------------------------------------
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: Any, axis: Any) -> LikeArguments:
     """Inserts axes of size 1.
 
     Args:
@@ -552,7 +553,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     return result
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None) -> Array:
     """Removes axes of size 1.
 
     Args:
@@ -593,7 +594,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _lax_expand_dims(array: Any, dimensions: Any) -> Any:
+def _lax_expand_dims(array: Any, dimensions: Any) -> Array:
     """Inserts axes of size 1, as `nx.numpy.expand_dims`: a position, a name that the array lacks, or a tuple of both."""
     return expand_dims(array, dimensions)
 

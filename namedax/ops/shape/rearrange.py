@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
@@ -359,7 +360,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
     return _execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
-def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
+def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
     The grammar, on both sides of `->`:
@@ -407,7 +408,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
     return _run_pattern("rearrange", x, pattern, sizes)
 
 
-def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Any:
+def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
     Args:
@@ -443,7 +444,7 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
-def repeat(x: Any, pattern: str, **sizes: int) -> Any:
+def repeat(x: Any, pattern: str, **sizes: int) -> Array:
     """Rearranges, and repeats the array along the axes that stand on the right only.
 
     (`nx.numpy.repeat` repeats single elements, as `jnp.repeat` does.)
@@ -481,7 +482,7 @@ def _require(op: str, x: Any, name: Any) -> None:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
-def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> Any:
+def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
     """Splits one named axis into several, row-major.
 
     Args:
@@ -528,7 +529,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return _execute(op, x, left, right, known)
 
 
-def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> Any:
+def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 
     Args:

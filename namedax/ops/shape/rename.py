@@ -7,6 +7,7 @@ from typing import Any
 
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
@@ -20,7 +21,7 @@ from namedax.resources.serial import LoopAxis
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 
 
-def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Any:
+def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """Gives axes other names, all at once; where the placements differ, this is resharding.
 
     Args:

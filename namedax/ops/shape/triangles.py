@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -36,7 +37,7 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
     return lax.broadcasted_iota(jnp.int32, (block, *(1,) * behind), 0)
 
 
-def tril(m: Any, k: Any = 0, *, axis: Any = None) -> Any:
+def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
 
     Args:
@@ -63,7 +64,7 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> Any:
     return _triangle("tril", m, k, axis)
 
 
-def triu(m: Any, k: Any = 0, *, axis: Any = None) -> Any:
+def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -78,7 +79,9 @@ def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
     return result if out_axis is None else rename(result, {found: out_axis})
 
 
-def nonzero(a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None) -> Any:
+def nonzero(
+    a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None
+) -> tuple[Array, ...]:
     """The indices of the entries that are not zero, in row-major order.
 
     Args:
@@ -172,7 +175,7 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
-) -> Any:
+) -> Array | tuple[Array, ...]:
     """The different values of an array, in order.
 
     With `out_axis`, over names: a form that works on sharded axes. Without it this is `jnp.unique` (rows along `axis` where that is given,

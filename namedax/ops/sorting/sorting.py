@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
@@ -138,7 +139,7 @@ def _check_kind(op: str, kind: None, order: None) -> None:
 
 def sort(
     x: Any, axis: Any = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False
-) -> Any:
+) -> LikeArguments:
     """The values in ascending order along one axis, NaN last.
 
     Args:
@@ -190,7 +191,7 @@ def argsort(
     stable: bool = True,
     descending: bool = False,
     dtype: Any = None,
-) -> Any:
+) -> LikeArguments:
     """The indices that sort along one axis; ties in their order, NaN last.
 
     Args:
@@ -231,7 +232,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
-def lexsort(keys: Any, axis: Any = -1) -> Any:
+def lexsort(keys: Any, axis: Any = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
     Args:
@@ -515,7 +516,7 @@ def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", k
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -526,7 +527,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
 
 
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -568,7 +569,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
 
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
-) -> Any:
+) -> Array:
     """Where values would have to be inserted into a sorted array, so that it stays sorted.
 
     Args:
@@ -652,7 +653,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
     return site.finish_whole(comm.cut(data, dim, site.mesh_axes) if site.mesh_axes else data)
 
 
-def partition(x: Any, kth: int, axis: Any = -1) -> Any:
+def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
     As `jnp.partition`. Along a sharded name this gathers the axis (one all-gather), since `jnp`'s order within the two parts is
@@ -666,7 +667,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> Any:
     return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
-def argpartition(x: Any, kth: int, axis: Any = -1) -> Any:
+def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -47,7 +48,7 @@ def cov(
     *,
     axis: Any = None,
     variables: Any = None,
-) -> Any:
+) -> Array:
     """Covariances of variables over observations.
 
     Args:
@@ -92,7 +93,9 @@ def cov(
     return place(result)
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None) -> Any:
+def corrcoef(
+    x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None
+) -> Array:
     """Correlation coefficients of variables over observations: covariances over the roots of both variances. See `nx.cov`.
 
     Args:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -62,7 +63,7 @@ def _has_nans(x: Any) -> bool:
 
 def nansum(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Sum of the elements that are not NaN. Arguments and costs as for `nx.sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -76,7 +77,7 @@ def nansum(
 
 def nanprod(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Any:
+) -> Array:
     """Product of the elements that are not NaN. Arguments and costs as for `nx.prod`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -98,7 +99,7 @@ def without_nans(x: Any, where: Any) -> tuple[Any, Any]:
     return _where(missing, 0, x), present
 
 
-def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -151,7 +152,7 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
 
     Over a sharded name: an all-reduce for the maximum, and one that asks whether there was anything but NaN.
@@ -164,7 +165,7 @@ def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum of the elements that are not NaN; see `nanmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -185,7 +186,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 
-def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -196,7 +197,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _nan_arg("argmax", x, axis, keepdims)
 
 
-def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -207,7 +208,7 @@ def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _nan_arg("argmin", x, axis, keepdims)
 
 
-def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Maximum less minimum. Arguments as for `nx.max`, costs those of both.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -221,7 +222,9 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 # --- average --------------------------------------------------------------------------------------------------------
 
 
-def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+def average(
+    x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Array | tuple[Array, Array]:
     """Weighted mean over positional and named axes.
 
     Args:
@@ -319,7 +322,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
     Args:
@@ -384,7 +387,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -442,7 +445,7 @@ def bincount(
     length: int | None = None,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> Any:
+) -> Array:
     """How often each integer from 0 on occurs, over positional and named axes.
 
     Args:
@@ -502,7 +505,7 @@ def histogram(
     *,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """How many elements fall into each bin, over positional and named axes.
 
     Args:

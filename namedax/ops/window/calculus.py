@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -78,7 +79,7 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     """The integral along one axis by the trapezoid rule.
 
     Args:
@@ -110,7 +111,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
     return _sum(_where_at(y, name, (n - 1,), areas * 0, areas), name)
 
 
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
     Args:
@@ -164,7 +165,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
 
 
-def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> Any:
+def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> LikeArguments:
     """Phases without jumps of a period: `jnp.unwrap`, by name or position.
 
     Args:
@@ -200,7 +201,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
     return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
 
 
-def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
     """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -46,7 +47,7 @@ Axes = tuple[str, ...]
 
 def convolve(
     a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
-) -> Any:
+) -> LikeArguments:
     """Convolution along one axis, as `jnp.convolve` does it.
 
     Args:
@@ -148,7 +149,7 @@ def conv(
     out_axes: Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """Convolution over named axes, as neural networks mean it (the kernel is not reversed).
 
     Args:
@@ -210,7 +211,7 @@ def conv_transpose(
     out_axes: Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """Transposed convolution over named axes, which makes them larger, as `jax.lax.conv_transpose` does it.
 
     It is the convolution of the array with `stride - 1` zeros between its entries. The kernel is not reversed: for the transpose of

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -45,7 +46,7 @@ Axes = tuple[str, ...]
 # --- roll and shift -------------------------------------------------------------------------------------------------
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
     Args:
@@ -147,7 +148,7 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
     return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
 
 
-def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> Any:
+def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
 
     Args:
@@ -218,7 +219,7 @@ def halo(
     mode: str = "zero",
     fill_value: Any = 0,
     out_axis: Hashable | None = None,
-) -> Any:
+) -> LikeArguments:
     """The neighbours of every entry along a named axis, as a window: the building block of stencils.
 
     Args:
@@ -283,7 +284,7 @@ def pad(
     constant_values: Any = 0,
     out_axes: Mapping[Hashable, Hashable] | None = None,
     **options: Any,
-) -> Any:
+) -> LikeArguments:
     """Pads an array at the ends of its axes.
 
     Args:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -127,7 +128,7 @@ def max_pool(
     strides: Any = None,
     padding: Any = "VALID",
     out_axes: Mapping[Hashable, Hashable] | None = None,
-) -> Any:
+) -> LikeArguments:
     """The maximum over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -145,7 +146,7 @@ def min_pool(
     strides: Any = None,
     padding: Any = "VALID",
     out_axes: Mapping[Hashable, Hashable] | None = None,
-) -> Any:
+) -> LikeArguments:
     """The minimum over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -164,7 +165,7 @@ def avg_pool(
     padding: Any = "VALID",
     out_axes: Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
-) -> Any:
+) -> LikeArguments:
     """The mean over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
