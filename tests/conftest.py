@@ -1,22 +1,23 @@
 """Marks what `make test` leaves out: see tests/covering.py."""
 
-import itertools
+import collections
 from collections.abc import Hashable, Iterator
 
 import pytest
 
-from tests.covering import Case, cover, traits
+from tests.covering import FAMILY, Case, cover, traits
 from tests.harness import Placement
 
 
 def values_of(item: pytest.Item) -> Iterator[Hashable]:
-    """One for each `parametrize`: what it gave to this case, but for the placement."""
-    params = item.callspec.params
+    """One for each `parametrize`, and for each fixture with parameters: what it gave to this case, but for the placement."""
+    params = dict(item.callspec.params)
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0]
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        if given := [(name, id(params[name])) for name in names if not isinstance(params[name], Placement)]:
-            yield tuple(given)
+        given = [(name, params.pop(name)) for name in names]
+        yield tuple((name, id(value)) for name, value in given if not isinstance(value, Placement))
+    yield from ((name, id(value)) for name, value in params.items() if not isinstance(value, Placement))
 
 
 def case_of(item: pytest.Item) -> Case:
@@ -27,14 +28,17 @@ def case_of(item: pytest.Item) -> Case:
     if not hasattr(item, "callspec"):
         return Case(function, frozenset({"alone"}))
     placements = [value for value in item.callspec.params.values() if isinstance(value, Placement)]
-    return Case(function, frozenset(values_of(item)), frozenset().union(*map(traits, placements)), wanted)
+    return Case(function, frozenset(filter(None, values_of(item))), frozenset().union(*map(traits, placements)), wanted)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     free = [item for item in items if not item.get_closest_marker("full") and not item.get_closest_marker("leaks")]
-    for _, module in itertools.groupby(free, key=lambda item: item.nodeid.partition("::")[0]):
-        tests = list(module)
+    families: dict[str, list[pytest.Item]] = collections.defaultdict(list)
+    for item in free:
+        module = item.nodeid.partition("::")[0]
+        families[FAMILY.get(module, module)].append(item)
+    for tests in families.values():
         kept = cover([case_of(test) for test in tests])
         for i, test in enumerate(tests):
             if i not in kept:

@@ -5,12 +5,12 @@ The rule, for one test function and its cases (tests/conftest.py applies it, tes
 - Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
 - A function with the mark `part(n)` keeps n of its cases, evenly spread or by their placements: what its other cases hold is held by
   other functions too.
-- A placement is chosen for what it is like (`traits`): each case runs in the placement whose traits the module has met least so far, and
-  in every module every trait that its tests have occurs. A function that has placements only, for one program of many operations, runs
+- A placement is chosen for what it is like (`traits`): each case runs in the placement whose traits its family has met least so far, and
+  in every family every trait that its tests have occurs. A function that has placements only, for one program of many operations, runs
   in `PLACES` of them.
 
-So an operation is met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on Explicit axes and under
-XLA's partitioner somewhere in its module, and everything at once in `make test-all`.
+So operations of a family (`FAMILIES`) are met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on
+Explicit axes and under XLA's partitioner, each operation in some of these, and everything at once in `make test-all`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ from collections.abc import Hashable, Iterable, Sequence
 from tests.harness import SIZES, Placement
 
 PLACES = 2
+# Modules that test what is near to each other; every other module is a family of its own.
+FAMILIES = {
+    "elementwise": "array elementwise kernels kernels_lifted integers random key_arrays",
+    "reduction": "reductions statistics scans sorting segments axis_said selection covariance_and_resize slots",
+    "contraction": "einsum einsum_spec dot overlap rename_on_read by_hand worked_problems communication",
+    "shape": "rearranging joining rename creation beyond axes",
+    "indexing": "take getitem updates gathers",
+    "window": "neighbours pooling conv_transpose cpu_backend",
+    "loops": "control_flow custom_rules postponing serial_loop whole_values_in_steps strict",
+    "collectives": "collectives permutations lax_namespace raw placement partitioner",
+    "nn": "experts routing nn normalisation attention vocabulary initializers transformer training_layouts",
+    "transform": "xmap nesting environment compile_once transformations resources solvers regressions pytree interop testing typing",
+}
+FAMILY = {f"tests/test_{module}.py": family for family, modules in FAMILIES.items() for module in modules.split()}
 
 
 def traits(placement: Placement) -> frozenset[str]:
@@ -59,7 +73,7 @@ class Case:
 
 
 def cover(cases: Sequence[Case]) -> set[int]:
-    """The indices of those cases of a module's that `make test` runs."""
+    """The indices of those cases of a family's that `make test` runs."""
     met: collections.Counter[str] = collections.Counter()
     kept: set[int] = set()
 

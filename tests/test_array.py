@@ -286,7 +286,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.part(30)
+@pytest.mark.part(12)
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS, ids=lambda op: op.__name__)
 def test_operators(op, other):
@@ -398,6 +398,7 @@ def test_a_foreign_class_may_answer():
 # --- broadcasting by name -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_positions_meet_positions_and_names_meet_names():
     a = nx.named(array(2, 1, 3, seed=1), [None, None, "a"])
     b = nx.named(array(1, 4, seed=2), [None, "b"])
@@ -473,6 +474,7 @@ def test_two_operands_in_any_order(xs):
         check(x - y, np.subtract, x, y)
 
 
+@pytest.mark.full
 @quick
 @hypothesis.given(operands(3))
 def test_three_operands_in_any_order(xs):
@@ -514,7 +516,7 @@ def element_type(function):
     return result.dtype, result.weak_type
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("left", DTYPES)
 def test_element_types_are_jnps(left):
     x = nx.named(jnp.ones(2, left), ["a"])
@@ -713,6 +715,7 @@ POSITIONAL = {
 }
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize("method", POSITIONAL.values(), ids=POSITIONAL)
 def test_methods_speak_of_positions(method):
     have, want = method
@@ -753,6 +756,7 @@ NOTHING_NAMED_LEFT = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("function", NOTHING_NAMED_LEFT.values(), ids=NOTHING_NAMED_LEFT)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_nothing_named_left_is_a_plain_array(function, compiled):

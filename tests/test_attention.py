@@ -102,7 +102,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):
     """Heads of queries on four devices share those of the keys, so that blocks and groups meet every way; biases of either."""
@@ -162,6 +162,7 @@ def test_bias_of_the_keys_that_is_mapped_goes_round_with_them():
     check(named, jax.jit(oracle), (array(2, 8, 5), array(8)), (["b", "s", "d"], ["key"]), ["b", "s", "d"], AROUND)
 
 
+@pytest.mark.full
 def test_bias_of_both_positions_on_mesh_axes_of_their_own():
     def named(q, k, bias):
         return attention(q, k, k, bias, axis="t", key_axis="s", features="d")
@@ -328,6 +329,7 @@ def test_second_derivatives_of_the_ring():
     np.testing.assert_allclose(jax.jit(twice(f))(Q), jax.jit(twice(oracle))(Q), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full
 def test_forward_mode():
     tangents = tuple(array(*x.shape, seed=7) for x in (Q, K, V))
     _, want = jax.jvp(plain, (Q, K, V), tangents)
@@ -364,6 +366,7 @@ def test_a_scale_that_is_an_array_has_a_gradient(resources):
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_gradient_inside_of_the_body():
     def body(q, k, v):
         return jax.grad(lambda k: nx.sum(nx.sin(attention(q, k, v, axis="a", features="d")), ("b", "a", "h", "e")))(k)
@@ -395,6 +398,7 @@ def trip_counts(f):
     return sorted(map(int, re.findall(r"\blength=(\d+)", str(jax.make_jaxpr(f)(Q, K, V)))))
 
 
+@pytest.mark.full
 def test_the_gradient_of_the_ring():
     """Backwards keys and values go round again (three times), and their gradients behind them (three times)."""
     f = mapped({"a": "x"}, make_mesh((4, 2)))

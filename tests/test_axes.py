@@ -307,6 +307,7 @@ def test_positional_of_plain_arrays():
     assert message(nx.positional, x, ["a", ...])[0] is AxisMappingError
 
 
+@pytest.mark.full
 @quick
 @hypothesis.given(st.data())
 def test_there_and_back(data):
@@ -682,6 +683,7 @@ def test_the_outer_product_of_dot_products():
     assert f.__name__ == "vdot"
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_other_functions_of_jax_as_bodies(placement):
     x, y = array(8, 3, 3), array(4, 3, seed=1)
@@ -712,6 +714,7 @@ def test_a_gradient_of_a_function_of_jax_as_a_body():
     np.testing.assert_allclose(grad, np.broadcast_to(y, (8, 4, 3)), rtol=1e-6)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_wrapper_of_user_code_sees_names(placement):
     def loss(x, y):

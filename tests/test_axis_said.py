@@ -20,7 +20,7 @@ REDUCTIONS = (
 RESOURCES = [{}, {"a": "x"}, {"a": "x", "c": "y"}, {"b": "x", "a": "y"}]
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):
     function = getattr(nx, name)
@@ -52,6 +52,7 @@ def test_quantiles_without_an_axis(q):
             q(getattr(nx, name))
 
 
+@pytest.mark.full
 def test_none_is_all_positional_axes_of_which_there_may_be_none():
     finite = nx.named(jnp.asarray(np.nan_to_num(X)), ["a", "b", "c"])
     want = np.nan_to_num(X)
@@ -114,6 +115,7 @@ def test_the_index_over_several_axes(resources, kind):
         np.testing.assert_array_equal(result.data if isinstance(result, nx.NamedArray) else result, want)
 
 
+@pytest.mark.full
 def test_sets_and_views():
     clean = nx.nan_to_num(SOME)
     want = np.nan_to_num(X).sum((0, 2))

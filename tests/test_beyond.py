@@ -147,6 +147,7 @@ def test_masks(placement):
             assert not hlo.collectives(f.lower().compile())
 
 
+@pytest.mark.full
 def test_a_mask_in_attention():
     q, kv = array(8, 2, 4), array(8, 2, 4, seed=1)
 
@@ -242,6 +243,7 @@ def test_one_answer(resources):
 # --- small forms -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_plain_arrays_are_left_to_jax():
     x = array(3, 5)
     np.testing.assert_array_equal(nx.tril(x, 1), jnp.tril(x, 1))

@@ -162,7 +162,7 @@ def test_a_collective_counts_as_often_as_its_loops_run():
     assert (collective.kind, collective.bytes) == ("all-reduce", 8)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("title", benchmark.lazy_programs())
 def test_late_sums(title):
     mesh = benchmark.mesh_of({"model": 4})

@@ -150,7 +150,7 @@ COSTS = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("label", COSTS)
 def test_costs_of_reductions(label):
     body, forwards, backwards = COSTS[label]

@@ -69,7 +69,7 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]
@@ -172,7 +172,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
     body, in_axes, args, resources, expected = GRADIENTS[name]
@@ -282,6 +282,7 @@ FORWARD = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", FORWARD)
 def test_forward(name):
     body, in_axes, out_axes, args, resources, expected = FORWARD[name]

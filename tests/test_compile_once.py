@@ -98,7 +98,7 @@ def test_equal_calls_trace_and_compile_once(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 def test_wrapping_again_traces_nothing(body, mesh, compiled):
     wrap(body, mesh)(X, W)
     assert body.since() == 1
@@ -116,6 +116,7 @@ def test_wrapping_again_traces_nothing(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
+@pytest.mark.part(1)
 def test_what_differs_is_traced_once_more(body, mesh, compiled):
     variants = {
         "as it is": (wrap(body, mesh), X, W),
@@ -140,6 +141,7 @@ def test_what_differs_is_traced_once_more(body, mesh, compiled):
     assert counts == dict.fromkeys(variants, (0, 0))  # each has its place in the cache, whatever was called between
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("change", "traces"),
     [
@@ -448,6 +450,7 @@ def test_programs_do_not_depend_on_the_process(two_processes):
     assert len(set(first["texts"].values())) == len(first["texts"])  # and differ from one another
 
 
+@pytest.mark.full
 def test_a_persistent_cache_knows_the_programs(two_processes):
     (first, second), (files, later) = two_processes
     assert len(first["cached"]) > 15

@@ -197,7 +197,7 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(6)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]
@@ -686,7 +686,7 @@ MEETING = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
 )

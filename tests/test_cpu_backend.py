@@ -68,6 +68,7 @@ def narrow_sums(jaxpr):
     return found, count
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": "x", "k": nx.SerialLoop(2)}, {"k": "y"}], ids=str)
 def test_no_sum_is_narrow(resources):
     skipped = ("sorted", "branches") if len(resources) > 1 else ()  # of what cannot be done in steps

@@ -110,6 +110,7 @@ def gradients():
     )
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("form", "placement"), cases(), ids=str)
 def test_rules_reduce_over_names(form, placement):
     args = inputs()
@@ -349,6 +350,7 @@ def test_raw_rules_that_act_on_every_entry():
     np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x)))(x), 3 * x, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_a_shard_map_of_one_s_own_may_use_the_same_names():
     # Whatever was mapped before, and whatever went wrong there, a block's axis is what its owner says.
     mesh, x = make_mesh((4, 2)), array(8, 4)

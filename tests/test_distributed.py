@@ -92,6 +92,7 @@ def trained(tmp_path_factory):
     return {n: (texts, dict(np.load(folder / f"{name}.npz")), folder / f"checkpoint of {name}") for n, name, texts in runs}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("title", ASSIGNMENTS)
 def test_two_processes_give_the_numbers_of_one(trained, title):
     one, two = trained[1][1], trained[2][1]

@@ -35,7 +35,7 @@ def literal(comment):
     return None
 
 
-@pytest.mark.part(2)
+@pytest.mark.full
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_page_runs(page):
     scope = {}

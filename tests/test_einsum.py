@@ -142,6 +142,7 @@ def test_numbers_of_other_types(placement):
     check(body, oracle, (small, large, truth, real), ["a", None], out_axes, placement, grad=False)
 
 
+@pytest.mark.full
 def test_accumulation():
     """The type to accumulate in counts from the first sum on, sharded or not."""
     x = jnp.asarray(np.full((8, 4096), 1.0), jnp.bfloat16)
@@ -161,6 +162,7 @@ def test_precision_reaches_dot_general():
     assert set(eqn.params["precision"]) == {jax.lax.Precision.HIGH}
 
 
+@pytest.mark.full
 def test_weak_types():
     """As `jnp.einsum`: weak with weak is weak, and gives way to the next operand."""
     weak, number = jnp.broadcast_to(2.0, (3,)), jnp.broadcast_to(3, (3,))
@@ -208,6 +210,7 @@ POSITIONAL = [
 ]
 
 
+@pytest.mark.part(10)
 @pytest.mark.parametrize("spec", POSITIONAL)
 def test_positional(spec):
     """Plain arrays, all sizes different; `...` stands for two axes, for one or two, for none or one, some of size 1."""
@@ -536,7 +539,7 @@ def test_random_specifications(case):
     compare(case, {}, grad=False)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(cases(least_operands=2))
 def test_random_specifications_and_assignments(case):

@@ -189,7 +189,7 @@ def test_tokens_of_two_names_are_counted_in_the_order_given():
 # --- what is differentiated, and where --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_in_a_scan_of_layers_that_are_computed_again(capacity):
     w, router, x = array(3, 4, EMBED, EMBED), array(3, EMBED, 4, seed=1), array(4, 8, EMBED, seed=2)
@@ -233,7 +233,7 @@ def test_in_a_scan_of_layers_that_are_computed_again(capacity):
         np.testing.assert_allclose(h, v, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, {"b": "x", "expert": "x"}, {"b": "x", "expert": "y"}], ids=str)
 def test_what_the_function_closes_over_has_its_gradient(resources):
     index, weight, x, w, c = (
@@ -262,7 +262,7 @@ def test_what_the_function_closes_over_has_its_gradient(resources):
         np.testing.assert_allclose(h, v, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 4])
 def test_element_types(capacity):
     x, w = array(4, 8, EMBED, seed=1), array(4, EMBED, 3, seed=2)
@@ -278,6 +278,7 @@ def test_element_types(capacity):
     assert [ct.dtype for ct in pull(y)] == [jnp.bfloat16, jnp.bfloat16]
 
 
+@pytest.mark.full
 def test_tokens_may_be_integers():
     # The numbers of rows of a table.
     w = array(4, EMBED, 3, seed=2)
@@ -363,7 +364,7 @@ def test_rounds_send_one_all_to_all_there_and_one_back():
     assert gradient == {"all-reduce": (1, 4), "all-to-all in a loop": (4, there + back + again)}
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 3])
 def test_what_other_placements_send(capacity):
     args = example()

@@ -124,7 +124,7 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
     """Outside of mapped functions an optimiser is right, wherever the arrays live, and keeps names and placement."""
@@ -145,6 +145,7 @@ def test_optimizers_on_whole_arrays(name):
         assert have[0]["layers"][0].sharding.spec[:2] == ("y", "x")
 
 
+@pytest.mark.full
 def test_a_line_search():
     """L-BFGS evaluates the loss itself, a mapped one."""
     params, x = {"w": nx.named(array(8), ["a"])}, nx.named(array(4, 8) / 4, ["b", "a"])
@@ -194,6 +195,7 @@ def trained_without_names():
     return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_training_with_the_gradient_of_a_mapped_loss(placement):
     params, x = parameters(), nx.named(array(6, 8), ["n", "a"])
@@ -234,6 +236,7 @@ def before_and_after():
     return arguments, jax.jit(updated)(*map(plain, arguments))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_elementwise_optimizers_in_a_mapped_body(placement):
     arguments, want = before_and_after()
@@ -343,6 +346,7 @@ MODULES = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
     module, shape = MODULES[name]
@@ -360,6 +364,7 @@ def plain_mlp_loss(module, x):
     return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):
     """Weights without names are replicated: their gradient is that of the whole batch, taken outside or inside of the body."""
@@ -434,6 +439,7 @@ class Block(linen.Module):
         return linen.LayerNorm()(x + linen.Dense(3)(jax.nn.relu(linen.Dense(7)(x))))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):
     block, x = Block(), array(8, 4, 3)
@@ -504,6 +510,7 @@ ASSIGNMENTS = [
 ]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("saved", "restored"), ASSIGNMENTS)
 def test_orbax_restores_under_another_assignment(saved, restored, tmp_path):
     tree = checkpointed()

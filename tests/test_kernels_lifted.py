@@ -122,7 +122,7 @@ LOOPS = {
 SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
 )

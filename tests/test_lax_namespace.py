@@ -32,7 +32,7 @@ def by_hand(reduce, groups):
     return f
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_groups(shape, place):
     lax = nx.lax

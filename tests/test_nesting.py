@@ -121,6 +121,7 @@ def test_an_outer_name_gets_a_resource_inside():
     np.testing.assert_allclose(f(x), (x**2).sum(1, keepdims=True) + x, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_within_a_function_without_resources():
     mesh = make_mesh((4, 2))
 
@@ -187,7 +188,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
     [
@@ -361,6 +362,7 @@ def softmax(resources, mesh=None):
     return nx.xmap(lambda x: nx.nn.softmax(x, "k"), ["k"], ["k"], axis_resources=resources, mesh=mesh)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"k": "x"}], ids=str)
 def test_in_jit_vmap_and_scan(resources):
     f = softmax(resources, make_mesh((4, 2)))

@@ -179,6 +179,7 @@ def elsewhere(x):
     return nx.nn.dropout(x, jax.random.key(0), 0.5)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("body", "forwards", "whole"),
     [
@@ -241,6 +242,7 @@ def test_a_large_mean_leaves_the_variance_what_it_is(resources):
     np.testing.assert_allclose(var, x64.var(1), rtol=5e-3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("dtype", "resources"), [(jnp.bfloat16, {"k": "x"}), (jnp.float16, {}), (jnp.float16, {"k": "x"}), (jnp.int32, {})]
 )

@@ -75,7 +75,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -87,7 +87,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
 )
@@ -173,6 +173,7 @@ def test_a_sum_that_all_have_is_the_same_for_all(overlap):
     np.testing.assert_allclose(shards[0], want(x, w), rtol=1e-4, atol=1e-1)
 
 
+@pytest.mark.full
 def test_a_sum_that_is_not_sent_in_parts():
     """A vector, or a matrix of which no axis divides by the number of devices: one all-reduce."""
     for equation, sizes in (("bk,k->b", (8, 16)), ("bk,km->bm", (6, 16, 10))):
@@ -199,6 +200,7 @@ def test_stored_on_two_mesh_axes():
         assert {c.kind for c in collectives(grad)} == {"all-gather", "reduce-scatter", "collective-permute"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("overlap", BOTH)
 def test_beside_an_axis_in_time(overlap):
     """A body that is executed in steps: the first half of an all-reduce is a ring."""

@@ -32,6 +32,7 @@ def over_instances(f, *in_axes):
     return jax.vmap(inner, in_axes=[axes[0] for axes in in_axes], axis_name="a", axis_size=8)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_scatter_and_exchange(placement):
     x, only_b = array(8, 4, 8, 3, seed=1), array(4, 8, 4, seed=2)
@@ -59,6 +60,7 @@ def test_scatter_and_exchange(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_over_two_names(placement):
     x = array(8, 4, 32, 2, seed=3)
@@ -263,6 +265,7 @@ def test_values_without_the_name_are_not_sent():
 # --- pgather and pdot -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pgather(placement):
     x, tokens, at = array(8, 4, 3, 2, seed=6), jnp.array([[1, -1], [7, 0], [3, 3]]), jnp.array([5, 9, -24, 2])

@@ -89,7 +89,7 @@ def test_what_pooling_sends():
     np.testing.assert_array_equal(gathered(x), x.reshape(32, 2, 3).max(1))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, {"w": "x"}], ids=str)
 def test_types(resources):
     for dtype in (jnp.int8, jnp.uint16, jnp.bfloat16, jnp.bool_):

@@ -168,7 +168,7 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],
@@ -199,7 +199,7 @@ def parallel_block(x, w1, w2):
     return x + one + two
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("remat", [False, True], ids=["", "checkpoint"])
 def test_within_scan_and_checkpoint(remat):
     def body(x, w1, w2):

@@ -69,7 +69,7 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(6)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):
     parameters = PARAMETERS.get(name, {})
@@ -160,6 +160,7 @@ def test_along_an_axis(placement):
     check(ours, theirs, (KEY, logits, x, p), in_axes, out_axes, placement, grad=False)
 
 
+@pytest.mark.full
 def test_gradient_of_a_permutation_along_a_sharded_name():
     x, w = array(8, 3), array(8, 3, seed=9)
     f = nx.xmap(lambda x: random.permutation(KEY, x, "a"), ["a", None], ["a", None], **BLOCKS.options)
@@ -167,7 +168,7 @@ def test_gradient_of_a_permutation_along_a_sharded_name():
     np.testing.assert_allclose(have, jax.grad(lambda x: jnp.sum(jax.random.permutation(KEY, x) * w))(x))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("key", [KEY, OLD_KEY], ids=["new", "old"])
 def test_named_keys(key):
     keys = random.split(key, named_shape={"layer": 3})

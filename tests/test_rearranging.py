@@ -113,6 +113,7 @@ def compiled(body, resources, out):
     return summary(f.lower(jnp.zeros((4, 32))).compile())
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
     pattern, resources, sent = SENT[case]

@@ -219,6 +219,7 @@ TIES = jnp.concatenate([array(3, 8, kind="ties"), jnp.ones((1, 8))])  # [b, a]
 HOLES = jnp.where(array(4, 8, kind="bool"), array(4, 8), -INF).at[3].set(-INF)  # [b, a]; the last row has nothing else
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_ties_and_of_minus_infinity(placement):
     """Equal maxima share the gradient equally, wherever they are."""
@@ -287,6 +288,7 @@ def test_empty_axes():
             getattr(nx, name)(named, "b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("placement", [ONE_EACH, BLOCKS], ids=str)
 def test_an_empty_axis_beside_a_sharded_one(placement):
     check(
@@ -373,6 +375,7 @@ def test_halves_do_not_overflow_on_the_way(dtype):
 # --- Gradients ------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_inside_of_the_body(placement):
     """`jax.grad` in the body gives what it gives outside, and what the positional program gives."""
@@ -483,6 +486,7 @@ def test_extrema_with_index(name, placement):
     check(lambda x: tuple(getattr(nx, f"{name}_with_index")(x, "a")), oracle, [x], ["b", "a", None], ["b", None], placement)
 
 
+@pytest.mark.full
 def test_extrema_with_index_cost_what_the_index_costs():
     def collectives(f):
         mapped = nx.xmap(f, ["b", "a"], ["b"], axis_resources={"a": "x"}, mesh=make_mesh((8,)))

@@ -431,7 +431,7 @@ def test_gradients_through_a_closure_inside_of_the_body():
         close(mapped(A, B), (want, w.data.sum()))
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("spec", [P(), P("x"), P("y")], ids=str)
 @pytest.mark.parametrize("by", ["argument", "context"])
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -454,7 +454,7 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, partitioning):

@@ -57,6 +57,7 @@ COSTS = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("old", ONE_AXIS, ids=str)
 def test_one_axis(old):
     mesh = make_mesh((M, N))

@@ -37,7 +37,7 @@ def reduce(kind, data, ids):
 CASES = [("auto", *p) for p in PLACED] + [("explicit", *p) for p in PLACED if p[0] in ("axis", "same", "crossed")]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("mesh_kind", "label", "shape", "resources"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES])
 def test_segments(mesh_kind, label, shape, resources):
     mesh = None if shape is None else make_mesh(shape, mesh_kind)
@@ -91,6 +91,7 @@ COSTS = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("kind", "resources", "want"), COSTS)
 def test_costs(kind, resources, want):
     fun = nx.xmap(
@@ -116,6 +117,7 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
     assert [c.kind for c in collectives(backward.lower(jnp.zeros((16, 6)), IDS).compile())] == ["all-reduce"]
 
 
+@pytest.mark.full
 def test_positional_axes():
     x = nx.named(array(2, 6, 3, 5), ["b", None, None, "k"])
     ids = jnp.array([2, 0, 1, 1, 9, 0])

@@ -81,6 +81,7 @@ def test_values(placement):
             np.testing.assert_array_equal(h, w, err_msg=key)
 
 
+@pytest.mark.full
 def test_floats_and_nans():
     x = np.array([2.0, np.nan, -0.5, 2.0, np.inf, np.nan, -0.5, 7.0], np.float32)
     for resources in ({}, {"a": "x"}):

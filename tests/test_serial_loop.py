@@ -126,7 +126,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_everywhere(name, placement):
@@ -138,6 +138,7 @@ def test_everywhere(name, placement):
 ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
+@pytest.mark.part(12)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
     placement = next(p for p in PLACEMENTS if str(p) == "devices-and-steps-auto")
@@ -145,7 +146,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
 def test_programs_in_one(part, placement):
@@ -329,6 +330,7 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
 def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
     # What the carry begins with is scaled in every iteration, like the sums.
@@ -492,6 +494,7 @@ def test_weak_types_and_integers():
     np.testing.assert_array_equal(more, jnp.arange(1, 9))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{"n": LOOP(2)}, {"n": ("x", LOOP(2))}], ids=str)
 def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
     a, b, axes = array(8, 3, 3) + 3 * jnp.eye(3), array(8, 3), (["n", None, None], ["n", None])
@@ -609,6 +612,7 @@ def test_two_names_on_one_loop_do_not_meet():
 # --- control flow that all steps take together ----------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": "y", "b": ("x", LOOP(2))}], ids=str)
 def test_reductions_in_every_iteration(resources):
     def body(x, w):
@@ -647,7 +651,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
     "resources", [{"m": ("x", LOOP(3))}, {"m": LOOP(2), "b": ("x", LOOP(4))}, {"e": ("x", LOOP(2))}], ids=str

@@ -270,6 +270,7 @@ def test_quantiles_with_weights(shape, resources):
     np.testing.assert_array_equal(have[1][:, 0], jnp.percentile(x, 35, (0, 2), method="inverted_cdf"))
 
 
+@pytest.mark.full
 def test_take_along_axis_without_wrapping():
     x, index = array(4, 6), jnp.array([[1, -1, 7], [0, 5, -6], [2, -3, 3], [4, 4, -9]], jnp.int8)
     for mode in (None, "clip", "fill"):
@@ -280,6 +281,7 @@ def test_take_along_axis_without_wrapping():
         np.testing.assert_array_equal(nx.positional(have, ["b", "k"]), want)
 
 
+@pytest.mark.full
 def test_where_with_one_argument():
     x = jnp.array([[0.0, 2.0, 3.0], [1.0, 0.0, 0.0]])
     (have,) = nx.numpy.where(nx.named(x, ["b", None]) > 0, size=2, fill_value=-1)

@@ -148,6 +148,7 @@ def test_top_k_with_a_named_result(resources):
     np.testing.assert_array_equal(index, want[1])
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(side):
     edges, values = jnp.sort(array(8, 3, kind="ties"), 0), jnp.array([-2.0, -1.0, 0.0, 0.5, 1.0, jnp.nan])

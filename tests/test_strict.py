@@ -145,7 +145,7 @@ def test_debug_nans():
 INTEGERS = [np.array(1), np.int64(1), np.array(-1, np.int8), [np.array(1)], (np.int32(0), np.array(1))]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("axis", INTEGERS, ids=repr)
 def test_integers_of_numpy_are_positions(axis):
     x, data = nx.named(array(4, 3, 5), ["a", None, None]), array(4, 3, 5)
@@ -177,6 +177,7 @@ def test_what_is_no_position():
 # --- rarer arguments --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_sorter(placement):
     values, wanted = array(8, 4, seed=2), array(4, 5, seed=3)
@@ -237,7 +238,7 @@ DIAGONALS = {
 LAYOUTS = [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}, {"i": ("y", "x")}]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("spec", DIAGONALS)
 def test_repeated_names(spec):
     out, plain = DIAGONALS[spec]

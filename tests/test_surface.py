@@ -176,6 +176,7 @@ SPECIAL = {
     "lax.reduce_precision": call(f(3), 8, 7),
     "lax.reduce_window": call(f(6), zero, jax.lax.add, (2,), (1,), "VALID"),
     "lax.reduce_xor": call(i(3, 3), (0,)),
+    "lax.reshape": call(f(3, 4), (2, 6)),
     "lax.scatter": _scatter,
     "lax.scatter_add": _scatter,
     "lax.scatter_apply": call(f(5, 4), i(3, 1), jnp.sin, into, update_shape=(3, 4)),
@@ -247,17 +248,23 @@ def pick(sample, choose):
     return jax.tree.map(lambda leaf: choose(leaf[1]) if is_sample(leaf) else leaf, sample, is_leaf=is_sample)
 
 
-def by_hand(function, sample):
-    """JAX's function for each entry along the name; `None` if it does not take these arguments."""
+def entries(function, sample):
+    """JAX's function for each entry along the name."""
 
-    def entries():
+    def run():
         results = []
         for entry in range(BATCH):
             args, kwargs = pick(sample, lambda values, entry=entry: jnp.asarray(values[entry]))
             results.append(jax.tree.leaves(function(*args, **kwargs)))
         return [jnp.stack(leaves) for leaves in zip(*results, strict=True)]
 
-    for run in (jax.jit(entries), entries):  # one program, unless it needs concrete values
+    return run
+
+
+def by_hand(function, sample):
+    """What it gives; `None` if it does not take these arguments."""
+    eager = entries(function, sample)
+    for run in (jax.jit(eager), eager):  # one program, unless it needs concrete values
         with contextlib.suppress(Exception):
             return [np.asarray(leaf) for leaf in run()] or None
     return None
@@ -274,29 +281,86 @@ def without_names(theirs, ours, sample):
         np.testing.assert_array_equal(h, w)
 
 
-@pytest.mark.part(190)
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.filterwarnings("ignore")
-def test_takes_named_arrays(name):
+def over_names(ours, sample):
+    """The leaves of the result, with the name in front."""
+    args, kwargs = pick(sample, lambda values: nx.named(jnp.asarray(values), ["batch", ...]))
+    leaves = jax.tree.leaves(ours(*args, **kwargs), is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+    return [nx.positional(leaf, ["batch", ...]) if isinstance(leaf, nx.NamedArray) else leaf for leaf in leaves]
+
+
+def compare(have, want):
+    assert len(have) == len(want)
+    for h, w in zip(have, want, strict=True):
+        # What does not depend on the arrays (an index range, a shape) comes without the name.
+        np.testing.assert_allclose(np.broadcast_to(h, w.shape), w, rtol=2e-3, atol=2e-3)
+
+
+def functions_of(name):
     space, _, short = name.rpartition(".")
-    theirs, ours = (getattr(module, short) for module in SPACES[space])
-    if ours is theirs or name in EXCEPTIONS or short in OWN_MEANING.get(space, ()):
-        return
-    samples = [SPECIAL[name]] if name in SPECIAL else GENERIC
-    for sample, want in ((s, by_hand(theirs, s)) for s in samples):
-        if want is None:
-            continue
-        args, kwargs = pick(sample, lambda values: nx.named(jnp.asarray(values), ["batch", ...]))
-        have = ours(*args, **kwargs)
-        leaves = jax.tree.leaves(have, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
-        assert len(leaves) == len(want)
-        for h, w in zip(leaves, want, strict=True):
-            # What does not depend on the arrays (an index range, a shape) comes without the name.
-            h = np.asarray(nx.positional(h, ["batch", ...])) if isinstance(h, nx.NamedArray) else np.broadcast_to(h, w.shape)
-            np.testing.assert_allclose(h, w, rtol=2e-3, atol=2e-3)
-        without_names(theirs, ours, sample)
-        return
-    raise AssertionError(f"{name}: no sample of arguments fits; add one to SPECIAL, or a reason to EXCEPTIONS")
+    return (getattr(module, short) for module in SPACES[space])
+
+
+def samples_of(name):
+    return [SPECIAL[name]] if name in SPECIAL else GENERIC
+
+
+def is_lifted(name):
+    theirs, ours = functions_of(name)
+    return (
+        ours is not theirs
+        and name not in EXCEPTIONS
+        and name.rpartition(".")[2] not in OWN_MEANING.get(name.rpartition(".")[0], ())
+    )
+
+
+LIFTED = [name for name in FUNCTIONS if is_lifted(name)]
+CHUNK = 24
+NO_SAMPLE = "no sample of arguments fits; add one to SPECIAL, or a reason to EXCEPTIONS"
+
+
+def traceable(name):
+    """The first sample with which JAX's function can be traced, if there is one."""
+    theirs, _ = functions_of(name)
+    for sample in samples_of(name):
+        with contextlib.suppress(Exception):
+            if jax.eval_shape(entries(theirs, sample)):
+                return sample
+    return None
+
+
+@pytest.mark.parametrize("first", range(0, len(LIFTED), CHUNK), ids=lambda first: f"{LIFTED[first]}-")
+@pytest.mark.filterwarnings("ignore")
+def test_takes_named_arrays(first):
+    """Many functions in one program; those that need concrete values one by one."""
+    samples = {name: traceable(name) for name in LIFTED[first : first + CHUNK]}
+    for name in (name for name, sample in samples.items() if sample is None):
+        takes_named_arrays(name)
+    calls = [(*functions_of(name), sample) for name, sample in samples.items() if sample is not None]
+    want = jax.jit(lambda: [entries(theirs, sample)() for theirs, _, sample in calls])()
+    have = jax.jit(lambda: [over_names(ours, sample) for _, ours, sample in calls])()
+    for name, h, w in zip((name for name, sample in samples.items() if sample is not None), have, want, strict=True):
+        try:
+            compare(h, w)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def takes_named_arrays(name):
+    theirs, ours = functions_of(name)
+    for sample in samples_of(name):
+        want = by_hand(theirs, sample)
+        if want is not None:
+            compare(over_names(ours, sample), want)
+            without_names(theirs, ours, sample)
+            return
+    raise AssertionError(f"{name}: {NO_SAMPLE}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LIFTED)
+@pytest.mark.filterwarnings("ignore")
+def test_takes_named_arrays_outside_of_jit(name):
+    takes_named_arrays(name)
 
 
 def test_what_is_handed_through_is_known():

@@ -91,6 +91,7 @@ def test_small_indices(dtype):
         np.testing.assert_array_equal(f(table, -index[1:]), table[-index[1:].astype(int)])
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("label", ["unmapped", "one-each", "blocks", "two-reversed"])
 def test_indices_with_the_axis_that_is_read(label):
     """A permutation of the axis, say: the result has the axis as the indices do."""

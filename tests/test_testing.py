@@ -28,7 +28,7 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
 )
@@ -119,6 +119,7 @@ def test_types_and_errors_of_one_form():
     assert "of the types f32[]{b:8} and bf16[]{b:8}" in words
 
 
+@pytest.mark.full
 def test_tolerances():
     options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
     x = nx.named(jnp.asarray(np.random.default_rng(0).normal(size=8), jnp.float32), ["b"])

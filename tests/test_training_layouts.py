@@ -27,7 +27,7 @@ COVERING = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
     check(case)
@@ -46,7 +46,7 @@ def layer(h, p):
     return nx.sin(nx.einsum("{b,k},{k,o}->{b,k:o}", h, p))
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(
     "resources", [{"o": "x", "b": LOOP(2)}, {"o": "x", "b": ("y", LOOP(4))}, {"k": "x", "b": LOOP(4)}], ids=str

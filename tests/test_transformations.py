@@ -110,7 +110,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -134,7 +134,7 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
     """One transformation after the other, each dispatched by itself."""
@@ -153,7 +153,7 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
     """To second order, in both modes, against finite differences of the mapped function itself."""
@@ -216,7 +216,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]
@@ -230,7 +230,7 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
     """A gradient outside of a body that takes steps along its own gradient."""
@@ -279,7 +279,7 @@ def test_vmap_over_a_position_behind_a_name(i):
     np.testing.assert_allclose(jax.vmap(lambda row: nx.sum(row, "k"))(moved), data.sum(0), rtol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_single_examples(placement):
     """`nx.vmap` hides the batch from `jax.grad`, so that every example has a gradient of its own; sharded, nothing is sent."""
@@ -539,6 +539,7 @@ FORMS = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_function_of_a_gathered_array_is_reduced_and_scattered(name):
     body, argnums, expected = FORMS[name]

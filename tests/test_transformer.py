@@ -84,7 +84,7 @@ DENSE = [layout for layout in LAYOUTS if layout not in (*transformer.MIXTURES, *
 WITH_EXPERTS = ("ep", "fsdp+tp+sp", "accumulation")
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("layout", "config"),
     [
@@ -110,7 +110,7 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config
         np.testing.assert_allclose(nx.order_like(have, like).data, w, rtol=2e-3, atol=2e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("config", [CONFIG, EXPERTS], ids=["dense", "experts"])
 def test_decoding_gives_the_logits_of_the_whole_sequence(config):
     params, tokens, *_ = expected(config)

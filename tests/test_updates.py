@@ -146,6 +146,7 @@ def test_integers_and_truth_values(placement):
     check(fun, jax.jit(want), (x,), (["a", "b"],), (["a", "b"],) * 3, placement, grad=False)
 
 
+@pytest.mark.full
 def test_nothing_is_sent():
     def fun(x, v):
         return (

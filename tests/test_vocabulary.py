@@ -192,7 +192,7 @@ def test_in_a_scan_with_remat_and_without_jit():
     np.testing.assert_allclose(eager(x, y), jnp.sum(plain(x, y)), rtol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "resources", [{"v": SerialLoop(4)}, {"v": ("x", SerialLoop(2))}, {"t": SerialLoop(4), "v": "x"}], ids=str
 )
@@ -295,6 +295,7 @@ def test_the_embedding_sends_what_one_would_send_by_hand():
     assert jax.jit(gradient)(placed, ids).sharding.is_equivalent_to(placed.sharding, 2)
 
 
+@pytest.mark.full
 def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
     """Sequence parallel: a sum of which every device keeps its positions is one reduce-scatter."""
     table, ids = array(64, 6), jnp.asarray(np.random.default_rng(0).integers(0, 64, (2, 16)))
@@ -323,6 +324,7 @@ def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
         np.testing.assert_allclose(jax.jit(gradient)(table, ids), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_language_model_never_gathers_its_vocabulary():
     """Embedding, tied output weights and loss in one; the vocabulary is by far the largest axis."""
     table, ids = array(512, 6), jnp.asarray(np.random.default_rng(0).integers(0, 512, 16))

@@ -154,7 +154,7 @@ def _some(placement, parts):
     return [half[start::parts] for start in range(parts)]
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("part", range(2))
 def test_values_and_gradients_outside(part, placement):
@@ -162,7 +162,7 @@ def test_values_and_gradients_outside(part, placement):
     check(named, plain, ARGS, AXES, out, placement)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", INSIDE, ids=str)
 def test_gradients_inside(placement):
     named, plain, out = together({name: gradients(*PROGRAMS[name]) for name in _some(placement, 1)[0]})
@@ -200,7 +200,7 @@ WITH_CONSTANTS = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
 def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
     resources = (("k", "x"), ("d", LOOP(2) if len(shape) == 1 else ("y", LOOP(2))))

@@ -39,6 +39,7 @@ def test_it_prints_its_figures(problem, capsys):
 # --- 1: every shard by itself -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("options", [{}, {"partitioning": "auto"}], ids=["manual", "auto"])
 def test_shards_by_themselves(options):
     a = array(48, 6)
@@ -81,7 +82,7 @@ FORMS = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_experts(choice, form):

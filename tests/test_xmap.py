@@ -595,7 +595,7 @@ STALE = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -703,7 +703,7 @@ def test_a_wrapper_keeps_the_function_s_identity():
     close(decorated(X, Y), WANT)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, RESOURCES])
 def test_a_function_that_nobody_needs_is_collected(resources):
     big = jnp.arange(8.0)
@@ -889,7 +889,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
 def test_transformations_outside(transform, mode):

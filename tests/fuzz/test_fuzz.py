@@ -11,7 +11,7 @@ from tests.fuzz.worker import report, trial
 PROGRAMS, LAYOUTS = 10, 2
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_specimens(name):
     specimen = SPECIMENS[name]
@@ -24,7 +24,7 @@ def test_specimens(name):
     assert compared
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs(number):
     ref, layouts = trial(number, LAYOUTS)
