@@ -35,7 +35,7 @@ def _placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tu
         raise AxisResourceError(
             f"{op}: says where arrays live outside of mapped functions; call it before the mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))  # time is no place
+    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))  # time is not a place
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found
@@ -117,7 +117,7 @@ def from_process_local(
 
     Raises:
       AxisMappingError: a mapping is malformed or does not fit, or `global_sizes` speaks of a name that no array has.
-      AxisSizeError: the part of an axis has a size that it can not have.
+      AxisSizeError: the part of an axis has a size that it cannot have.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: there is no mesh, it lacks a mesh axis or devices, or it spreads an axis such that processes share some of their
         blocks and not all; then give the size of the axis in `global_sizes`, and the whole axis.

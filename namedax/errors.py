@@ -40,7 +40,7 @@ class NamedaxError(Exception):
 
 
 class AxisNameError(NamedaxError, ValueError):
-    """Something is no valid axis name, or a name appears twice in one array."""
+    """Something is not a valid axis name, or a name appears twice in one array."""
 
 
 class AxisNotFoundError(NamedaxError, ValueError):
@@ -74,7 +74,7 @@ class AxisResourceError(NamedaxError, ValueError):
 
 
 class SerialLoopError(NamedaxError, ValueError):
-    """A `SerialLoop` is malformed, or the program does over its axis what can not be done in steps."""
+    """A `SerialLoop` is malformed, or the program does over its axis what cannot be done in steps."""
 
 
 class MeshError(NamedaxError, ValueError):
@@ -133,7 +133,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
       least: the least value that is allowed.
 
     Raises:
-      ArgumentTypeError: it is no integer, or known at run time only.
+      ArgumentTypeError: it is not an integer, or known at run time only.
       ArgumentError: it is less than `least`.
 
     >>> as_integer("roll", "shift", 2.0)

@@ -156,8 +156,8 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
       The collectives in the order of the text, in which a loop's body stands before the loop.
 
     Raises:
-      TypeError: `compiled` is no compiled program (a lowered one has not met XLA yet).
-      ValueError: the text is no HLO, or a collective in it cannot be read.
+      TypeError: `compiled` is not a compiled program (a lowered one has not met XLA yet).
+      ValueError: the text is not HLO, or a collective in it cannot be read.
 
     >>> import jax
     >>> from jax.sharding import PartitionSpec as P
@@ -222,7 +222,7 @@ _CALLS = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class _Instruction:
-    """One line. `kind` is empty for whatever is no collective, or only the end of one."""
+    """One line. `kind` is empty for whatever is not a collective, or only the end of one."""
 
     computation: str
     name: str

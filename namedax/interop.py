@@ -1,8 +1,8 @@
 """Between named arrays and other libraries: xarray, checkpointers, optimisers.
 
-Most libraries need nothing: a named array is a pytree with one leaf. What stands here is what a pytree can not say. xarray has
-names of its own; a checkpointer wants to know where restored arrays shall live; and an optimiser that computes a norm inside of a
-mapped body has to compute that of whole arrays, not of blocks.
+Most libraries need nothing: a named array is a pytree with one leaf. What stands here is what a pytree cannot say. xarray has
+names of its own; a checkpointer wants to know where restored arrays shall live; and an optimiser that computes a norm inside of
+a mapped body has to compute that of whole arrays, not of blocks.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
         raise AxisResourceError(
             "abstract: says where arrays live outside of mapped functions; call it before the mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # time is no place
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # time is not a place
     concrete = concrete_mesh(mesh)
     mesh = resolve_mesh(mesh, "abstract")[0] if concrete is None else concrete
     if mesh is None:

@@ -106,8 +106,9 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
         traced = Traced(call.flat_body, check=call.refuse_raw)
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
-        # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX can not
-        # lower. What the body closes over goes in as arguments: JAX takes values whose types speak of Explicit axes in no other way.
+        # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX cannot
+        # lower. What the body closes over goes in as arguments: JAX takes values whose types speak of Explicit axes in no other
+        # way.
         closure = [replicated(const) for const in traced.closure]
         shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
         run = jax.checkpoint(call.within(traced.with_closure))

@@ -129,8 +129,8 @@ def test_an_entry_that_is_no_name_is_refused(name):
     with pytest.raises(AxisNameError) as error:
         nx.NamedArray(jnp.zeros((2, 3)), (name, "b"))
     assert str(error.value) == (
-        f"NamedArray: {name!r} is no axis name; names are any hashable values but integers, None and '...'. Write None for a "
-        "positional axis."
+        f"NamedArray: {name!r} is not an axis name; names are any hashable values but integers, None and '...'. Write None for "
+        "a positional axis."
     )
 
 

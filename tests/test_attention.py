@@ -493,7 +493,7 @@ MISTAKES = {
         E.AxisNotFoundError,
         ["no axis 'dd' in query", "'heads', 'd'", "Did you mean 'd'?"],
     ),
-    "a position": ({"features": -1}, E.AxisNameError, ["features=-1 is no axis name", "nx.named"]),
+    "a position": ({"features": -1}, E.AxisNameError, ["features=-1 is not an axis name", "nx.named"]),
     "only features": ({"axis": None}, E.AxisNotFoundError, ["features='d' is given, but not axis="]),
     "nothing": (
         {"axis": None, "features": None},
@@ -578,7 +578,7 @@ MISTAKES = {
         E.AxisNameError,
         ["key_value_seq_lengths", "'pos'", "batch axes only"],
     ),
-    "lengths that are no integers": ({"query_seq_lengths": nx.named(jnp.ones(2), ["b"])}, TypeError, ["has to be integers"]),
+    "lengths that are not integers": ({"query_seq_lengths": nx.named(jnp.ones(2), ["b"])}, TypeError, ["has to be integers"]),
     "a window": ({"local_window_size": (-1, 2)}, ValueError, ["local_window_size=(-1, 2)"]),
     "cudnn": ({"implementation": "cudnn"}, ValueError, ["implementation= and return_residual=", "positional form"]),
 }

@@ -88,35 +88,38 @@ def test_a_parsed_mapping_is_a_mapping():
 MALFORMED = {
     "a string": (
         "batch",
-        "'batch' is no axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis "
+        "'batch' is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis "
         "(['batch', None]), or a list that ends with '...' (['batch', ...]).",
     ),
     "a number": (
         3,
-        "3 is no axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', "
-        "None]), or a list that ends with '...' (['batch', ...]).",
+        "3 is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis "
+        "(['batch', None]), or a list that ends with '...' (['batch', ...]).",
     ),
     "a negative position": (
         {-1: "a"},
         "position -1 in the axis mapping {-1: 'a'} is negative; the rank that it would count from depends on where the "
         "mapping is used. Count from the front, from 0.",
     ),
-    "a boolean position": ({True: "a"}, "key True in the axis mapping {True: 'a'} is no position; keys are integers from 0."),
+    "a boolean position": (
+        {True: "a"},
+        "key True in the axis mapping {True: 'a'} is not a position; keys are integers from 0.",
+    ),
     "keys of two kinds": (
         {0: "a", "x": "b"},
-        "key 'x' in the axis mapping {0: 'a', 'x': 'b'} is no position; keys are integers from 0.",
+        "key 'x' in the axis mapping {0: 'a', 'x': 'b'} is not a position; keys are integers from 0.",
     ),
     "a number for a name": (
         {0: 1},
-        "1 in the axis mapping {0: 1} is no axis name; names are any hashable values but integers, None and '...'.",
+        "1 in the axis mapping {0: 1} is not an axis name; names are any hashable values but integers, None and '...'.",
     ),
     "None for a name": (
         {0: None},
-        "None in the axis mapping {0: None} is no axis name; names are any hashable values but integers, None and '...'.",
+        "None in the axis mapping {0: None} is not an axis name; names are any hashable values but integers, None and '...'.",
     ),
     "a number in a list": (
         ["a", 1],
-        "1 in the axis mapping ['a', 1] is no axis name; names are any hashable values but integers, None and '...'.",
+        "1 in the axis mapping ['a', 1] is not an axis name; names are any hashable values but integers, None and '...'.",
     ),
     "a name twice in a list": (
         ["a", "b", "a"],
@@ -236,7 +239,9 @@ def test_mappings_that_are_no_prefix(tree, axes):
     for op, function in (("named", nx.named), ("positional", nx.positional)):
         kind, text = message(function, tree, axes)
         assert kind is AxisMappingError
-        assert text.startswith(f"{op}: the axis mappings {axes!r} are no prefix of the structure that they are for, PyTreeDef(")
+        assert text.startswith(
+            f"{op}: the axis mappings {axes!r} are not a prefix of the structure that they are for, PyTreeDef("
+        )
         assert (
             "A tuple, a list of lists or dicts, and a dict with string keys are containers; each entry stands for one value."
             in text
@@ -296,7 +301,7 @@ def test_positional_places_every_name():
     )
     assert message(nx.positional, x, None) == (
         AxisMappingError,
-        "positional: None is no axis mapping here; write a dict or a list of names.",
+        "positional: None is not an axis mapping here; write a dict or a list of names.",
     )
 
 

@@ -98,7 +98,7 @@ def test_outside_of_mapped_functions():
         (lambda x: lax.pmax(x, "k"), nx.errors.AxisNotFoundError, ["pmax", "'k'"]),
         (lambda x: lax.axis_index("k"), nx.errors.AxisNotFoundError, ["axis_index", "'k'", "axis_sizes"]),
         (lambda x: lax.all_gather(x, "k"), nx.errors.AxisNotFoundError, ["all_gather", "'k'"]),
-        (lambda x: lax.psum(x, 0), nx.errors.AxisNotFoundError, ["psum: 0 is no axis name"]),
+        (lambda x: lax.psum(x, 0), nx.errors.AxisNotFoundError, ["psum: 0 is not an axis name"]),
         (lambda x: lax.psum(nx.sum(x, "a"), ("a", "a")), nx.errors.AxisNameError, ["psum", "not all different"]),
         (lambda x: lax.all_gather(x, "a", axis=2), nx.errors.PositionalAxisError, ["all_gather: axis=2 is out of range"]),
         (lambda x: lax.all_gather(x, "a", axis=1, tiled=True), nx.errors.PositionalAxisError, ["axis=1 is out of range"]),

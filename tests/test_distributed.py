@@ -309,7 +309,7 @@ def worker_host_values():
 
 
 def worker_display():
-    """What arrays show whose values are elsewhere, and what can not be done with them."""
+    """What arrays show whose values are elsewhere, and what cannot be done with them."""
     mesh, resources = mesh_of((4, 2)), {"batch": "data", "k": "model"}
     array = nx.from_process_local(parts(mesh, resources), ["batch", "k"], resources, mesh)
     assert float(nx.sum(nx.shard(array, {}, mesh), ("batch", "k"))) == pytest.approx(float(WHOLE.sum()), rel=1e-4)

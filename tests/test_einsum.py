@@ -23,7 +23,7 @@ def with_stored_axis(placement):
     """`s` where `a` is."""
     idle = placement.shape is not None and len(placement.shape) > len(placement.resources)
     if placement.kind == "explicit" and idle and jax.__version_info__ >= (0, 11):
-        # JAX 0.12 can not lower a reduce-scatter where a mesh axis is left Explicit.
+        # JAX 0.12 cannot lower a reduce-scatter where a mesh axis is left Explicit.
         return placement
     stored = tuple(("s", axes) for name, axes in placement.resources if name == "a")
     return dataclasses.replace(placement, resources=placement.resources + stored)
@@ -237,7 +237,7 @@ def test_other_operands():
     assert nx.einsum("i,i->", np.arange(3), np.arange(3)) == 5
     assert nx.einsum("ij,jk->ik", jnp.ones((2, 0)), jnp.ones((0, 3))).tolist() == [[0.0] * 3] * 2
     assert nx.einsum("ij,jk,kl->il", jnp.ones((2, 0)), jnp.ones((0, 3)), jnp.ones((3, 4))).tolist() == [[0.0] * 4] * 2
-    # Names that are no strings can not be mentioned, but are carried.
+    # Names that are not strings cannot be mentioned, but are carried.
     y = nx.rename(x, {"a": ("layer", 0)})
     assert nx.einsum("i,i->", y, y).dims == (("layer", 0),)
 
@@ -323,7 +323,7 @@ def test_the_order_of_three_is_the_cheapest():
     assert (first.outvars[0].aval.shape, second.outvars[0].aval.shape) == ((40,), (30,))
 
 
-# --- meetings that can not be, and those that can be avoided -----------------------------------------
+# --- meetings that cannot be, and those that can be avoided -----------------------------------------
 
 
 def mapped(body, in_axes, out_axes, resources, **options):
@@ -416,12 +416,12 @@ def test_gathered_beside_what_is_summed_away():
 NEW_NAMES = {
     "read": (
         "{b:a,c}->{b,c}",
-        "axis 'a' of size 8 can not be read as 'b', which has size 12 in this mapped function; a name has one size. Choose "
+        "axis 'a' of size 8 cannot be read as 'b', which has size 12 in this mapped function; a name has one size. Choose "
         "another name.",
     ),
     "written": (
         "{a,c}->{b:a,c}",
-        "axis 'a' of size 8 can not be written as 'b', which has size 12 in this mapped function; a name has one size. Choose "
+        "axis 'a' of size 8 cannot be written as 'b', which has size 12 in this mapped function; a name has one size. Choose "
         "another name.",
     ),
     "does-not-divide": (

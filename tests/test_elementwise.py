@@ -140,7 +140,7 @@ def test_mistakes(call, error, words):
     assert all(word in str(raised.value) for word in words), raised.value
 
 
-# --- Keywords, and arguments that are no operands -------------------------------------------------
+# --- Keywords, and arguments that are not operands -------------------------------------------------
 
 
 def test_clip_takes_limits_by_position_and_keyword_named_or_not():

@@ -215,7 +215,7 @@ MAKING = {
     "rename to no name": (
         lambda: nx.rename(B, {"a": 0}),
         AxisNameError,
-        "rename: 0 is no axis name. To make 'a' positional, use nx.positional.",
+        "rename: 0 is not an axis name. To make 'a' positional, use nx.positional.",
     ),
     "rename to a name that is there": (
         lambda: nx.rename(B, {"a": "b"}),
@@ -358,7 +358,7 @@ COLLECTIVES = {
     "a position": (
         lambda: nx.lax.psum(B, 0),
         AxisNotFoundError,
-        "psum: 0 is no axis name; collectives go over named axes.",
+        "psum: 0 is not an axis name; collectives go over named axes.",
     ),
     "a name twice": (
         lambda: nx.lax.pmean(B, ("a", "a")),
@@ -422,18 +422,19 @@ OPTIONS = {
     "a position in axis_resources": (
         lambda: xmap(body, ["a"], ["a"], {0: "x"}),
         AxisResourceError,
-        "xmap: axis_resources has the key 0, which is no axis name; keys are names of axes.",
+        "xmap: axis_resources has the key 0, which is not an axis name; keys are names of axes.",
     ),
     "no mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": 0}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to 0, which is no mesh axis; write a mesh axis name, a SerialLoop, or a tuple of them, major first.",
+        "xmap: axis_resources maps 'a' to 0, which is not a mesh axis; write a mesh axis name, a SerialLoop, or a tuple of "
+        "them, major first.",
     ),
     "a list of mesh axes": (
         lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to ['x', 'y'], which is no mesh axis; write a mesh axis name, a SerialLoop, "
-        "or a tuple of them, major first.",
+        "xmap: axis_resources maps 'a' to ['x', 'y'], which is not a mesh axis; write a mesh axis name, a SerialLoop, or a "
+        "tuple of them, major first.",
     ),
     "a mesh axis twice in one assignment": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y", "x")}),
@@ -464,8 +465,8 @@ OPTIONS = {
     "in_axes is no mapping": (
         lambda: xmap(body, "a", ["a"])(zeros(8)),
         AxisMappingError,
-        "xmap, in_axes: 'a' is no axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry "
-        "per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).",
+        "xmap, in_axes: 'a' is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one "
+        "entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).",
     ),
     "in_axes of a dictionary": (
         lambda: xmap(body, {"x": ["a"]}, ["a"])(zeros(8)),
@@ -592,7 +593,7 @@ MAPPED = {
     "rename to a name of another size": (
         lambda: xmap(lambda x, y: nx.rename(x, {"a": "b"}), (["a"], ["b"]), None, {"a": "x"})(zeros(8), zeros(4)),
         AxisSizeError,
-        "rename: axis 'a' of size 8 can not become 'b', which has size 4 in this mapped function; a name has one size. Choose "
+        "rename: axis 'a' of size 8 cannot become 'b', which has size 4 in this mapped function; a name has one size. Choose "
         "another name.",
     ),
     "rename to a name that does not divide": (
@@ -620,7 +621,7 @@ def test_out_axes_that_are_no_prefix():
         xmap(lambda x: {"x": x, "y": x}, ["a"], {"x": ["a"]})(zeros(8))
     text = str(error.value)
     assert text.startswith(
-        "xmap, out_axes: the axis mappings {'x': ['a']} are no prefix of the structure that they are for, PyTreeDef("
+        "xmap, out_axes: the axis mappings {'x': ['a']} are not a prefix of the structure that they are for, PyTreeDef("
     )
     assert "each entry stands for one value." in text
 

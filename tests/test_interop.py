@@ -703,7 +703,7 @@ def test_from_xarray_in_a_mapped_body():
             AxisNotFoundError,
             ["from_xarray: no axis 'dim_1'", "Did you mean 'dim_0'?"],
         ),
-        (lambda x: from_xarray(xarray.DataArray(np.zeros(3), dims=[0])), AxisNameError, ["from_xarray: 0 is no axis name"]),
+        (lambda x: from_xarray(xarray.DataArray(np.zeros(3), dims=[0])), AxisNameError, ["from_xarray: 0 is not an axis name"]),
         (lambda x: jax.jit(to_xarray)(x), jax.errors.TracerArrayConversionError, ["traced array"]),
     ],
 )

@@ -190,7 +190,7 @@ def test_steps():
     """A `SerialLoop` needs the checker; a loop that satisfies it is executed in steps."""
     x, loop = array(8, 3), {"a": nx.SerialLoop(4)}
     with pytest.raises(
-        nx.errors.SerialLoopError, match="of 'a' can not be executed in steps in a lifted function that JAX's checker"
+        nx.errors.SerialLoopError, match="of 'a' cannot be executed in steps in a lifted function that JAX's checker"
     ):
         nx.xmap(nx.nmap(lambda row: leaky_sum(row, 0.5)[0]), ["a", None], ["a"], axis_resources=loop)(x)
 

@@ -258,7 +258,7 @@ MISTAKES = [
     (lambda: halo(X, "k", out_axis="k"), AxisNameError, "must be an axis name that .* lacks"),
     (lambda: pad(X, {"k": 1}, out_axes={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),
     (lambda: pad(X, {"k": (1, 2, 3)}), PositionalAxisError, "neither a number nor a pair"),
-    (lambda: diff(X, axis="k", out_axis=3), AxisNameError, "out_axis=3 is no axis name"),
+    (lambda: diff(X, axis="k", out_axis=3), AxisNameError, "out_axis=3 is not an axis name"),
     (lambda: convolve(X, X, axis="k", mode="most"), PositionalAxisError, "convolve: mode='most'"),
     (lambda: convolve(X, 2.0, axis="k"), PositionalAxisError, "must have one positional axis"),
     (lambda: conv(X, jnp.ones((2, 2)), ("k",)), PositionalAxisError, "has 2 positional axes for the 1 axes"),

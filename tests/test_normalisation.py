@@ -384,7 +384,7 @@ KEY = jax.random.key(0)
             E.AxisSizeError,
             ["layer_norm: axis 'a' has size 8"],
         ),
-        (lambda: nx.nn.dropout(NAMED, KEY, 1), ValueError, ["dropout: rate=1 is no probability below 1"]),
+        (lambda: nx.nn.dropout(NAMED, KEY, 1), ValueError, ["dropout: rate=1 is not a probability below 1"]),
         (lambda: nx.nn.dropout(NAMED, KEY, -0.5), ValueError, ["dropout: rate=-0.5"]),
         (
             lambda: nx.nn.dropout(NAMED, KEY, 0.5, shared="k"),

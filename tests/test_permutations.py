@@ -350,7 +350,7 @@ def test_mistakes():
         psum_scatter(x, "a")
     with pytest.raises(PositionalAxisError, match="split_axis=0 has size 6; with tiled=True it has to be a multiple of"):
         all_to_all(x, "a", 0, 0, tiled=True)
-    with pytest.raises(PositionalAxisError, match="concat_axis=1 is no positional axis: there are 1"):
+    with pytest.raises(PositionalAxisError, match="concat_axis=1 is not a positional axis: there are 1"):
         all_to_all(x, "a", 0, 1)
     with pytest.raises(AxisSizeError, match=r"the pair \(4, 0\) is out of range: the axis 'a' has size 4"):
         ppermute(x, "a", [(4, 0)])
@@ -358,7 +358,7 @@ def test_mistakes():
         ppermute(x, "a", [(0, 1), (0, 2)])
     with pytest.raises(AxisSizeError, match="stands in another pair"):
         ppermute(x, "a", [(0, 1), (2, 1)])
-    with pytest.raises(AxisSizeError, match="is no permutation of the 4 indices of the axis 'a'"):
+    with pytest.raises(AxisSizeError, match="is not a permutation of the 4 indices of the axis 'a'"):
         pshuffle(x, "a", [0, 1, 1, 2])
     with pytest.raises(AxisSizeError, match="source 4 is out of range"):
         pbroadcast(x, "a", 4)

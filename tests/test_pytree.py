@@ -381,7 +381,7 @@ def test_order_like_needs_the_same_names():
     with pytest.raises(NamedAxesLeftError) as error:
         nx.order_like(named("a", "b").astype(jnp.int32), named("a").astype(jnp.int32))
     assert str(error.value) == (
-        "order_like: i32[]{a:3, b:2} can not be ordered like i32[]{a:3}; they have different names. Broadcast or reduce first."
+        "order_like: i32[]{a:3, b:2} cannot be ordered like i32[]{a:3}; they have different names. Broadcast or reduce first."
     )
 
 

@@ -254,7 +254,7 @@ CARETS = [
     ("a a -> a", "axis 'a' appears twice on one side", 2),
     ("{k, k=b} -> b", "name 'k' appears twice on one side", 4),
     ("{k=} -> k", "after 'k=' stands one axis", 2),
-    ("{k l} -> k l", "'k l' is no axis name", 2),
+    ("{k l} -> k l", "'k l' is not an axis name", 2),
     ("{, k} -> k", "expected an axis name here", 1),
     ("a$ -> a", "'a$' is no axis", 0),
     ("a 2 -> a", "the size 2 has no place here", 2),
@@ -285,7 +285,7 @@ MISTAKES = [
     (lambda: rearrange(X, "a {k=(p q)} -> {p, q} a", p=5, q=2), RearrangeError, "is not p=5 . q=2"),
     (lambda: rearrange(X, "1 -> "), RearrangeError, "positional axis .* of size 2 in .* is not 1"),
     (lambda: rearrange(X, "a -> a", b=2), RearrangeError, "b=2 is the size of no axis"),
-    (lambda: rearrange(X, "a -> a", a=2.0), RearrangeError, "a=2.0 is no integer"),
+    (lambda: rearrange(X, "a -> a", a=2.0), RearrangeError, "a=2.0 is not an integer"),
     (lambda: rearrange(X, "a -> {k=a}"), RearrangeError, "would have the axis 'k' twice"),
     (lambda: rearrange(X, None), RearrangeError, "the pattern is a string"),
     (lambda: reduce(X, "a -> ", "median_of"), RearrangeError, "there is no reduction 'median_of'"),
@@ -294,11 +294,11 @@ MISTAKES = [
     (lambda: split_axis(X, "q", {"a": 3}), AxisNotFoundError, "split_axis: no axis 'q'"),
     (lambda: split_axis(X, "k", {"a": 3, "b": 5}), RearrangeError, "split_axis: axis 'k' of size 12 in .* is not a=3 . b=5"),
     (lambda: split_axis(X, "k", "ab"), RearrangeError, "a dict of sizes"),
-    (lambda: split_axis(X, "k", {0: 12}), AxisNameError, "0 is no axis name"),
+    (lambda: split_axis(X, "k", {0: 12}), AxisNameError, "0 is not an axis name"),
     (lambda: merge_axes(X, ("k", "k"), "m"), AxisNameError, "appears twice"),
     (lambda: merge_axes(X, "k", "m"), RearrangeError, "write the axes as a tuple"),
     (lambda: merge_axes(X, (), "m"), RearrangeError, "there is no axis to merge"),
-    (lambda: merge_axes(X, ("k",), 1), AxisNameError, "1 is no axis name"),
+    (lambda: merge_axes(X, ("k",), 1), AxisNameError, "1 is not an axis name"),
 ]
 
 

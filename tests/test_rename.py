@@ -165,7 +165,7 @@ def test_all_ways_keep_the_values():
 
 
 def test_blocks_that_do_not_divide_further():
-    """Four entries lie on four devices; they can not be cut in eight, so they are gathered and then cut."""
+    """Four entries lie on four devices; they cannot be cut in eight, so they are gathered and then cut."""
     value = VALUE[:4]
     f = nx.xmap(
         lambda v: nx.rename(v, {"a": "c"}), ["a", ...], ["c", ...], axis_resources={"a": "x", "c": "y"}, mesh=make_mesh((M, N))
@@ -256,7 +256,7 @@ MISTAKES = {
     "positional": (
         {"batch": 0},
         nx.errors.AxisNameError,
-        "rename: 0 is no axis name. To make 'batch' positional, use nx.positional.",
+        "rename: 0 is not an axis name. To make 'batch' positional, use nx.positional.",
     ),
     "twice": (
         {"batch": "b"},
@@ -281,7 +281,7 @@ def test_size_is_that_of_the_mapped_function():
         with pytest.raises(nx.errors.AxisSizeError) as caught:
             f(VALUE)
         assert str(caught.value) == (
-            "rename: axis 'a' of size 16 can not become 'b', which has size 24 in this mapped function; a name has one size. "
+            "rename: axis 'a' of size 16 cannot become 'b', which has size 24 in this mapped function; a name has one size. "
             "Choose another name."
         )
 

@@ -152,9 +152,9 @@ def test_the_axis_keeps_its_name():
             AxisNotFoundError,
             "no axis 'a' in the segment_ids",
         ),
-        (lambda x, i: nx.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are no integers"),
+        (lambda x, i: nx.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are not integers"),
         (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "have the axis 'k' already"),
-        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is no name"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is not a name"),
         (lambda x, i: nx.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none besides the name 'a'"),
         (
             lambda x, i: nx.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"),

@@ -854,7 +854,7 @@ def test_loops_within_loops_of_one_name():
         with pytest.raises(SerialLoopError, match="there is a loop 'l' already"):
             with serial_loop("l", 3):
                 pass
-    with pytest.raises(SerialLoopError, match="is no name of a resource"):
+    with pytest.raises(SerialLoopError, match="is not a name of a resource"):
         with serial_loop(3, 3):
             pass
 

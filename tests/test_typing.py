@@ -580,7 +580,7 @@ def test_containers(case):
 def test_what_is_not_checked():
     for annotation in (int, str, Layer.__class__, Any, T, list[int], tuple[int, ...], dict[str, Any], Callable, jax.Array):
         assert all(matches(value, annotation) for value in (three, 1, None, "x", [1]))
-    assert matches(3, Plain)  # a class of someone else, whose annotations can not be read
+    assert matches(3, Plain)  # a class of someone else, whose annotations cannot be read
 
     def f(x: int, y: jax.Array) -> "str":
         return x
@@ -788,8 +788,8 @@ def test_annotations_that_are_strings(monkeypatch):
     assert f(three, scope["Later"](three)).shape == (3, 3)
     fails(lambda: f(three, scope["Later"](four)), "f: argument y.w should be f32['n'], and is f32[4].", "n = 3 from argument x")
     assert fails(lambda: images(three)) == (
-        "checked: an annotation of images can not be evaluated: NameError: name 'Images' is not defined. Import or define the name "
-        "where the function sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
+        "checked: an annotation of images can not be evaluated: NameError: name 'Images' is not defined. Import or define the "
+        "name where the function sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
     )
     g = scope["factory"](3, None)
     assert g(three, zeros((3,), b=2)) is three

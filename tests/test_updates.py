@@ -221,7 +221,7 @@ def test_outside_of_mapped_functions():
         (
             lambda x: at(x)[{"a": np.zeros(8, bool), "b": 2}].set(0.0),
             PositionalAxisError,
-            "can not stand beside a boolean mask",
+            "cannot stand beside a boolean mask",
         ),
     ],
 )

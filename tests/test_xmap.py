@@ -265,7 +265,7 @@ def test_a_prefix_serves_a_whole_tree():
 
 
 def test_mappings_that_are_no_prefix():
-    with pytest.raises(AxisMappingError, match=r"in_axes: the axis mappings .* are no prefix of the structure"):
+    with pytest.raises(AxisMappingError, match=r"in_axes: the axis mappings .* are not a prefix of the structure"):
         mapped(lambda t: t, ((["a"], ["b"]),), None)({"u": X, "v": Y})
 
 
@@ -1042,7 +1042,7 @@ def test_a_name_that_einsum_reads_has_the_size_it_was_given(resources):
         axis_resources=resources,
         mesh=make_mesh(),
     )
-    with pytest.raises(AxisSizeError, match="axis 'k' of size 8 can not be read as 'z', which has size 4"):
+    with pytest.raises(AxisSizeError, match="axis 'k' of size 8 cannot be read as 'z', which has size 4"):
         f(array(8, 6))
 
 

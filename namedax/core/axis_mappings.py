@@ -97,9 +97,8 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
         pairs, rank = _from_list(value, text, op)
     else:
         raise AxisMappingError(
-            f"{op}: {text} is no axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one entry "
-            f"per "
-            "axis (['batch', None]), or a list that ends with '...' (['batch', ...])."
+            f"{op}: {text} is not an axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one "
+            "entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...])."
         )
     seen: set[Hashable] = set()
     for _, name in pairs:
@@ -114,8 +113,8 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
 def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {name!r} in the axis mapping {text} is no axis name; names are any hashable values but integers, None and "
-            f"'...'."
+            f"{op}: {name!r} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
+            "and '...'."
         )
     return name
 
@@ -125,7 +124,7 @@ def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple
     for position, name in value.items():
         if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
             raise AxisMappingError(
-                f"{op}: key {position!r} in the axis mapping {text} is no position; keys are integers from 0."
+                f"{op}: key {position!r} in the axis mapping {text} is not a position; keys are integers from 0."
             )
         if position < 0:
             raise AxisMappingError(

@@ -33,7 +33,7 @@ def widened(data: Any) -> Any:
 
 
 def sums_abort(data: Any) -> bool:
-    """Whether XLA can not add up values of the type of `data` between devices here."""
+    """Whether XLA cannot add up values of the type of `data` between devices here."""
     if data.dtype != jnp.bfloat16:
         return False
     mesh = jax.typeof(

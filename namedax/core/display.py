@@ -290,7 +290,7 @@ def _mask(mask: Any, array: Shown) -> np.ndarray:
 
 
 def _labels(dims: Dims) -> list[Hashable]:
-    """Dims with every positional axis numbered from the right, by integers, which are no names."""
+    """Dims with every positional axis numbered from the right, by integers, which are not names."""
     numbers = iter(range(-dims.count(None), 0))
     return [next(numbers) if dim is None else dim for dim in dims]
 

@@ -40,7 +40,7 @@ def is_name(value: Any) -> bool:
 
 
 def check_dims(dims: Dims, op: str) -> Dims:
-    """Returns `dims` as a tuple; raises if an entry is no name, or if a name appears twice."""
+    """Returns `dims` as a tuple; raises if an entry is not a name, or if a name appears twice."""
     dims = tuple(dims)
     seen = set()
     for dim in dims:
@@ -48,8 +48,8 @@ def check_dims(dims: Dims, op: str) -> Dims:
             continue
         if not is_name(dim):
             raise AxisNameError(
-                f"{op}: {dim!r} is no axis name; names are any hashable values but integers, None and '...'. "
-                "Write None for a positional axis."
+                f"{op}: {dim!r} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
+                "for a positional axis."
             )
         if dim in seen:
             raise AxisNameError(

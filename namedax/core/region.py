@@ -141,7 +141,7 @@ class Region:
         return size // devices if self.mode == MANUAL else size
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
-        """Raises if two of `names` live on one mesh axis: they can not both be in one value."""
+        """Raises if two of `names` live on one mesh axis: they cannot both be in one value."""
         owner: dict[str, Hashable] = {}
         for name in names:
             for mesh_axis in self.resources.get(name, ()):

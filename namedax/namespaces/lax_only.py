@@ -347,7 +347,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
     """A collective over names that goes to JAX's own where the axes are JAX's: in a user's `jax.shard_map` or `jax.vmap(axis_name=...)`.
 
-    A mesh axis of a mapped function is no axis of JAX's in this sense, since the values there are blocks.
+    A mesh axis of a mapped function is not an axis of JAX's in this sense, since the values there are blocks.
     """
 
     @functools.wraps(own)

@@ -145,7 +145,7 @@ def is_axis_name(entry: Any) -> bool:
 
 
 def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
-    """Raises where an axis of an array with names is a truth value or a fraction, which are no positions though they equal some.
+    """Raises where an axis of an array with names is a truth value or a fraction; neither is a position, though it equals one.
 
     Args:
       op: the operation.

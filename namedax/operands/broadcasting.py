@@ -36,7 +36,7 @@ __all__ = ["align", "local_block", "meet", "merge_dims", "settled", "wrap"]
 
 @functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
-    """Dims with every positional axis numbered from the right: -1, -2, ... (integers are no names)."""
+    """Dims with every positional axis numbered from the right: -1, -2, ... (integers are not names)."""
     numbers = iter(range(-dims.count(None), 0))
     return tuple(next(numbers) if dim is None else dim for dim in dims)
 

@@ -47,7 +47,7 @@ _NOTE = (
 
 
 class _ExplainTypeErrors:
-    """Adds a note about `nmap` to JAX's complaint that a named array is no array. A context manager without state."""
+    """Adds a note about `nmap` to JAX's complaint that a named array is not an array. A context manager without state."""
 
     def __enter__(self) -> None:
         return None
@@ -290,7 +290,7 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     """`function(*datas)`, where JAX's checker of device variance has refused it with `error`.
 
     It refuses a loop that begins with a constant and goes on with values that vary over `axes`, and a kernel whose type does
-    not speak of variance. A function without names can not know better. But it acts on what is on its device, so that there
+    not speak of variance. A function without names cannot know better. But it acts on what is on its device, so that there
     is nothing to check.
 
     Raises:
@@ -300,9 +300,9 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     loops = [axis for axis in axes if isinstance(axis, LoopAxis)]
     if loops:
         raise SerialLoopError(
-            f"SerialLoop: {min(loops)} can not be executed in steps in a lifted function that JAX's checker of device variance refuses: a "
-            "loop that begins with a constant, or a kernel of Pallas. Let the loop begin with something that comes from an argument "
-            "(x.sum() * 0), or use nx.scan, which does it for you."
+            f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's checker of device variance "
+            "refuses: a loop that begins with a constant, or a kernel of Pallas. Let the loop begin with something that comes "
+            "from an argument (x.sum() * 0), or use nx.scan, which does it for you."
         ) from error
     call = _unchecked(function, axes)
     with enter(None):  # here no name has a placement: what is not checked must not communicate

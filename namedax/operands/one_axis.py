@@ -75,7 +75,7 @@ class Along:
         op, region = self.op, self.region
         new = self.name if out_axis is None else out_axis
         if not is_name(new):
-            raise AxisNameError(f"{op}: out_axis={new!r} is no axis name.")
+            raise AxisNameError(f"{op}: out_axis={new!r} is not an axis name.")
         if new != self.name and new in self.dims:
             raise AxisNameError(f"{op}: the result would have the axis {new!r} twice; choose another out_axis.")
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
@@ -180,7 +180,7 @@ def along(op: str, x: Any, axis: Any) -> Along:
     x = local_block(x, op, region)
     dims = dims_of(x)
     if not is_name(axis):
-        raise PositionalAxisError(f"{op}: axis={axis!r} is no axis name.")
+        raise PositionalAxisError(f"{op}: axis={axis!r} is not an axis name.")
     if axis not in dims:
         raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)

@@ -114,8 +114,8 @@ def _serialize_dims(tail: Dims) -> bytes:
         read = None
     if read != tail or repr(read) != text:
         raise AxisNameError(
-            f"export: an array with the axes {tail} can not be part of an exported function; there, names are strings, numbers, or "
-            "tuples of these. Rename the axis (nx.rename)."
+            f"export: an array with the axes {tail} cannot be part of an exported function; there, names are strings, numbers, "
+            "or tuples of these. Rename the axis (nx.rename)."
         )
     return text.encode()
 

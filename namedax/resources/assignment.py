@@ -36,15 +36,15 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
     for name, resources in axis_resources.items():
         if not is_name(name):
             raise AxisResourceError(
-                f"{op}: axis_resources has the key {name!r}, which is no axis name; keys are names of axes."
+                f"{op}: axis_resources has the key {name!r}, which is not an axis name; keys are names of axes."
             )
         entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
         entries = tuple(loop_axis(name, entry) if isinstance(entry, SerialLoop) else entry for entry in entries)
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is no mesh axis; write a mesh axis name, "
-                    "a SerialLoop, or a tuple of them, major first."
+                    f"{op}: axis_resources maps {name!r} to {entry!r}, which is not a mesh axis; write a mesh axis name, a "
+                    "SerialLoop, or a tuple of them, major first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(

@@ -76,7 +76,7 @@ def psum(data: Any, axes: Axes) -> Any:
 def _explicit_axes_left() -> bool:
     """Whether the body is mapped over a part of an Explicit mesh only.
 
-    There JAX 0.12 can not reduce-scatter, nor transpose a varying all-gather; an all-to-all sends the same bytes.
+    There JAX 0.12 cannot reduce-scatter, nor transpose a varying all-gather; an all-to-all sends the same bytes.
     """
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 

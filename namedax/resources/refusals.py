@@ -1,4 +1,4 @@
-"""What can not be done in steps, refused in the user's words: the operation that the body calls, the axis, and the remedy."""
+"""What cannot be done in steps, refused in the user's words: the operation that the body calls, the axis, and the remedy."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SerialLoop:
         a scan gather in every step in any case.
 
     Raises:
-      SerialLoopError: `steps` is no integer from 1, or `keep` is something else.
+      SerialLoopError: `steps` is not an integer from 1, or `keep` is something else.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
@@ -118,7 +118,7 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
       keep: as for `SerialLoop`.
 
     Raises:
-      SerialLoopError: `steps` is no integer from 1, `keep` is something else, or the name is taken by another loop.
+      SerialLoopError: `steps` is not an integer from 1, `keep` is something else, or the name is taken by another loop.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
@@ -127,7 +127,7 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     Array(28., dtype=float32)
     """
     if not isinstance(name, str):
-        raise SerialLoopError(f"serial_loop: {name!r} is no name of a resource; write a string, as for a mesh axis.")
+        raise SerialLoopError(f"serial_loop: {name!r} is not a name of a resource; write a string, as for a mesh axis.")
     if name in dict(_context.value):
         raise SerialLoopError(f"serial_loop: there is a loop {name!r} already, around this one. Choose another name.")
     with _context((*_context.value, (name, (_check_steps("serial_loop", steps), _check_keep("serial_loop", keep))))):

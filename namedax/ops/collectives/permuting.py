@@ -85,7 +85,7 @@ class _Site:
     def position(self, op: str, axis: int, what: str, rank: int) -> int:
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{op}: {what}={axis!r} is no positional axis: there are {rank}, numbered without the named ones."
+                f"{op}: {what}={axis!r} is not a positional axis: there are {rank}, numbered without the named ones."
             )
         return int(axis) % rank
 
@@ -296,7 +296,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
       perm: pairs of indices along the axis. No source and no target stands twice.
 
     Returns:
-      An array of the same type. An instance that is no target gets zeros.
+      An array of the same type. An instance that is not a target gets zeros.
 
     Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
     collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
@@ -355,7 +355,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
     Raises:
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
-      AxisSizeError: `perm` is no permutation of all indices.
+      AxisSizeError: `perm` is not a permutation of all indices.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(pshuffle(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", [2, 0, 1]), ["i"])
@@ -368,9 +368,8 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
         if sorted(perm) != list(range(size)):
             shown = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
             raise AxisSizeError(
-                f"pshuffle: perm {shown} is no permutation of the {size} indices of the axis {show_names(names)}. Write every "
-                f"index from 0 "
-                f"to {size - 1} once; for a partial permutation use ppermute."
+                f"pshuffle: perm {shown} is not a permutation of the {size} indices of the axis {show_names(names)}. Write "
+                f"every index from 0 to {size - 1} once; for a partial permutation use ppermute."
             )
         return perm
 

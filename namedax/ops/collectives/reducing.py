@@ -33,7 +33,7 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if not is_name(name):
-            raise AxisNotFoundError(f"{op}: {name!r} is no axis name; collectives go over named axes.")
+            raise AxisNotFoundError(f"{op}: {name!r} is not an axis name; collectives go over named axes.")
     if len(set(names)) < len(names):
         raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
     return names

@@ -254,8 +254,8 @@ def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
     def untyped(data: Any) -> Any:
         return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
-    # JAX's checker can not know it, and has no cast for it. What it does not check, it takes for the same everywhere; and as the mesh
-    # axes are manual already, this changes nothing but the type. Through jit for bodies that are not compiled.
+    # JAX's checker cannot know it, and has no cast for it. What it does not check, it takes for the same everywhere; and as the
+    # mesh axes are manual already, this changes nothing but the type. Through jit for bodies that are not compiled.
     spec = PartitionSpec()
     mapped = jax.shard_map(untyped, in_specs=spec, out_specs=spec, axis_names=varying(data), check_vma=False)
     return cast_data(jax.jit(mapped)(data), varying(data) - set(axes))

@@ -103,11 +103,11 @@ def mixture_of_experts(
 
     Raises:
       AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
-      AxisNameError: `axis` or `slot` is no name, or a name of `x`, or the result of `expert` has a name of the tokens.
+      AxisNameError: `axis` or `slot` is not a name, or a name of `x`, or the result of `expert` has a name of the tokens.
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size, or the experts do not divide over their
         mesh axes.
       AxisResourceError: `slot` or the axis of the choices is mapped.
-      ArgumentError: `capacity` or `chunk` is no positive integer, or both are given.
+      ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is on a mesh axis of the experts.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -249,8 +249,8 @@ class _Mixture:
         for what, name in (("slot", names.slot), ("choice", routing.choice)):
             if name in region.resources:
                 raise AxisResourceError(
-                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. It can not be mapped: slots "
-                    "are where the groups of tokens are, and a token's choices are together. Remove the entry."
+                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. It cannot be "
+                    "mapped: slots are where the groups of tokens are, and a token's choices are together. Remove the entry."
                 )
         region.check_placement(_OP, (names.axis, *names.features))
 

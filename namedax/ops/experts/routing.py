@@ -87,7 +87,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
-      AxisNameError: `choice` is no name, or `logits` has it already.
+      AxisNameError: `choice` is not a name, or `logits` has it already.
       ArgumentError: `k` is not within 1 and the number of experts.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -218,9 +218,9 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
         name = dims_of(x)[dim]
         if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
             raise PositionalAxisError(
-                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, can not "
-                "stand beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the "
-                "index; otherwise write nx.where(mask, changed, x)."
+                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
+                "beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the index; "
+                "otherwise write nx.where(mask, changed, x)."
             )
         masks.append(mask if isinstance(mask, NamedArray) else named(mask, [name]))
     return masks

@@ -261,7 +261,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
       unroll: as in `lax.fori_loop`.
 
     Raises:
-      NamedAxesLeftError: a bound has names: instances can not take different numbers of steps here. Use `while_loop`.
+      NamedAxesLeftError: a bound has names: instances cannot take different numbers of steps here. Use `while_loop`.
       AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, of the value.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -319,7 +319,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     Raises:
       PositionalAxisError: the condition has positional axes, or those of the value change.
-      ArgumentTypeError: the condition is no truth value, or the value changes its structure.
+      ArgumentTypeError: the condition is not a truth value, or the value changes its structure.
       AxisSizeError: a name of the value has two sizes.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -82,7 +82,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
-      ArgumentError: `batch_size` is no integer from 1.
+      ArgumentError: `batch_size` is not an integer from 1.
       PlacementConflictError: the name is sharded, and `f` communicates along its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx

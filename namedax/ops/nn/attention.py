@@ -137,7 +137,7 @@ def dot_product_attention(
     Raises:
       AxisNotFoundError: an array lacks a name.
       AxisNameError: names that must differ do not.
-      AxisSizeError: a name has two sizes, or the heads are no multiple of the key heads.
+      AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two names on one mesh axis meet.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -232,8 +232,8 @@ class _Names:
         for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
             if name is not None and not is_name(name):
                 raise AxisNameError(
-                    f"{_OP}: {parameter}={name!r} is no axis name. Name the positional axes first (nx.named), or leave out axis=, for "
-                    "attention over positional axes."
+                    f"{_OP}: {parameter}={name!r} is not an axis name. Name the positional axes first (nx.named), or leave out "
+                    "axis=, for attention over positional axes."
                 )
         if (heads is None) != (key_heads is None):
             raise AxisNameError(f"{_OP}: heads={heads!r} and key_heads={key_heads!r}: give both, or none of them.")

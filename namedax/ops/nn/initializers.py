@@ -122,9 +122,8 @@ class NamedInitializer:
         if is_name(axis):
             if axis not in names:
                 raise AxisNotFoundError(
-                    f"{self.name}: {argument} is {axis!r}, which is no axis of the parameter; named_shape has "
-                    f"{show_names(names)}."
-                    f"{did_you_mean(axis, names)}"
+                    f"{self.name}: {argument} is {axis!r}, which is not an axis of the parameter; named_shape has "
+                    f"{show_names(names)}.{did_you_mean(axis, names)}"
                 )
             return self._checked(argument, axis, names.index(axis) - len(names) - rank)
         if not names:

@@ -45,9 +45,9 @@ def softmax_cross_entropy(
 
     Args:
       logits: an array, named or not.
-      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the axis,
-        is no class: its token's loss is NaN, and so is its gradient (unless `where` leaves the token out). In particular -1 is
-        not the last class.
+      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the
+        axis, is not a class: its token's loss is NaN, and so is its gradient (unless `where` leaves the token out). In
+        particular -1 is not the last class.
       axis: the classes: a name or a position.
       z_loss: a number z; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
       label_smoothing: a number s, at least 0 and below 1: the target is `1 - s` for the label and `s` divided over all classes
@@ -68,7 +68,7 @@ def softmax_cross_entropy(
       AxisNameError: `labels` have the axis that they count along.
       AxisSizeError: an axis has two sizes, or there are no classes.
       PlacementConflictError: `labels` have another axis on the mesh axis that `axis` is on.
-      ArgumentTypeError: the labels are no integers, or `where` is not boolean.
+      ArgumentTypeError: the labels are not integers, or `where` is not boolean.
       ArgumentError: `z_loss` or `label_smoothing` is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -194,7 +194,7 @@ class _CrossEntropy:
         place, wrong = label - offset, (label < 0) | (label >= self.count)
         here = (place >= 0) & (place < data.shape[self.dim])
         picked = self._pick(data, jnp.where(here, place, -1), wrong) - jnp.where(here, shift, 0)
-        # A label that is no class is nobody's; the first device answers for it.
+        # A label that is not a class is nobody's; the first device answers for it.
         picked = jnp.where(wrong & first, jnp.nan, picked)
         # Each sum alone: XLA puts those into one that are sent at the same time. That of the picked logits, which nothing is done to
         # but to add them up, may come later, when they are averaged over tokens.

@@ -471,7 +471,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate={rate!r} is no probability below 1; it is the part of the elements that are set to zero."
+            f"{op}: rate={rate!r} is not a probability below 1; it is the part of the elements that are set to zero."
         )
     if deterministic or (fixed and rate == 0):
         return x

@@ -113,7 +113,7 @@ def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tup
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
-    # XLA's partitioner fills up what it cuts with zeros, which are no identity of a maximum.
+    # XLA's partitioner fills up what it cuts with zeros, which are not an identity of a maximum.
     whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
     data = settled(local(op, settled(site.data, whole), site.axes[0], reverse, *static), whole)
     if site.mesh_axes:

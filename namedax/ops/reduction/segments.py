@@ -142,7 +142,7 @@ def _segment(
     data, ids = local_block(data, op, region), local_block(ids, op, region)
     data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
     if not jnp.issubdtype(ids.dtype, jnp.integer):
-        raise PositionalAxisError(f"{op}: the segment_ids {type_text(ids)} are no integers.")
+        raise PositionalAxisError(f"{op}: the segment_ids {type_text(ids)} are not integers.")
     (dim,) = resolve_axis(op, data, (axis,))
     name = dims_of(data)[dim]
     id_axes = [d for d in dims_of(ids) if d is None or d == name]
@@ -154,7 +154,7 @@ def _segment(
             f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {axis!r}."
         )
     if out_axis is not None and not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is no name; None makes a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is not a name; None makes a positional axis.")
     if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
         raise AxisSizeError(
             f"{op}: the arguments have the axis {out_axis!r} already, which is to be the new one. Choose another name."

@@ -33,7 +33,7 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
     """`function(leaf, mapping, path)` over the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
 
     Raises:
-      AxisMappingError: `axes` is no prefix of `tree`.
+      AxisMappingError: `axes` is not a prefix of `tree`.
     """
     prefix = jax.tree.map(
         lambda m: None if m is None else parse_mapping(m, op), axes, is_leaf=lambda m: m is None or is_mapping(m)
@@ -44,7 +44,7 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are no prefix of the structure that they are for, "
+            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure that they are for, "
             f"{jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and a dict with string keys are "
             f"containers; each entry stands for one value. ({error})"
         ) from None
@@ -59,7 +59,7 @@ def _is_parsed(node: Any) -> bool:
 
 
 class _Box:
-    """Holds a mapping (or `None`, which is no leaf by itself) as a leaf."""
+    """Holds a mapping (or `None`, which is not a leaf by itself) as a leaf."""
 
     def __init__(self, mapping: AxisMapping | None):
         self.mapping = mapping
@@ -214,7 +214,7 @@ def positional(x: Any, axes: Any) -> Any:
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is None:
-            raise AxisMappingError("positional: None is no axis mapping here; write a dict or a list of names.")
+            raise AxisMappingError("positional: None is not an axis mapping here; write a dict or a list of names.")
         data, dims = detach_names(leaf, mapping, "positional", "the array")
         region = ambient()
         if region is not None and region.manual:
@@ -309,7 +309,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
             if name not in x._dims:
                 extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
                 raise_not_found("shard", name, type_text(x), [dim for dim in x._dims if dim is not None], extra)
-    assignment = on_devices(with_loops(resources))  # time is no place
+    assignment = on_devices(with_loops(resources))  # time is not a place
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         return x
     mesh = mesh_with_devices(mesh, "shard")
@@ -348,8 +348,8 @@ def order_like(tree: Tree, like: Any) -> Tree:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(
-                f"order_like: {type_text(x)} can not be ordered like {type_text(target)}; they have different names. "
-                f"Broadcast or reduce first."
+                f"order_like: {type_text(x)} cannot be ordered like {type_text(target)}; they have different names. Broadcast "
+                "or reduce first."
             )
         if not isinstance(x, NamedArray):
             return x

@@ -172,7 +172,7 @@ class _Parser:
             self.fail("expected an axis name here.", min(at, len(self.text) - 1))
         if bad := re.search(r"[\s(){]", name):
             self.fail(
-                f"{name!r} is no axis name. Write commas between names, and name=(a b) for one made of several.",
+                f"{name!r} is not an axis name. Write commas between names, and name=(a b) for one made of several.",
                 at + bad.start(),
             )
         if name in names:
@@ -222,7 +222,7 @@ class _Parser:
             elif ParsedExpression.check_axis_name(token):
                 spots.append(at)
             else:
-                self.fail(f"{token!r} is no axis: write identifiers, '...', 1, parentheses, and names in braces.", at)
+                self.fail(f"{token!r} is not an axis: write identifiers, '...', 1, parentheses, and names in braces.", at)
         if group is not None:
             self.fail("this parenthesis is never closed.", group)
         try:

@@ -296,7 +296,7 @@ def _reduce(
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise RearrangeError(f"{op}: the size {label}={n!r} is no integer from 0.")
+            raise RearrangeError(f"{op}: the size {label}={n!r} is not an integer from 0.")
     return {label: int(n) for label, n in sizes.items()}
 
 
@@ -477,7 +477,7 @@ def _terms_of(dims: Dims) -> list[Term]:
 def _require(op: str, x: Any, name: Any) -> None:
     dims = dims_of(x)
     if not is_name(name):
-        raise PositionalAxisError(f"{op}: {name!r} is no axis name; for positional axes use rearrange.")
+        raise PositionalAxisError(f"{op}: {name!r} is not an axis name; for positional axes use rearrange.")
     if name not in dims:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
@@ -513,7 +513,9 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     new = tuple(sizes)
     for name in new:
         if not is_name(name):
-            raise AxisNameError(f"split_axis: {name!r} is no axis name. Use rearrange to split an axis into positional ones.")
+            raise AxisNameError(
+                f"split_axis: {name!r} is not an axis name. Use rearrange to split an axis into positional ones."
+            )
     given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
     known = _as_sizes("split_axis", given)
     return run("split_axis", _split, (axis, *new), (tuple(known.get(name) for name in new),), x)
@@ -560,7 +562,7 @@ def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> LikeArgument
     if not axes:
         raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
     if not is_name(name):
-        raise AxisNameError(f"merge_axes: {name!r} is no axis name. Use rearrange to merge axes into a positional one.")
+        raise AxisNameError(f"merge_axes: {name!r} is not an axis name. Use rearrange to merge axes into a positional one.")
     return run("merge_axes", _merge, (name, *axes), (), x)
 
 

@@ -61,7 +61,7 @@ def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: 
         if old not in dims or old is None:
             raise_not_found("rename", old, type_text(x), [d for d in dims if d is not None])
         if not is_name(new):
-            raise AxisNameError(f"rename: {new!r} is no axis name. To make {old!r} positional, use nx.positional.")
+            raise AxisNameError(f"rename: {new!r} is not an axis name. To make {old!r} positional, use nx.positional.")
     renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), "rename")
     if renamed == dims:
         return x
@@ -95,12 +95,12 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
 
 
 def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region) -> None:
-    """Raises where an axis of global size `size` can not have the name `new` in this region."""
+    """Raises where an axis of global size `size` cannot have the name `new` in this region."""
     known = region.sizes.get(new)
     if known is not None and known != size:
         raise AxisSizeError(
-            f"{op}: axis {old!r} of size {size} can not {verb} {new!r}, which has size {known} in "
-            "this mapped function; a name has one size. Choose another name."
+            f"{op}: axis {old!r} of size {size} cannot {verb} {new!r}, which has size {known} in this mapped function; a name "
+            "has one size. Choose another name."
         )
     region.note(new, region.block_size(new, size, op))
 

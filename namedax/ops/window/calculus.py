@@ -158,7 +158,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     else:
         points = _along("gradient", h, f, axis)
         left, right = points - shift(points, 1, axis), shift(points, -1, axis) - points
-        # At the ends one of the two is no distance; what is computed with it is not used.
+        # At the ends one of the two is not a distance; what is computed with it is not used.
         safe_left, safe_right = _where_at(f, axis, (0,), left * 0 + 1, left), _where_at(f, axis, (n - 1,), right * 0 + 1, right)
         inner = (before * safe_right / safe_left + after * safe_left / safe_right) / (safe_left + safe_right)
         low, high = after / safe_right, before / safe_left

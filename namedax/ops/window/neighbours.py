@@ -62,7 +62,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
-      ArgumentTypeError: a shift is no integer.
+      ArgumentTypeError: a shift is not an integer.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(roll(nx.named(jnp.arange(5), ["k"]), 2, "k"), ["k"])
@@ -86,7 +86,7 @@ def _shifts(shift: Any) -> tuple[Any, ...]:
     """One shift for every axis: an integer, or an integer array without positional axes where it is known at run time only.
 
     Raises:
-      ArgumentTypeError: a shift is no integer.
+      ArgumentTypeError: a shift is not an integer.
       PositionalAxisError: the shifts have more than one positional axis.
     """
     if isinstance(shift, (tuple, list)):
@@ -197,7 +197,7 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 
 
 def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
-    """Raises where something else than zeros would stand among random keys: a number is no key."""
+    """Raises where something else than zeros would stand among random keys: a number is not a key."""
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
             f"{op}: {parameter}={value!r} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
@@ -292,7 +292,7 @@ def pad(
       pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes; or
         what `jnp.pad` takes, for the positional axes.
       mode: as in `jnp.pad`.
-      constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is no dict.
+      constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is not a dict.
       out_axes: new names for named axes, `{"k": "k_padded"}`. In a mapped function a name that has a size there keeps it, and
         what is larger needs another name.
       **options: as in `jnp.pad`.
