@@ -1,12 +1,11 @@
-"""What the equations of a traced program do: casts to device-varying, calls of other programs, communication.
+"""Traced programs: their evaluation, some equations otherwise than they stand, and what is asked of all of a program.
 
-JAX has more than one primitive for some of these, and other ones in other versions. What several modules know of their names is in
-this one.
+What a single equation does is the business of `namedax.programs.primitives`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -14,67 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
 
-__all__ = [
-    "CALLS",
-    "CASTS",
-    "REMAT",
-    "MeshAxes",
-    "Replay",
-    "axes_of",
-    "barrier",
-    "cast_axes",
-    "collective_axes",
-    "commutes",
-    "has_side_effects",
-    "inlined",
-    "inner_jaxpr",
-    "is_inexact",
-    "number_of",
-    "programs_of",
-]
+from namedax.programs.primitives import Kind, MeshAxes, axes_of, called, is_inlined, kind_of
 
-MeshAxes = frozenset[str]
+__all__ = ["Replay", "collective_axes", "inlined", "is_inexact", "number_of"]
 
-CASTS = ("pvary", "pcast")
-# The primitives that call a jaxpr once, and how their parameter for it is called.
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
-REMAT = ("checkpoint", "remat", "remat2")
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
 
 
-def axes_of(eqn: Any) -> tuple[str, ...]:
-    """The mesh axes that an equation speaks of (a cast, a collective, the index of a device), in its order."""
-    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
-    axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
-    return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
-
-
-def cast_axes(eqn: Any) -> MeshAxes:
-    """The mesh axes over which an equation casts its operand to device-varying; none if it is no cast."""
-    is_cast = eqn.primitive.name in CASTS and eqn.params.get("to", "varying") == "varying"
-    return frozenset(axes_of(eqn)) if is_cast else frozenset()
-
-
-def inner_jaxpr(eqn: Any) -> Any:
-    """The (open) jaxpr that an equation calls once, with its operands; or `None`."""
-    name = eqn.primitive.name
-    jaxpr = eqn.params.get("jaxpr") if name in REMAT else eqn.params.get(CALLS[name]) if name in CALLS else None
-    if isinstance(jaxpr, ClosedJaxpr):
-        return None if jaxpr.consts else jaxpr.jaxpr
-    return jaxpr
-
-
-def _is_inlined(eqn: Any) -> bool:
-    inner = inner_jaxpr(eqn)
-    if inner is None or eqn.primitive.name in REMAT or eqn.params.get("compiler_options_kvs"):
-        return False
-    return bool(eqn.params.get("inline")) or len(inner.eqns) <= _SMALL
-
-
 def inlined(jaxpr: Any) -> Any:
     """An open jaxpr without the calls that are to be inlined, which JAX 0.12 leaves to its lowering, nor calls of small programs."""
-    if not any(map(_is_inlined, jaxpr.eqns)):
+    if not any(is_inlined(eqn, _SMALL) for eqn in jaxpr.eqns):
         return jaxpr
     eqns: list[Any] = []
     stands_for: dict[Any, Any] = {}
@@ -83,8 +32,8 @@ def inlined(jaxpr: Any) -> Any:
         return var if isinstance(var, Literal) else stands_for.get(var, var)
 
     for eqn in jaxpr.eqns:
-        operands, inner = [now(var) for var in eqn.invars], inner_jaxpr(eqn)
-        if not _is_inlined(eqn):
+        operands, inner = [now(var) for var in eqn.invars], called(eqn)
+        if not is_inlined(eqn, _SMALL):
             eqns.append(eqn.replace(invars=operands))
             continue
         within = dict(zip(inner.invars, operands, strict=True))
@@ -97,37 +46,6 @@ def inlined(jaxpr: Any) -> Any:
         results = [var if isinstance(var, Literal) else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
     return jaxpr.replace(eqns=eqns, outvars=[now(var) for var in jaxpr.outvars])
-
-
-def has_side_effects(eqn: Any) -> bool:
-    """Whether an equation does something beside giving its results; JAX counts it as an effect that a collective names an axis."""
-    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
-
-
-def commutes(eqn: Any) -> bool:
-    """Whether an operation of values that were cast is the operation, cast."""
-    if eqn.effects or eqn.primitive.name in CASTS or axes_of(eqn):
-        return False
-    return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
-
-
-def programs_of(eqn: Any) -> list[Any]:
-    """The programs that an equation has among its parameters, open or closed."""
-    return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
-
-
-def _parts_of(eqn: Any) -> list[Any]:
-    return [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
-
-
-def barrier(values: Sequence[Any]) -> list[Any]:
-    """`jax.lax.optimization_barrier` of values that may vary over different mesh axes, and go on doing so."""
-    if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
-        # JAX 0.10 gives all results the variance of all operands; but for what it computes anew for a gradient.
-        (again,) = jax.make_jaxpr(jax.checkpoint(lambda *xs: list(xs)))(*values).jaxpr.eqns
-        if "differentiated" in again.params:
-            return list(again.primitive.bind(*values, **{**again.params, "differentiated": True}))
-    return list(jax.lax.optimization_barrier(tuple(values)))
 
 
 def is_inexact(aval: Any) -> bool:
@@ -147,8 +65,8 @@ def number_of(literal: Literal) -> Any:
 
 def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     """The mesh axes along which a program communicates; with `or_index` also those along which it asks where its device is."""
-    silent = CASTS if or_index else (*CASTS, "axis_index")
-    found = (axes_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name not in silent)
+    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE}
+    found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
 
 
@@ -169,7 +87,7 @@ class Replay:
         """The value of an operand."""
         return var.val if isinstance(var, Literal) else self.known[var]
 
-    def give(self, eqn: Any, results: Sequence[Any]) -> None:
+    def give(self, eqn: Any, results: Iterable[Any]) -> None:
         """Notes the results of an equation."""
         self.known.update(zip(eqn.outvars, results, strict=True))
 

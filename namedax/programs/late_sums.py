@@ -25,18 +25,23 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import (
-    REMAT,
-    Replay,
+from namedax.programs.evaluator import Replay, inlined, number_of
+from namedax.programs.primitives import (
+    Algebra,
+    Kind,
+    Scan,
     axes_of,
+    bind,
+    called,
     cast_axes,
+    facts,
     has_side_effects,
-    inlined,
-    inner_jaxpr,
-    is_inexact,
-    number_of,
+    is_whole_sum,
+    kind_of,
+    remat_again,
+    slice_sizes,
 )
-from namedax.programs.serial.nodes import SUMS, consts_and_carries
+from namedax.programs.waiting import may_wait
 from namedax.resources import communication as comm
 
 __all__ = ["Traced", "postponing"]
@@ -44,12 +49,6 @@ __all__ = ["Traced", "postponing"]
 Axes = tuple[str, ...]
 # A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
 _Index = dict[str | None, int]
-
-# What is linear in its one operand, and what is so in one of several where the others do not differ along the axes of the sum.
-_LINEAR = frozenset("reshape transpose squeeze expand_dims broadcast_in_dim rev slice reduce_sum neg copy".split())
-_BILINEAR = ("mul", "div", "dot_general", "gather", "scatter-add", "scatter_add", "dynamic_slice")
-_ADDITIONS = ("add", "add_any", "sub")
-
 
 Check = Callable[[ClosedJaxpr], None]
 
@@ -217,11 +216,11 @@ class _Plan:
         return live
 
     def _find_gather(self, eqn: Any, made_by: Mapping[Any, Any]) -> None:
-        if not _is_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
+        if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
         block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
         while (placed := None if isinstance(block, Literal) else made_by.get(block)) is not None:
-            if placed.primitive.name != "dynamic_update_slice":
+            if kind_of(placed) != Kind.UPDATE:
                 break
             base, update, *starts = placed.invars
             found = self.indices.block(base.aval.shape, update.aval.shape, starts)
@@ -234,10 +233,10 @@ class _Plan:
 
     def _look_inside(self, eqn: Any) -> None:
         """Plans what an equation runs, where that can be changed."""
-        inner, operands = inner_jaxpr(eqn), eqn.invars
-        if inner is None and eqn.primitive.name == "scan" and not eqn.params["jaxpr"].consts:
-            inner = eqn.params["jaxpr"].jaxpr
-            operands = operands[: consts_and_carries(eqn)[0]]
+        inner, operands = called(eqn), eqn.invars
+        if kind_of(eqn) == Kind.SCAN:
+            scan = Scan.of(eqn)
+            inner, operands = scan.open_body, operands[: scan.consts]
         if inner is None:
             return
         facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
@@ -251,10 +250,9 @@ class _Plan:
         return late if late is not None and late.axes else None
 
     def _visit(self, eqn: Any) -> None:
-        name = eqn.primitive.name
         if eqn.outvars and eqn.outvars[0] in self.gathers:
             return
-        if _is_sum(eqn):
+        if is_whole_sum(eqn):
             for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
                 before = self._of(operand)
                 if before is not None and not (before.cast or before.mixed) and len(eqn.outvars) == 1:
@@ -265,13 +263,13 @@ class _Plan:
         lates = [self._of(var) for var in eqn.invars]
         if not any(lates) or has_side_effects(eqn) or len(eqn.outvars) != 1:
             return
-        found = self._linear(eqn, name, lates)
+        found = self._linear(eqn, lates)
         if found is not None:
             self.late[eqn.outvars[0]] = found
 
-    def _linear(self, eqn: Any, name: str, lates: Sequence[_Late | None]) -> _Late | None:
+    def _linear(self, eqn: Any, lates: Sequence[_Late | None]) -> _Late | None:
         operands, (out,) = eqn.invars, eqn.outvars
-        if name in _ADDITIONS:
+        if _is_addition(eqn):
             return self._added(operands, lates, out)
         (here, *others) = [i for i, late in enumerate(lates) if late is not None]
         late = lates[here]
@@ -284,33 +282,9 @@ class _Plan:
         if axes:
             return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
         if late.cast:
-            return self._block(eqn, late) if name == "dynamic_slice" and here == 0 else None
-        alike = all(varying_of(var.aval).isdisjoint(late.axes) for i, var in enumerate(operands) if i != here)
-        if name == "all_to_all":
-            alike = set(axes_of(eqn)).isdisjoint(late.axes)
-        elif name in _BILINEAR:
-            alike = alike and self._is_linear_in(eqn, here)
-        elif name not in _LINEAR:
-            return None
-        return late.then(operands[here], out) if alike else None
-
-    def _is_linear_in(self, eqn: Any, here: int) -> bool:
-        """Whether an operation with several operands is linear in this one."""
-        name = eqn.primitive.name
-        if name == "mul":
-            return True
-        if name == "dot_general":  # integers that add up in a narrow type wrap around
-            return eqn.invars[here].aval.dtype == eqn.outvars[0].aval.dtype or is_inexact(eqn.invars[here].aval)
-        if name == "div":  # of integers it rounds
-            return here == 0 and is_inexact(eqn.outvars[0].aval)
-        if name in ("scatter-add", "scatter_add"):
-            return here == 2 and self.indices.is_zero(eqn.invars[0])
-        if name == "gather":
-            # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
-            filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
-            is_nan = fill is None or fill != fill
-            return here == 0 and (not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval)))
-        return here == 0
+            return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
+        wait = may_wait(eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True)
+        return late.then(operands[here], out) if wait is not None and not wait.once else None
 
     def _added(self, operands: Sequence[Any], lates: Sequence[_Late | None], out: Any) -> _Late | None:
         if any(late is not None and late.cast for late in lates):
@@ -324,7 +298,7 @@ class _Plan:
     def _block(self, eqn: Any, late: _Late) -> _Late | None:
         """After a sum that was cast has been cut into blocks along its axes."""
         operand, *starts = eqn.invars
-        found = self.indices.block(operand.aval.shape, eqn.params["slice_sizes"], starts)
+        found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
         if found is None or not late.cast.issuperset(found[1]):
             return None
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
@@ -332,8 +306,8 @@ class _Plan:
         return late.then(operand, eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
 
 
-def _is_sum(eqn: Any) -> bool:
-    return eqn.primitive.name in SUMS and eqn.params.get("axis_index_groups") is None and len(eqn.invars) == len(eqn.outvars)
+def _is_addition(eqn: Any) -> bool:
+    return facts(eqn).algebra in (Algebra.SUM, Algebra.DIFFERENCE)
 
 
 def _size(var: Any) -> int:
@@ -368,10 +342,10 @@ class _Indices:
     def visit(self, eqn: Any) -> None:
         """Notes what an equation gives."""
         found = None
-        if eqn.primitive.name == "axis_index":
+        if kind_of(eqn) == Kind.PLACE:
             axes = axes_of(eqn)
             found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
-        elif eqn.primitive.name == "broadcast_in_dim" or cast_axes(eqn):
+        elif facts(eqn).repeats or cast_axes(eqn):
             found = self.of(eqn.invars[0])
         elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.invars, *eqn.outvars)):
             terms = [self.of(var) for var in eqn.invars]
@@ -382,18 +356,18 @@ class _Indices:
 
     @staticmethod
     def _combine(eqn: Any, terms: list[_Index]) -> _Index | None:
-        name, (first, *rest) = eqn.primitive.name, terms
-        if name == "convert_element_type":
+        algebra, (first, *rest) = facts(eqn).algebra, terms
+        if algebra == Algebra.SAME:
             return first
-        if name == "add":
+        if algebra == Algebra.SUM:
             return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
-        if name == "mul":
+        if algebra == Algebra.PRODUCT:
             scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
             return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
         # An index that counts from the end where it is negative, which an index of a device never is.
-        if name == "lt" and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
+        if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
             return {None: 0}
-        if name == "select_n" and first == {None: 0}:
+        if algebra == Algebra.CHOICE and first == {None: 0}:
             return rest[0]
         return None
 
@@ -474,29 +448,29 @@ def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
 
 def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, loops: Set[str]) -> _Sum:
     """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
-    name = eqn.primitive.name
     operands = [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
 
-    def bind(*values: Any) -> Any:
-        return eqn.primitive.bind(*cast_alike(values), **eqn.params)
+    def apply(*values: Any) -> Any:
+        (result,) = bind(eqn, cast_alike(values))
+        return result
 
-    if name in SUMS:
+    if kind_of(eqn) == Kind.SUM:
         assert sums[0] is not None
         return _Sum(sums[0].part, late.axes)
-    if name in _ADDITIONS:
+    if _is_addition(eqn):
         x, y = sums
-        sign = -1 if name == "sub" else 1
+        sign = -1 if facts(eqn).algebra == Algebra.DIFFERENCE else 1
         if x is not None and y is not None:
-            return _Sum(bind(x.part, y.part), late.axes, _total(x.rest, y.rest, sign))
+            return _Sum(apply(x.part, y.part), late.axes, _total(x.rest, y.rest, sign))
         if x is not None:
             return _Sum(x.part, late.axes, _total(x.rest, operands[1], sign))
         assert y is not None
-        return _Sum(-y.part if name == "sub" else y.part, late.axes, _total(operands[0], y.rest, sign))
+        return _Sum(y.part if sign > 0 else -y.part, late.axes, _total(operands[0], y.rest, sign))
     position = next(i for i, s in enumerate(sums) if s is not None)
     (one,) = (s for s in sums if s is not None)
 
     def on(value: Any) -> Any:
-        return bind(*(value if i == position else operand for i, operand in enumerate(operands)))
+        return apply(*(value if i == position else operand for i, operand in enumerate(operands)))
 
     rest = None if one.rest is None else on(one.rest)
     if late.scatter is not None:
@@ -522,23 +496,19 @@ def _total(x: Any, y: Any, sign: int) -> Any:
 
 def _call(eqn: Any, plan: _Plan, values: Sequence[Any]) -> Sequence[Any]:
     """An equation that runs a program of its own."""
-    if eqn.primitive.name in REMAT:
+    if kind_of(eqn) == Kind.REMAT:
         again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
         assert not again.consts
-        results: Sequence[Any] = eqn.primitive.bind(*values, **{**eqn.params, "jaxpr": again.jaxpr})
-        return results
-    if eqn.primitive.name != "scan":
+        return remat_again(eqn, again.jaxpr, values)
+    if kind_of(eqn) != Kind.SCAN:
         return _evaluate(plan, values)
-    consts, carries = consts_and_carries(eqn)
+    scan = Scan.of(eqn)
+    consts, carries = scan.consts, scan.carries
 
     def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         results = _evaluate(plan, [*values[:consts], *carry, *xs])
         return results[:carries], results[carries:]
 
-    last, stacked = lax.scan(
-        iterate,
-        list(values[consts : consts + carries]),
-        list(values[consts + carries :]),
-        **{key: eqn.params[key] for key in ("length", "reverse", "unroll")},
-    )
+    start, sliced = list(values[consts : consts + carries]), list(values[consts + carries :])
+    last, stacked = lax.scan(iterate, start, sliced, **scan.options)
     return [*last, *stacked]

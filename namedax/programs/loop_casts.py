@@ -20,7 +20,8 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.programs.evaluator import REMAT, MeshAxes, Replay, cast_axes, commutes, inner_jaxpr, is_inexact
+from namedax.programs.evaluator import Replay, is_inexact
+from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
 
 __all__ = ["Body", "Hoist", "Hoisted"]
 
@@ -64,11 +65,11 @@ class _CastFinder:
                 if None not in sources and not eqn.effects:  # a constant, whose cast has no gradient
                     known.update(dict.fromkeys(eqn.outvars, frozenset()))
                 continue
-            axes, inner = cast_axes(eqn), inner_jaxpr(eqn)
+            axes, inner = cast_axes(eqn), called(eqn)
             if inner is not None:
                 pairs = zip(inner.invars, sources, strict=True)
                 results = self.visit(inner, {var: source for var, source in pairs if source is not None})
-                if eqn.primitive.name not in REMAT:
+                if kind_of(eqn) != Kind.REMAT:
                     known.update((var, result) for var, result in zip(eqn.outvars, results, strict=True) if result is not None)
                 continue
             if any(source is None for source in sources):
@@ -113,7 +114,7 @@ def _evaluate(
 
     for eqn in jaxpr.eqns:
         of = [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in eqn.invars]
-        axes, inner, name = cast_axes(eqn), inner_jaxpr(eqn), eqn.primitive.name
+        axes, inner = cast_axes(eqn), called(eqn)
         if not any(of):
             replay.later(eqn)
         elif axes in of[0]:
@@ -124,10 +125,9 @@ def _evaluate(
             replay.flush()
             operands = [replay.read(var) for var in eqn.invars]
             fixed = [isinstance(var, Literal) or var not in formless for var in eqn.invars]
-            if name in REMAT:
+            if kind_of(eqn) == Kind.REMAT:
                 listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
-                again = jax.checkpoint(listed, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])
-                results = again(operands, [list(f.values()) for f in of])
+                results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
             else:
                 results, result_forms = _evaluate(inner, operands, of, fixed)
                 cast_forms.update((var, f) for var, f in zip(eqn.outvars, result_forms, strict=True) if f)
@@ -139,8 +139,7 @@ def _evaluate(
             if shared:
                 replay.flush()
                 for more in shared:
-                    result = eqn.primitive.bind(*(form(var, more) for var in eqn.invars), **eqn.params)
-                    results = result if eqn.primitive.multiple_results else [result]
+                    results = bind(eqn, [form(var, more) for var in eqn.invars])
                     for var, value in zip(eqn.outvars, results, strict=True):
                         cast_forms.setdefault(var, {})[more] = value
         differentiable = (var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval))

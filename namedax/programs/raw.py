@@ -21,32 +21,18 @@ from jax.extend.core import ClosedJaxpr, subjaxprs
 
 from namedax.core.variance import varying_of
 from namedax.errors import RawBlockError, show_names
-from namedax.programs.evaluator import CASTS, axes_of
+from namedax.programs.primitives import Kind, axes_of, facts, kind_of, name_of, programs_of
 
 __all__ = ["DELIBERATE", "refuse_raw"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
 
-# How users call what JAX calls otherwise.
-_KNOWN_AS = {"psum_invariant": "psum", "all_gather_invariant": "all_gather", "reduce_scatter": "psum_scatter"}
+# What users may call on the data of blocks.
 _COLLECTIVES = frozenset(
     "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
 )
-# The operations that give a scalar of all entries, as messages call them.
-_REDUCTIONS = {
-    "reduce_sum": "the sum",
-    "reduce_prod": "the product",
-    "reduce_max": "the maximum",
-    "reduce_min": "the minimum",
-    "reduce_and": "a truth value",
-    "reduce_or": "a truth value",
-    "reduce_xor": "a truth value",
-    "argmax": "the place of the maximum",
-    "argmin": "the place of the minimum",
-    "dot_general": "an inner product",
-}
-_LOOPS = ("scan", "while", "shard_map")
+_LOOPS = (Kind.SCAN, Kind.WHILE, Kind.MAP)
 
 
 def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str) -> None:
@@ -67,7 +53,7 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
     for eqn, path in _equations(closed.jaxpr, ()):
         if _is_raw_collective(eqn, path, names):
             _raise_for_collective(eqn, names, function)
-        if eqn.primitive.name in _REDUCTIONS and not eqn.outvars[0].aval.shape:
+        if facts(eqn).takes is not None and not eqn.outvars[0].aval.shape:
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
             if reduced and _is_raw_reduction((*path, eqn)):
                 _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
@@ -77,17 +63,9 @@ def _equations(jaxpr: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[A
     """All equations, each with those whose programs it is in, the outermost first."""
     for eqn in jaxpr.eqns:
         yield eqn, path
-        if any(hasattr(part, "eqns") or hasattr(part, "jaxpr") for part in _parts(eqn)):
+        if programs_of(eqn):
             for part in subjaxprs(jaxpr.replace(eqns=[eqn])):
                 yield from _equations(part, (*path, eqn))
-
-
-def _parts(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
-        if isinstance(value, (tuple, list)):
-            yield from value
-        else:
-            yield value
 
 
 def _scope(path: tuple[Any, ...]) -> str:
@@ -95,15 +73,12 @@ def _scope(path: tuple[Any, ...]) -> str:
 
 
 def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
-    if not ("axes" in eqn.params or "axis_name" in eqn.params):
-        return False
-    kind = eqn.primitive.name
-    if kind in CASTS or "cast" in kind or not any(type(axis) is str and axis in names for axis in axes_of(eqn)):
+    if kind_of(eqn) == Kind.CAST or not any(type(axis) is str and axis in names for axis in axes_of(eqn)):
         return False
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (kind.startswith("psum") and "transpose(" in scope)  # what JAX itself makes of a cast to device-varying
+    return not (kind_of(eqn) == Kind.SUM and "transpose(" in scope)  # what JAX itself makes of a cast to device-varying
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
@@ -111,15 +86,14 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
     What a loop takes of a block are entries. The transpose of a broadcast is a sum, over which JAX then sums the devices.
     """
-    if any(eqn.primitive.name in _LOOPS for eqn in path) or "transpose(" in _scope(path):
+    if any(kind_of(eqn) in _LOOPS for eqn in path) or "transpose(" in _scope(path):
         return False
     return _is_raw(path)
 
 
 def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
-    kind = eqn.primitive.name
     called, where = _called(eqn)
-    called = called if called in _COLLECTIVES else _KNOWN_AS.get(kind, kind)
+    called = called if called in _COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
@@ -131,7 +105,7 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
 
 def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
     raise RawBlockError(
-        f"{function}{_line_in_body(path)}: a function of JAX takes {_REDUCTIONS[path[-1].primitive.name]} of all entries of the data of a "
+        f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all entries of the data of a "
         f"named array, which in a body are the block of one device of the axes {show_names(dict.fromkeys(held))}; the result would change "
         "with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot), and use nx.interop.global_norm or "
         "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for what is done to each entry. "

@@ -20,7 +20,8 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.exchange import Exchange
 from namedax.ops.experts.slots import Slots
-from namedax.programs.evaluator import cast_axes, collective_axes
+from namedax.programs.evaluator import collective_axes
+from namedax.programs.primitives import cast_axes
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "talking"]

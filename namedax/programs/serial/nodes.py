@@ -7,43 +7,60 @@ only collects them are moved behind it: within a loop no sum over that loop can 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from namedax.core.variance import varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import CALLS, CASTS, REMAT, axes_of, is_inexact, number_of, programs_of
+from namedax.programs.evaluator import number_of
+from namedax.programs.primitives import (
+    Kind,
+    Scan,
+    axes_of,
+    bodies_of,
+    called_in_steps,
+    facts,
+    is_remat_of_gradient,
+    kind_of,
+    name_of,
+    programs_of,
+    solve,
+)
+from namedax.programs.waiting import Wait, may_wait
 
-__all__ = ["GATHERS", "PASSING", "RESHAPING", "SCATTERS", "SUMS", "Body", "Flattener", "Node", "Value", "consts_and_carries"]
+__all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 
 Axes = tuple[str, ...]
 
 # What a node takes and gives: an index of a value, or a literal.
 Value = int | Literal
 
-_INLINED = {
-    **CALLS,
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vmap_call": "call",
-    "custom_partitioning": "call",
-}
-SUMS = ("psum", "psum2", "psum_invariant")
-GATHERS = ("all_gather", "all_gather_invariant")
-_STRUCTURED = ("barrier", "identity", "each", "scan", "while", "cond")
-SCATTERS = ("reduce_scatter", "psum_scatter")
+
+class Added(enum.Enum):
+    """Nodes that stand for no equation; each remembers the one that it was made for."""
+
+    BARRIER = "what is computed anew for the gradient begins"
+    IDENTITY = "a sum whose operands wait"
+    LATE_SUM = "the sum of what has waited"
+    EACH = "a program for each entry of a leading axis"
+
+
+# What gives each operand back, and what takes the sum over its axes.
+PASSING = (Added.BARRIER, Kind.BARRIER)
+SUMS = (Kind.SUM, Added.LATE_SUM)
+# What asks for the axes of a loop, and does not have to wait for all its steps.
+_SILENT = (Kind.CAST, Kind.PLACE)
 
 
 @dataclasses.dataclass
 class Node:
-    """One operation: a primitive, `barrier`, `identity`, `late psum`, `each` (entry), or one of control flow with bodies of its own."""
+    """One operation: an equation, control flow with bodies of its own, or something that was added."""
 
-    kind: str
+    kind: Kind | Added
     eqn: JaxprEqn
     inputs: list[Value]
     outputs: list[int]
@@ -62,9 +79,14 @@ class Node:
     @property
     def axes(self) -> Axes:
         """The mesh axes that a collective speaks of."""
-        if self.kind == "late psum":
+        if self.kind == Added.LATE_SUM:
             return self.waiting[0]
-        return axes_of(self.eqn) if self.kind not in _STRUCTURED else ()
+        return axes_of(self.eqn) if isinstance(self.kind, Kind) else ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return name_of(self.eqn)
 
 
 @dataclasses.dataclass
@@ -113,18 +135,18 @@ class Flattener:
         for out in body.outputs:
             if isinstance(out, int):
                 users[out] = []  # it leaves the program
-        sums = [node for node in body.nodes if node.kind in (*SUMS, "late psum") and self.axis in node.axes]
+        sums = [node for node in body.nodes if node.kind in SUMS and self.axis in node.axes]
         for node in sums:
             last, axes = node, node.axes
             while len(last.outputs) == 1 and len(users.get(last.outputs[0], ())) == 1:
                 (value,), (last,) = last.outputs, users[last.outputs[0]]
-                waits = [axes if v == value else None for v in last.inputs]
-                if last.kind in _ADDITIVE or not self._is_linear(last, waits):
+                wait = self._may_wait(last, [axes if v == value else None for v in last.inputs])
+                if wait is None or wait.once or last.kind in SUMS:
                     break
-                if last.kind in SCATTERS:
+                if last.kind == Kind.SCATTER:
                     part = next(self.fresh)
-                    late = Node("late psum", last.eqn, [part], last.outputs, waiting={0: axes})
-                    node.kind, node.waiting, last.outputs = "identity", {0: axes}, [part]
+                    late = Node(Added.LATE_SUM, last.eqn, [part], last.outputs, waiting={0: axes})
+                    node.kind, node.waiting, last.outputs = Added.IDENTITY, {0: axes}, [part]
                     body.nodes.insert(1 + next(i for i, other in enumerate(body.nodes) if other is last), late)
                     break
 
@@ -150,35 +172,31 @@ class Flattener:
             return var if isinstance(var, Literal) else values[var]
 
         for eqn in jaxpr.eqns:
-            name, operands = eqn.primitive.name, [read(var) for var in eqn.invars]
+            operands, program = [read(var) for var in eqn.invars], called_in_steps(eqn)
             results: list[Value]
-            if name in _INLINED and _INLINED[name] in eqn.params:
-                results = self._inline(eqn.params[_INLINED[name]], operands, nodes)
-            elif name == "custom_linear_solve":
-                lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
-                first = lengths.matvec + lengths.vecmat
-                consts, right = operands[first : first + lengths.solve], operands[sum(lengths) :]
-                results = self._inline(programs.solve, [*consts, *right], nodes)
-            elif name in REMAT:
-                if eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True):
+            if kind_of(eqn) == Kind.SOLVE:
+                program, taken = solve(eqn, operands)
+                results = self._inline(program, taken, nodes)
+            elif program is not None:
+                if kind_of(eqn) == Kind.REMAT and is_remat_of_gradient(eqn):
                     fresh = [next(self.fresh) for _ in operands]
-                    nodes.append(Node("barrier", eqn, operands, fresh))
+                    nodes.append(Node(Added.BARRIER, eqn, operands, fresh))
                     operands = list(fresh)
-                results = self._inline(eqn.params["jaxpr"], operands, nodes)
+                results = self._inline(program, operands, nodes)
             else:
                 results = self._operation(eqn, operands, nodes)
             values.update(zip(eqn.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
 
     def _operation(self, eqn: JaxprEqn, operands: list[Value], nodes: list[Node]) -> list[Value]:
-        node = Node(eqn.primitive.name, eqn, operands, [next(self.fresh) for _ in eqn.outvars])
+        node = Node(kind_of(eqn), eqn, operands, [next(self.fresh) for _ in eqn.outvars])
         nodes.append(node)
-        if node.kind in ("broadcast_in_dim", *CASTS) and self._is_zero(operands[0]):
+        if (facts(eqn).repeats or node.kind == Kind.CAST) and self._is_zero(operands[0]):
             self.zeros.update(node.outputs)
         node.bodies = self._bodies(eqn)
         if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
             raise SerialLoopError(
-                f"SerialLoop: {node.kind} has a program of its own, which can not be executed in steps of {self.axis}. Call it "
+                f"SerialLoop: {node.name} has a program of its own, which can not be executed in steps of {self.axis}. Call it "
                 "outside of the mapped function, or remove the SerialLoop from axis_resources."
             )
         if not any(self._speaks_of_loop(body) for body in node.bodies):
@@ -192,16 +210,14 @@ class Flattener:
         return list(node.outputs)
 
     def _bodies(self, eqn: JaxprEqn) -> list[Body]:
-        params = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}.get(eqn.primitive.name, ())
-        jaxprs = eqn.params["branches"] if eqn.primitive.name == "cond" else [eqn.params[name] for name in params]
-        return [self.body(jaxpr) for jaxpr in jaxprs]
+        return [self.body(jaxpr) for jaxpr in bodies_of(eqn)]
 
     def _is_zero(self, value: Value) -> bool:
         return value in self.zeros if isinstance(value, int) else number_of(value) == 0
 
     def _speaks_of_loop(self, body: Body) -> bool:
         return any(
-            (self.axis in node.axes and node.kind not in (*CASTS, "axis_index")) or any(map(self._speaks_of_loop, node.bodies))
+            (self.axis in node.axes and node.kind not in _SILENT) or any(map(self._speaks_of_loop, node.bodies))
             for node in body.nodes
         )
 
@@ -212,11 +228,11 @@ class Flattener:
         reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
         that of the first step, on the first device.
         """
-        if node.kind != "scan":
+        if node.kind != Kind.SCAN:
             raise self._too_early("whatever follows")
-        (body,) = node.bodies
-        consts, carries = consts_and_carries(node.eqn)
-        carried = body.inputs[consts : consts + carries]
+        (body,), scan = node.bodies, Scan.of(node.eqn)
+        carries = scan.carries
+        carried = body.inputs[scan.consts : scan.consts + carries]
         waiting: dict[int, Axes] = {}
         while True:
             found = self._wait(body, waiting)
@@ -231,12 +247,12 @@ class Flattener:
             tail = self._take_scatter(body, i) if self.once and self.depth == 1 and i >= carries else None
             # Where scattering comes afterwards, only the loop is summed over before.
             total, first = next(self.fresh), axes if tail is None else (self.axis,)
-            nodes.append(Node("late psum", node.eqn, [node.outputs[i]], [total], waiting={0: first}))
+            nodes.append(Node(Added.LATE_SUM, node.eqn, [node.outputs[i]], [total], waiting={0: first}))
             results[i] = total
             if tail is not None:
                 results[i] = scattered = next(self.fresh)
                 rest = tuple(axis for axis in axes if axis != self.axis)
-                nodes.append(Node("each", node.eqn, [total], [scattered], [tail], waiting={0: rest}))
+                nodes.append(Node(Added.EACH, node.eqn, [total], [scattered], [tail], waiting={0: rest}))
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
@@ -252,7 +268,7 @@ class Flattener:
                 return None
             tail.insert(0, node)
             (before,) = node.inputs
-            if node.kind in SCATTERS and isinstance(before, int):
+            if node.kind == Kind.SCATTER and isinstance(before, int):
                 taken = set(map(id, tail))
                 body.nodes[:] = [other for other in body.nodes if id(other) not in taken]
                 body.outputs[number] = before
@@ -265,92 +281,43 @@ class Flattener:
         found = dict(waiting)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
-            if node.whole or node.kind == "each":
+            if node.whole or node.kind == Added.EACH:
                 raise self._too_early("an iteration within it")
-            if node.kind in (*SUMS, "late psum", "identity"):
+            if node.kind in (*SUMS, Added.IDENTITY):
                 found.update(self._sum_waits(node, axes))
-            elif self.axis in node.axes and node.kind not in (*CASTS, "axis_index"):
-                raise self._too_early(f"the result of {node.kind}")
+            elif self.axis in node.axes and node.kind not in _SILENT:
+                raise self._too_early(f"the result of {node.name}")
             elif node.kind in PASSING:
                 found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
             elif any(axes):
-                if not self._is_linear(node, axes):
-                    raise self._too_early(f"an operand of {node.kind}")
-                found.update(dict.fromkeys(node.outputs, next(a for a in axes if a is not None)))
+                wait = self._may_wait(node, axes)
+                if wait is None:
+                    raise self._too_early(f"an operand of {node.name}")
+                node.once = dict.fromkeys(wait.once, wait.axes)
+                found.update(dict.fromkeys(node.outputs, wait.axes))
         return found
 
     def _sum_waits(self, node: Node, axes: Sequence[Axes | None]) -> dict[int, Axes]:
         """The results of a sum that wait: of one over the loop, and of one over devices whose operands all wait."""
-        if node.kind != "identity":
+        if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
-            node.waiting = {0: node.axes} if node.kind == "late psum" else dict.fromkeys(range(len(node.outputs)), node.axes)
-            node.kind = "identity"
+            node.waiting = {0: node.axes} if node.kind == Added.LATE_SUM else dict.fromkeys(range(len(node.outputs)), node.axes)
+            node.kind = Added.IDENTITY
         own = node.waiting[0]
         if not all(a is None or set(own).isdisjoint(a) for a in axes):
             raise self._too_early("a sum")
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
-    def _is_linear(self, node: Node, axes: Sequence[Axes | None]) -> bool:
+    def _may_wait(self, node: Node, axes: Sequence[Axes | None]) -> Wait | None:
         """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
-        waits = [i for i, a in enumerate(axes) if a is not None]
-        here = axes[waits[0]] or ()
-        if any(set(axes[i] or ()) != set(here) for i in waits):
-            return False
-        if node.kind in _ADDITIVE:
-            # What is added once to a sum is a summand of the first step, on the first device. Of an update, not where it goes.
-            summands = {"pad": 2, "dynamic_update_slice": 2, "select_n": len(axes)}.get(node.kind, len(axes))
-            first = 1 if node.kind == "select_n" else 0
-            if any(i not in range(first, summands) for i in waits):
-                return False
-            others = [i for i in range(first, summands) if i not in waits]
-            node.once = {i: here for i in others if not self._is_zero(node.inputs[i])}
-            return self._same_everywhere(node, here, [*range(first), *range(summands, len(axes))])
-        if axes_of(node.eqn):  # a collective over devices, or a cast
-            return node.kind in _MOVES and set(axes_of(node.eqn)).isdisjoint(here)
-        if len(waits) != 1 or len(node.outputs) != 1:
-            return False
-        if node.kind == "convert_element_type":  # to integers it rounds
-            kinds = [jnp.issubdtype(var.aval.dtype, jnp.inexact) for var in (*node.eqn.invars, *node.eqn.outvars)]  # type: ignore[attr-defined]
-            return kinds[0] == kinds[1]
-        if node.kind == "dot_general":  # integers that add up in a narrow type wrap around
-            operand, result = node.eqn.invars[waits[0]].aval, node.eqn.outvars[0].aval
-            if not is_inexact(operand) and operand.dtype != result.dtype:  # type: ignore[attr-defined]
-                return False
-        if node.kind in _BILINEAR or (node.kind in _LINEAR_IN_FIRST and waits == [0]):
-            return self._same_everywhere(node, here, [i for i in range(len(axes)) if i not in waits])
-        return node.kind in _LINEAR
-
-    def _same_everywhere(self, node: Node, axes: Axes, operands: Sequence[int]) -> bool:
-        return all(varying_of(node.eqn.invars[i].aval).isdisjoint(axes) for i in operands)
+        if not isinstance(node.kind, Kind):
+            return None
+        waiting = {i: a for i, a in enumerate(axes) if a is not None}
+        return may_wait(node.eqn, waiting, lambda i: self._is_zero(node.inputs[i]))
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(
             f"SerialLoop: a reduction or collective over {self.axis} is taken inside of a scan, a loop or a branch, and {what} needs "
             "it there."
         )
-
-
-# What gives each operand back, what adds its operands up or puts them side by side, what is linear in its one operand, in each of
-# several, and in the first of them; and communication between devices that is linear.
-PASSING = ("barrier", "optimization_barrier")
-_ADDITIVE = ("add", "add_any", "sub", "concatenate", "pad", "dynamic_update_slice", "select_n")
-_LINEAR = frozenset("reshape transpose broadcast_in_dim squeeze expand_dims neg reduce_sum cumsum copy slice rev".split())
-RESHAPING = frozenset("reshape transpose squeeze expand_dims convert_element_type copy".split())
-_BILINEAR = ("mul", "dot_general")
-_LINEAR_IN_FIRST = ("div", "dynamic_slice")
-_MOVES = (*CASTS, *SCATTERS, *GATHERS, "all_to_all", "ppermute")
-
-
-def consts_and_carries(scan: JaxprEqn) -> tuple[int, int]:
-    """How many operands of a scan are constants, and how many its carry; what is scanned over has an axis more than in the body.
-
-    How a scan's parameters say it depends on the version of JAX.
-    """
-    jaxpr: ClosedJaxpr = scan.params["jaxpr"]
-
-    def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
-        return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
-
-    carries = unscanned(scan.outvars, jaxpr.out_avals)
-    return unscanned(scan.invars, jaxpr.in_avals) - carries, carries

@@ -32,6 +32,7 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
+from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import entry_of, replicated
 
@@ -122,16 +123,17 @@ def run_in_steps(
     consts = [replicated(const) for const in closed.consts]
     (eqn,) = closed.jaxpr.eqns
     known = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True))
-    program = _Program(
-        ClosedJaxpr(eqn.params["jaxpr"], ()),
-        tuple(eqn.params["in_specs"]),
-        tuple(eqn.params["out_specs"]),
+    program, program_in_specs, program_out_specs = mapped_program(eqn)
+    whole = _Program(
+        ClosedJaxpr(program, ()),
+        program_in_specs,
+        program_out_specs,
         dict(loops),
         traced_on,
         manual,
         shard_map,
     )
-    flat = program([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
+    flat = whole([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
     results = dict(zip(eqn.outvars, flat, strict=True)) | known
     out = [var.val if isinstance(var, Literal) else results[var] for var in closed.jaxpr.outvars]
     return jax.tree.unflatten(jax.tree.structure(shapes), out)
@@ -286,7 +288,8 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
-    inner, given = eqn.params["jaxpr"], list(zip(eqn.params["jaxpr"].invars, eqn.invars, strict=True))
+    inner, _, _ = mapped_program(eqn)
+    given = list(zip(inner.invars, eqn.invars, strict=True))
     places = {outer: var for var, outer in given if outer not in values}
     constants = [(var, values[outer]) for var, outer in given if outer in values]
     jaxpr = inner.replace(

@@ -20,20 +20,19 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import CASTS, barrier
-from namedax.programs.serial import together
-from namedax.programs.serial.nodes import (
-    GATHERS,
-    PASSING,
-    RESHAPING,
-    SCATTERS,
-    SUMS,
-    Body,
-    Flattener,
-    Node,
-    Value,
-    consts_and_carries,
+from namedax.programs.primitives import (
+    Kind,
+    Scan,
+    While,
+    barrier,
+    bind_anew,
+    constraint,
+    dimension_of,
+    facts,
+    is_tiled,
 )
+from namedax.programs.serial import together
+from namedax.programs.serial.nodes import PASSING, SUMS, Added, Body, Flattener, Node, Value
 from namedax.programs.serial.together import STACKED
 from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
@@ -42,7 +41,9 @@ from namedax.resources.refusals import moves_entries
 __all__ = ["Stepper"]
 
 Spec = PartitionSpec
-_EXTREMA = {"pmax": jnp.maximum, "pmin": jnp.minimum}
+# Collectives over a loop's axis that are put together of what its steps have.
+_COLLECTIVES = (*SUMS, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
+_EXTREMA = (Kind.MAXIMUM, Kind.MINIMUM)
 
 
 class Stepper:
@@ -84,7 +85,7 @@ class Stepper:
     def _split(self, node: Node) -> list[Node]:
         """A node that gives its operands back, in two: for those that differ from step to step, and for the others."""
         differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
-        if node.kind not in (*PASSING, *CASTS) or all(differ) or not any(differ):
+        if node.kind not in (*PASSING, Kind.CAST) or all(differ) or not any(differ):
             return [node]
         places = [[i for i, one in enumerate(differ) if one == wanted] for wanted in (False, True)]
         return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
@@ -97,15 +98,15 @@ class Stepper:
         if node.whole:
             self._classify_whole(node, level + varies)
             return
-        if node.kind in CASTS:
+        if node.kind == Kind.CAST:
             pass
-        elif self.axis in node.axes and node.kind != "axis_index":
+        elif self.axis in node.axes and node.kind != Kind.PLACE:
             node.collective = True
             self._check_collective(node)
             level += varies
-            varies = node.kind in SCATTERS
+            varies = node.kind == Kind.SCATTER
             if varies:
-                self.dims[node.outputs[0]] = node.eqn.params["scatter_dimension"]
+                self.dims[node.outputs[0]] = dimension_of(node.eqn)
         else:
             varies = varies or self._asks_for_step(node)
         if varies and node.bodies:
@@ -131,20 +132,19 @@ class Stepper:
         self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
 
     def _asks_for_step(self, node: Node) -> bool:
-        if node.kind == "axis_index" and self.axis in node.axes:
+        if node.kind == Kind.PLACE and self.axis in node.axes:
             return True
-        if node.once or (node.kind == "scan" and node.waiting):  # what counts once does so in the first step
+        if node.once or (node.kind == Kind.SCAN and node.waiting):  # what counts once does so in the first step
             return True
         return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
-        known = (*SUMS, *_EXTREMA, *GATHERS, *SCATTERS, "late psum")
-        if node.kind in known:
+        if node.kind in _COLLECTIVES:
             return
         # Those of this package are refused where the body calls them (`communication`).
         raise SerialLoopError(
             moves_entries(
-                f"jax.lax.{node.kind}",
+                f"jax.lax.{node.name}",
                 f"the axis of {self.axis}",
                 f"is executed in {self.steps} steps",
                 node.eqn.invars[0].aval,
@@ -246,7 +246,7 @@ class Stepper:
                 values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
             for node in plan:
                 inputs = [_read(values, v) for v in node.inputs]
-                if node.kind in GATHERS and node.outputs[0] in known:  # XLA would take it out of the loop
+                if node.kind == Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
                     inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
                 values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
             return [
@@ -311,11 +311,11 @@ class Stepper:
         again = getattr(self.axis, "keep", "parts") == "parts"
         for node in self.nodes:
             inputs = [v for v in node.inputs if isinstance(v, int)]
-            if node.kind in GATHERS and not node.collective:
+            if node.kind == Kind.GATHER and not node.collective:
                 gathered.update(node.outputs if again else ())
-            elif len(inputs) == 1 and inputs[0] in gathered and (node.kind in CASTS or node.kind in RESHAPING):
+            elif len(inputs) == 1 and inputs[0] in gathered and (node.kind == Kind.CAST or facts(node.eqn).moves):
                 gathered.update(node.outputs)
-            if node.kind in ("broadcast_in_dim", "iota") or (node.kind in CASTS and any(v in cheap for v in inputs)):
+            if facts(node.eqn).is_cheap or (node.kind == Kind.CAST and any(v in cheap for v in inputs)):
                 cheap.update(node.outputs)
         return cheap | gathered
 
@@ -325,9 +325,9 @@ class Stepper:
         """What the loop would give for an operand that is the same in every step."""
         if node.kind in _EXTREMA:
             return value
-        if node.kind in GATHERS:
-            dim = node.eqn.params["all_gather_dimension"]
-            value = value if node.eqn.params["tiled"] else jnp.expand_dims(value, dim)
+        if node.kind == Kind.GATHER:
+            dim = dimension_of(node.eqn)
+            value = value if is_tiled(node.eqn) else jnp.expand_dims(value, dim)
             return lax.concatenate([value] * self.steps, dim)
         return value * jnp.asarray(self.steps, value.dtype)
 
@@ -337,21 +337,21 @@ class Stepper:
         for output, total in zip(node.outputs, totals, strict=True):
             if others:
                 total = cast_data(total, others)
-            if node.kind in (*SUMS, "late psum"):
+            if node.kind in SUMS:
                 known[output] = comm.psum(total, others) if others else total
             elif node.kind in _EXTREMA:
-                reduce: Any = lax.pmax if node.kind == "pmax" else lax.pmin
+                reduce: Any = lax.pmax if node.kind == Kind.MAXIMUM else lax.pmin
                 known[output] = reduce(total, others) if others else total
-            elif node.kind in GATHERS:
-                to: Any = "varying" if node.kind == "all_gather" else "invarying"
-                dim = node.eqn.params["all_gather_dimension"]
+            elif node.kind == Kind.GATHER:
+                to: Any = "invarying" if facts(node.eqn).is_invariant else "varying"
+                dim = dimension_of(node.eqn)
                 gathered = comm.all_gather(total, dim, others, to) if others else total
                 known[output] = self._swap_minor(gathered, dim, node.axes, to_minor=False)
             else:
-                dim = node.eqn.params["scatter_dimension"]
+                dim = dimension_of(node.eqn)
                 total = self._swap_minor(total, dim, node.axes, to_minor=True)
                 scattered = comm.psum_scatter(total, dim, others) if others else total
-                if not node.eqn.params["tiled"]:
+                if not is_tiled(node.eqn):
                     raise SerialLoopError(
                         f"SerialLoop: an untiled psum_scatter over {self.axis} can not be done in steps; use tiled=True, or a "
                         "name, as in nx.lax.psum_scatter."
@@ -378,43 +378,33 @@ class Stepper:
 
     def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         """One operation, on the mesh that there is."""
-        kind, params = node.kind, node.eqn.params
+        kind = node.kind
         for i, axes in node.once.items():
             values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
-        if kind == "identity":
+        if kind == Added.IDENTITY:
             return [cast_data(v, [a for a in node.waiting[0] if a != self.axis]) for v in values]
-        if kind in ("barrier", "optimization_barrier"):
+        if kind in PASSING:
             return barrier(values)
-        if kind == "each":
+        if kind == Added.EACH:
             return [comm.psum(lax.map(lambda x: self._call(node.bodies[0], [x], index)[0], values[0]), node.waiting[0])]
-        if kind in CASTS:
+        if kind == Kind.CAST:
             others = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, others) for value in values]
-        if kind == "axis_index" and self.axis in node.axes:
+        if kind == Kind.PLACE and self.axis in node.axes:
             return [index]
-        if kind == "scan":
+        if kind == Kind.SCAN:
             return self._scan(node, values, index)
-        if kind == "while":
-            first, second = params["cond_nconsts"], params["body_nconsts"]
-            for_cond, for_body, start = values[:first], values[first : first + second], values[first + second :]
-            condition, body = node.bodies
-            return together.while_loop(
-                lambda carry: self._call(condition, [*for_cond, *carry], index)[0],
-                lambda carry: self._call(body, [*for_body, *carry], index),
-                start,
-                params["cond_jaxpr"].out_avals[0].ndim,
-            )
-        if kind == "cond":
+        if kind == Kind.WHILE:
+            return self._while(node, values, index)
+        if kind == Kind.BRANCH:
             branches = [lambda *operands, body=body: self._call(body, operands, index) for body in node.bodies]
             chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
             return chosen
-        if kind == "sharding_constraint":
-            sharding = _on_this_mesh(params["sharding"])
+        if kind == Kind.CONSTRAINT:
+            sharding = _on_this_mesh(constraint(node.eqn))
             return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
-        values = cast_alike(values)  # a sum that waits varies where the sum did not
-        bound = {name: _on_this_mesh(value) for name, value in params.items()}
-        result = node.eqn.primitive.bind(*values, **bound)
-        return result if node.eqn.primitive.multiple_results else [result]
+        # A sum that waits varies where the sum did not.
+        return bind_anew(node.eqn, cast_alike(values), _on_this_mesh)
 
     def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
         values = dict(zip(body.inputs, inputs, strict=True))
@@ -431,8 +421,8 @@ class Stepper:
         return lax.select(*cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)]))
 
     def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
-        params, (body,) = node.eqn.params, node.bodies
-        consts, carries = consts_and_carries(node.eqn)
+        (body,), scan = node.bodies, Scan.of(node.eqn)
+        consts, carries = scan.consts, scan.carries
         start = list(values[consts : consts + carries])
         for i, axes in node.waiting.items():
             if i < carries:
@@ -442,15 +432,18 @@ class Stepper:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
             return results[:carries], results[carries:]
 
-        last, stacked = lax.scan(
-            iterate,
-            start,
-            list(values[consts + carries :]),
-            length=params["length"],
-            reverse=params["reverse"],
-            unroll=params["unroll"],
-        )
+        last, stacked = lax.scan(iterate, start, list(values[consts + carries :]), **scan.options)
         return [*last, *stacked]
+
+    def _while(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+        loop, (condition, body) = While.of(node.eqn), node.bodies
+        first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
+        return together.while_loop(
+            lambda carry: self._call(condition, [*values[:first], *carry], index)[0],
+            lambda carry: self._call(body, [*values[first:start], *carry], index),
+            values[start:],
+            loop.ndim,
+        )
 
 
 def _constant(literal: Literal) -> Any:
@@ -471,9 +464,7 @@ def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
         return _constant(var) if isinstance(var, Literal) else values[var]
 
     for eqn in closed.jaxpr.eqns:
-        bound = {name: _on_this_mesh(value) for name, value in eqn.params.items()}
-        result = eqn.primitive.bind(*map(read, eqn.invars), **bound)
-        values.update(zip(eqn.outvars, result if eqn.primitive.multiple_results else [result], strict=True))
+        values.update(zip(eqn.outvars, bind_anew(eqn, [read(var) for var in eqn.invars], _on_this_mesh), strict=True))
     return [read(var) for var in closed.jaxpr.outvars]
 
 
@@ -503,9 +494,9 @@ class _Fold:
     @classmethod
     def of(cls, node: Node, steps: int) -> _Fold:
         if node.kind in _EXTREMA:
-            return cls(node.kind, None, steps)
-        if node.kind in GATHERS:
-            return cls("join", node.eqn.params["all_gather_dimension"], steps, not node.eqn.params["tiled"])
+            return cls("maximum" if node.kind == Kind.MAXIMUM else "minimum", None, steps)
+        if node.kind == Kind.GATHER:
+            return cls("join", dimension_of(node.eqn), steps, not is_tiled(node.eqn))
         return cls("sum", None, steps)
 
     def start(self, shape: Any) -> Any:
@@ -516,8 +507,8 @@ class _Fold:
                 dims.insert(self.dim, 1)
             dims[self.dim] *= self.steps
             data = jnp.zeros(dims, dtype)
-        elif self.kind in _EXTREMA:
-            data = jnp.full(dims, _least(dtype) if self.kind == "pmax" else _greatest(dtype), dtype)
+        elif self.kind in ("maximum", "minimum"):
+            data = jnp.full(dims, _least(dtype) if self.kind == "maximum" else _greatest(dtype), dtype)
         else:
             data = jnp.zeros(dims, comm.sum_type(dtype) if self.kind == "sum" else dtype)
         return cast_data(data, varying_of(shape))
@@ -526,8 +517,8 @@ class _Fold:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
             return total + value.astype(total.dtype)
-        if self.kind in _EXTREMA:
-            return _EXTREMA[self.kind](total, value)
+        if self.kind in ("maximum", "minimum"):
+            return jnp.maximum(total, value) if self.kind == "maximum" else jnp.minimum(total, value)
         if self.kind == "last":
             return value
         assert self.dim is not None

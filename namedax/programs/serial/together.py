@@ -16,7 +16,8 @@ from jax import lax
 
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.serial.nodes import Body, Node, consts_and_carries
+from namedax.programs.primitives import Kind, Scan, While
+from namedax.programs.serial.nodes import Body, Node
 
 __all__ = ["STACKED", "Part", "prepare", "run", "stacked", "while_loop"]
 
@@ -54,21 +55,22 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
     Raises:
       SerialLoopError: steps would take different ways.
     """
-    if node.kind == "cond":
+    if node.kind == Kind.BRANCH:
         if dims[0] is not None:
             raise _disagreement(axis, "the predicate of a branch differs")
         parts = [make(body, list(dims[1:]), [None] * len(node.outputs)) for body in node.bodies]
         differ = [any(column) for column in zip(*(part.differing() for part in parts), strict=True)]
         node.parts = [make(body, list(dims[1:]), _dims(differ)) for body in node.bodies]
         return differ
-    if node.kind == "scan":
-        consts, carries = consts_and_carries(node.eqn)
+    if node.kind == Kind.SCAN:
+        scan = Scan.of(node.eqn)
+        consts, carries = scan.consts, scan.carries
         # Of what is scanned over, the first dimension is gone in the body.
         xs = [STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim for dim in dims[consts + carries :]]
         return _until_stable(node, dims[:consts], dims[consts : consts + carries], xs, make)
-    first, second = node.eqn.params["cond_nconsts"], node.eqn.params["body_nconsts"]
-    condition, _ = node.bodies
-    if node.eqn.params["cond_jaxpr"].out_avals[0].ndim:
+    loop, (condition, _) = While.of(node.eqn), node.bodies
+    first, second = loop.condition_consts, loop.body_consts
+    if loop.ndim:
         raise _disagreement(axis, "the condition of a while loop has entries of its own, and differs")
     differ = _until_stable(node, dims[first : first + second], dims[first + second :], [], make)
     test = make(condition, [*dims[:first], *_dims(differ)], [None])
@@ -153,14 +155,14 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
             value if part.in_dims[i] != STACKED else stacked(value, dim, steps) for i, (value, dim) in enumerate(values, first)
         ]
 
-    if node.kind == "cond":
+    if node.kind == Kind.BRANCH:
         index, *others = operands
         branches = [lambda *values, part=part: alike(part.run(*values)) for part in node.parts]
         chosen: list[Any] = lax.switch(jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0))
         return chosen
-    if node.kind == "while":
-        first, second = node.eqn.params["cond_nconsts"], node.eqn.params["body_nconsts"]
-        test, part = node.parts
+    if node.kind == Kind.WHILE:
+        loop, (test, part) = While.of(node.eqn), node.parts
+        first, second = loop.condition_consts, loop.body_consts
         for_test, for_body = given(test, operands[:first], 0), given(part, operands[first : first + second], 0)
         start = alike(given(part, operands[first + second :], second))
         return while_loop(
@@ -170,7 +172,8 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
 
 
 def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any) -> list[Any]:
-    consts, carries = consts_and_carries(node.eqn)
+    scan = Scan.of(node.eqn)
+    consts, carries = scan.consts, scan.carries
     for_all, start = given(part, operands[:consts], 0), alike(given(part, operands[consts : consts + carries], consts))
     xs = given(part, operands[consts + carries :], consts + carries)
     wanted = part.in_dims[consts + carries :]
@@ -181,7 +184,6 @@ def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]
         results = part.run(*for_all, *carry, *entries)
         return alike(results[:carries]), results[carries:]
 
-    options = {key: node.eqn.params[key] for key in ("length", "reverse", "unroll")}
-    last, results = lax.scan(iterate, start, xs, **options)
+    last, results = lax.scan(iterate, start, xs, **scan.options)
     dims = part.out_dims[carries:]
     return [*last, *(jnp.moveaxis(y, 1, 0) if dim == STACKED else y for y, dim in zip(results, dims, strict=True))]

@@ -1,0 +1,491 @@
+"""What is known of JAX's primitives: the only table of them, and the only accessors of their parameters.
+
+A pass over a traced program asks here what an equation does. It never looks at a primitive's name or parameters itself, so that what
+another version of JAX changes is changed in one place; `tests/test_primitives.py` compares every entry with the JAX that is installed.
+
+A primitive that is not in the table does something that is not known (`Kind.UNKNOWN`), and a pass leaves its neighbourhood alone. What
+can be seen of any equation (whether it has side effects, runs programs, names mesh axes) is told by functions, after the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import EllipsisType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+
+__all__ = [
+    "TABLE",
+    "Algebra",
+    "Kind",
+    "Known",
+    "MeshAxes",
+    "Scan",
+    "While",
+    "axes_of",
+    "barrier",
+    "bind",
+    "bind_anew",
+    "bodies_of",
+    "called",
+    "called_in_steps",
+    "cast_axes",
+    "commutes",
+    "constraint",
+    "dimension_of",
+    "facts",
+    "has_side_effects",
+    "is_inlined",
+    "is_remat_of_gradient",
+    "is_tiled",
+    "is_whole_sum",
+    "kind_of",
+    "linear_groups",
+    "mapped_program",
+    "name_of",
+    "programs_of",
+    "remat_again",
+    "remat_like",
+    "slice_sizes",
+    "solve",
+]
+
+MeshAxes = frozenset[str]
+
+
+class Kind(enum.Enum):
+    """What a primitive does, as far as passes treat it in a way of its own."""
+
+    UNKNOWN = "nothing is known of it"
+    PLAIN = "computes with what its device has"
+    CAST = "casts to device-varying"
+    SUM = "adds up over mesh axes"
+    MAXIMUM = "is the maximum over mesh axes"
+    MINIMUM = "is the minimum over mesh axes"
+    GATHER = "puts the blocks of devices together"
+    SCATTER = "adds up over mesh axes, of which each device keeps its block"
+    EXCHANGE = "sends blocks between devices"
+    PLACE = "is the index of the device along a mesh axis"
+    CALL = "calls a program"
+    RULE = "calls a program that has a rule of its own for a transformation"
+    REMAT = "calls a program that is computed anew for the gradient"
+    SOLVE = "solves a linear system, by programs"
+    SCAN = "scan"
+    WHILE = "while"
+    BRANCH = "cond"
+    MAP = "maps a program over mesh axes"
+    BARRIER = "gives its operands back, for the compiler to take them apart from what is before"
+    CONSTRAINT = "says where a value shall live"
+    TRANSFORM = "is a Fourier transform"
+    SLICE = "takes a block that begins where numbers say"
+    UPDATE = "puts a block where numbers say"
+
+
+class Algebra(enum.Enum):
+    """What a primitive does to numbers, as far as the indices of devices are computed of it."""
+
+    SAME = "its operand"
+    SUM = "the sum of its operands"
+    DIFFERENCE = "the first without the second"
+    PRODUCT = "the product of its operands"
+    LESS = "whether the first is less than the second"
+    CHOICE = "one of its operands but the first, which says which"
+
+
+Group = tuple[int | EllipsisType, ...]
+
+
+def _always(eqn: Any, operand: int) -> bool:
+    return True
+
+
+def _is_inexact(aval: Any) -> bool:
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def _division(eqn: Any, operand: int) -> bool:
+    return _is_inexact(eqn.outvars[0].aval)  # of integers it rounds
+
+
+def _contraction(eqn: Any, operand: int) -> bool:
+    # Integers that add up in a narrow type wrap around.
+    before, after = eqn.invars[operand].aval, eqn.outvars[0].aval
+    return bool(before.dtype == after.dtype) or _is_inexact(before)
+
+
+def _conversion(eqn: Any, operand: int) -> bool:
+    # To integers it rounds, to truth values it compares, and integers of a narrow type have wrapped around.
+    before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
+    if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
+        return bool(jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact))
+    return bool(
+        jnp.issubdtype(before, jnp.integer) and jnp.issubdtype(after, jnp.integer) and after.itemsize <= before.itemsize
+    )
+
+
+def _taking(eqn: Any, operand: int) -> bool:
+    # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
+    filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
+    is_nan = fill is None or fill != fill
+    return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What is known of a primitive.
+
+    Attributes:
+      kind: what it does.
+      parameters: those of its parameters that are relied on.
+      linear: groups of operands. It is linear in all operands of a group together, whatever the others are. `...` at the end of a
+        group stands for all operands that follow.
+      when: whether it is linear in this operand of an equation, where that depends on types or parameters.
+      is_exact: whether the linearity is one of rounded numbers, too, as far as addition is.
+      algebra: what it does to integers.
+      moves: whether the result has exactly the entries of the operand, in another shape or element type.
+      repeats: whether the result has the entries of the operand, again and again.
+      is_cheap: whether the result is made of less than itself.
+      is_invariant: of a collective, whether the result counts as the same on all devices along its axes.
+      called: how users call it, where the name is another: a function of `jax.lax`.
+      takes: what a reduction to one number takes of all entries, as messages say it.
+    """
+
+    kind: Kind = Kind.PLAIN
+    parameters: tuple[str, ...] = ()
+    linear: tuple[Group, ...] = ()
+    when: Callable[[Any, int], bool] = _always
+    is_exact: bool = True
+    algebra: Algebra | None = None
+    moves: bool = False
+    repeats: bool = False
+    is_cheap: bool = False
+    is_invariant: bool = False
+    called: str | None = None
+    takes: str | None = None
+
+
+_ONE: tuple[Group, ...] = ((0,),)
+_EITHER: tuple[Group, ...] = ((0,), (1,))
+_BOTH: tuple[Group, ...] = ((0, 1),)
+_EACH: tuple[Group, ...] = ((0, ...),)
+
+TABLE: Mapping[str, Known] = {
+    # Linear in their one operand.
+    "neg": Known(linear=_ONE),
+    "rev": Known(linear=_ONE),
+    "slice": Known(linear=_ONE),
+    "cumsum": Known(linear=_ONE),
+    "reduce_sum": Known(linear=_ONE, takes="the sum"),
+    "broadcast_in_dim": Known(linear=_ONE, repeats=True, is_cheap=True),
+    "reshape": Known(linear=_ONE, moves=True),
+    "transpose": Known(linear=_ONE, moves=True),
+    "squeeze": Known(linear=_ONE, moves=True),
+    "copy": Known(linear=_ONE, moves=True),
+    "convert_element_type": Known(linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True),
+    # Linear in all of some operands together.
+    "add": Known(linear=_BOTH, algebra=Algebra.SUM),
+    "add_any": Known(linear=_BOTH, algebra=Algebra.SUM),
+    "sub": Known(linear=_BOTH, algebra=Algebra.DIFFERENCE),
+    "concatenate": Known(linear=_EACH),
+    "pad": Known(linear=_BOTH),
+    "dynamic_update_slice": Known(Kind.UPDATE, linear=_BOTH),
+    "select_n": Known(linear=((1, ...),), algebra=Algebra.CHOICE),
+    "scatter-add": Known(linear=((0, 2),)),
+    # Linear in one of several operands.
+    "mul": Known(linear=_EITHER, algebra=Algebra.PRODUCT),
+    "dot_general": Known(linear=_EITHER, when=_contraction, takes="an inner product"),
+    "div": Known(linear=_ONE, when=_division),
+    "dynamic_slice": Known(Kind.SLICE, ("slice_sizes",), _ONE),
+    "gather": Known(linear=_ONE, when=_taking, parameters=("mode", "fill_value")),
+    # Reductions that are not linear, for messages.
+    "reduce_prod": Known(takes="the product"),
+    "reduce_max": Known(takes="the maximum"),
+    "reduce_min": Known(takes="the minimum"),
+    "reduce_and": Known(takes="a truth value"),
+    "reduce_or": Known(takes="a truth value"),
+    "reduce_xor": Known(takes="a truth value"),
+    "argmax": Known(takes="the place of the maximum"),
+    "argmin": Known(takes="the place of the minimum"),
+    # Others of which something is said.
+    "iota": Known(is_cheap=True),
+    "lt": Known(algebra=Algebra.LESS),
+    "fft": Known(Kind.TRANSFORM),
+    "optimization_barrier": Known(Kind.BARRIER),
+    "sharding_constraint": Known(Kind.CONSTRAINT, ("sharding",)),
+    # Casts, and what is sent between devices.
+    "pvary": Known(Kind.CAST, ("axes",), _ONE, algebra=Algebra.SAME),
+    "psum": Known(Kind.SUM, ("axes",), _ONE),
+    "psum_invariant": Known(Kind.SUM, ("axes",), _ONE, is_invariant=True, called="psum"),
+    "pmax": Known(Kind.MAXIMUM, ("axes",)),
+    "pmin": Known(Kind.MINIMUM, ("axes",)),
+    "all_gather": Known(Kind.GATHER, ("axis_name", "all_gather_dimension", "tiled"), _ONE),
+    "all_gather_invariant": Known(
+        Kind.GATHER, ("axis_name", "all_gather_dimension", "tiled"), _ONE, is_invariant=True, called="all_gather"
+    ),
+    "reduce_scatter": Known(Kind.SCATTER, ("axis_name", "scatter_dimension", "tiled"), _ONE, called="psum_scatter"),
+    "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
+    "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
+    "axis_index": Known(Kind.PLACE, ("axis_name",)),
+    # Those that run programs.
+    "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
+    "closed_call": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.10
+    "eval_jaxpr": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.12
+    "custom_jvp_call": Known(Kind.RULE, ("call_jaxpr",)),
+    "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr",)),
+    "custom_vmap_call": Known(Kind.RULE, ("call",)),
+    "custom_partitioning": Known(Kind.RULE, ("call",)),
+    "remat2": Known(Kind.REMAT, ("jaxpr", "prevent_cse", "differentiated", "policy")),
+    "custom_linear_solve": Known(Kind.SOLVE, ("const_lengths", "jaxprs")),
+    "scan": Known(Kind.SCAN, ("jaxpr", "length", "reverse", "unroll")),
+    "while": Known(Kind.WHILE, ("cond_nconsts", "cond_jaxpr", "body_nconsts", "body_jaxpr")),
+    "cond": Known(Kind.BRANCH, ("branches",)),
+    "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs")),
+}
+_NOTHING = Known(Kind.UNKNOWN)
+
+# --- what an equation does ------------------------------------------------------------------------------------------
+
+
+def facts(eqn: Any) -> Known:
+    """What is known of the primitive of an equation."""
+    return TABLE.get(eqn.primitive.name, _NOTHING)
+
+
+def kind_of(eqn: Any) -> Kind:
+    """What an equation does."""
+    return facts(eqn).kind
+
+
+def name_of(eqn: Any) -> str:
+    """What users call the function of JAX that an equation is, for messages."""
+    return facts(eqn).called or str(eqn.primitive.name)
+
+
+def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
+    """Sets of operands: the equation is linear in those of one set together, whatever the others are."""
+    entry, count = facts(eqn), len(eqn.invars)
+    for group in entry.linear:
+        operands = set[int]()
+        for position in group:
+            operands.update(range(max(operands), count) if isinstance(position, EllipsisType) else (position,))
+        if all(entry.when(eqn, i) for i in operands):
+            yield frozenset(operands)
+
+
+def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
+    """The results of an equation for these operands, with some parameters changed."""
+    result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
+    return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def bind_anew(eqn: Any, values: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
+    """The results of an equation for these operands, with every parameter as `change` gives it."""
+    return bind(eqn, values, **{name: change(value) for name, value in eqn.params.items()})
+
+
+# --- mesh axes ------------------------------------------------------------------------------------------------------
+
+
+def axes_of(eqn: Any) -> tuple[str, ...]:
+    """The mesh axes that an equation speaks of (a cast, a collective, the index of a device), in its order."""
+    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
+    return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
+
+
+def cast_axes(eqn: Any) -> MeshAxes:
+    """The mesh axes over which an equation casts its operand to device-varying; none if it is no cast."""
+    return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
+
+
+def is_whole_sum(eqn: Any) -> bool:
+    """Whether an equation adds up each of its operands over all devices along its axes."""
+    return kind_of(eqn) == Kind.SUM and eqn.params.get("axis_index_groups") is None and len(eqn.invars) == len(eqn.outvars)
+
+
+def dimension_of(eqn: Any) -> int:
+    """The dimension along which a gather or a scatter has the blocks of devices."""
+    name = "all_gather_dimension" if kind_of(eqn) == Kind.GATHER else "scatter_dimension"
+    return int(eqn.params[name])
+
+
+def is_tiled(eqn: Any) -> bool:
+    """Whether a gather, or a scatter, has blocks in a dimension that there is, and not one entry for each device in a new one."""
+    return bool(eqn.params["tiled"])
+
+
+def slice_sizes(eqn: Any) -> Sequence[int]:
+    """The shape of what a dynamic slice gives."""
+    sizes: Sequence[int] = eqn.params["slice_sizes"]
+    return sizes
+
+
+def constraint(eqn: Any) -> Any:
+    """The sharding that a constraint says."""
+    return eqn.params["sharding"]
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+def programs_of(eqn: Any) -> list[Any]:
+    """The programs that an equation has among its parameters, open or closed."""
+    return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
+
+
+def _parts_of(eqn: Any) -> list[Any]:
+    return [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
+
+
+def called(eqn: Any) -> Any:
+    """The (open) jaxpr that an equation calls once, with its operands, and no rule of its own for derivatives; or `None`."""
+    return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
+
+
+def called_in_steps(eqn: Any) -> Any:
+    """The jaxpr, open or closed, that an equation calls once, with its operands, where it has been differentiated; or `None`."""
+    if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
+        return None
+    return next((eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None)
+
+
+def _opened(jaxpr: Any) -> Any:
+    if isinstance(jaxpr, ClosedJaxpr):
+        return None if jaxpr.consts else jaxpr.jaxpr
+    return jaxpr
+
+
+def is_inlined(eqn: Any, small: int) -> bool:
+    """Whether a call can be replaced by what it calls: it is to be inlined, or calls at most `small` operations."""
+    inner = called(eqn)
+    if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
+        return False
+    # A truth value, or, in JAX 0.12, one of several ways: JAX's own, which it leaves to its lowering, are meant.
+    inline = eqn.params.get("inline", False)
+    is_meant = inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
+    return is_meant or len(inner.eqns) <= small
+
+
+def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of another open jaxpr, computed anew for the gradient as that of this equation is."""
+    return bind(eqn, values, jaxpr=jaxpr)
+
+
+def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, computed anew for the gradient as the program of this equation is."""
+    again: Callable[..., Any] = jax.checkpoint(function, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])
+    return again
+
+
+def is_remat_of_gradient(eqn: Any) -> bool:
+    """Whether this is the computation anew, which must stay apart from the first one."""
+    return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
+
+
+def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The program that gives the solution of a linear system, and those of the operands that it takes."""
+    lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+    """A scan.
+
+    Attributes:
+      body: its closed jaxpr, of constants, carry and slices.
+      consts: how many operands are constants.
+      carries: how many belong to the carry, and how many results; the others have an axis more than in the body.
+      options: the number of steps and how they are taken, as keywords of `jax.lax.scan`.
+    """
+
+    body: ClosedJaxpr
+    consts: int
+    carries: int
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, eqn: Any) -> Scan:
+        """The scan that an equation runs. How its parameters say what is carried depends on the version of JAX."""
+        body: ClosedJaxpr = eqn.params["jaxpr"]
+
+        def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+            return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
+
+        carries = unscanned(eqn.outvars, body.out_avals)
+        options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+        return cls(body, unscanned(eqn.invars, body.in_avals) - carries, carries, options)
+
+    @property
+    def open_body(self) -> Any:
+        """The body as an open jaxpr; `None` where it has constants of its own."""
+        return _opened(self.body)
+
+
+@dataclasses.dataclass(frozen=True)
+class While:
+    """A while loop: its closed jaxprs, and how many operands each has as constants; the others are the carry."""
+
+    condition: ClosedJaxpr
+    body: ClosedJaxpr
+    condition_consts: int
+    body_consts: int
+
+    @classmethod
+    def of(cls, eqn: Any) -> While:
+        """The loop that an equation runs."""
+        p = eqn.params
+        return cls(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
+
+    @property
+    def ndim(self) -> int:
+        """The dimensions of the condition: those in front, if `jax.vmap` has made it, where each entry goes on by itself."""
+        return int(self.condition.out_avals[0].ndim)
+
+
+def bodies_of(eqn: Any) -> list[Any]:
+    """The closed jaxprs that control flow runs."""
+    kind = kind_of(eqn)
+    if kind == Kind.SCAN:
+        return [Scan.of(eqn).body]
+    if kind == Kind.WHILE:
+        loop = While.of(eqn)
+        return [loop.condition, loop.body]
+    return list(eqn.params["branches"]) if kind == Kind.BRANCH else []
+
+
+def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """The open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
+    return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
+
+
+# --- what can be seen of any equation -------------------------------------------------------------------------------
+
+
+def has_side_effects(eqn: Any) -> bool:
+    """Whether an equation does something beside giving its results; JAX counts it as an effect that a collective names an axis."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
+
+
+def commutes(eqn: Any) -> bool:
+    """Whether an operation of values that were cast is the operation, cast."""
+    if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
+        return False
+    return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
+
+
+def barrier(values: Sequence[Any]) -> list[Any]:
+    """`jax.lax.optimization_barrier` of values that may vary over different mesh axes, and go on doing so."""
+    if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
+        # JAX 0.10 gives all results the variance of all operands; but for what it computes anew for a gradient.
+        (again,) = jax.make_jaxpr(jax.checkpoint(lambda *xs: list(xs)))(*values).jaxpr.eqns
+        if "differentiated" in again.params:
+            return bind(again, values, differentiated=True)
+    return list(jax.lax.optimization_barrier(tuple(values)))

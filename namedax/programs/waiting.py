@@ -1,0 +1,55 @@
+"""The rule "may this sum wait": whether an operation may be applied to the summands of a sum over mesh axes, and the sum be taken after it.
+
+Sums that wait are what `late_sums` and the steps of a serial loop have in common. An operation that is linear in an operand which waits
+may go first, where its other operands do not differ along the axes of the sum. What it adds to the sum (a residual, the padding) counts
+once, and not once for each summand; that is the caller's to see to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from namedax.core.variance import varying_of
+from namedax.programs.primitives import axes_of, facts, has_side_effects, linear_groups
+
+__all__ = ["Wait", "may_wait"]
+
+Axes = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Wait:
+    """How an operation is applied before a sum over `axes`.
+
+    Attributes:
+      axes: the mesh axes of the sum.
+      once: operands that are added to the sum, and do not wait.
+    """
+
+    axes: Axes
+    once: tuple[int, ...]
+
+
+def may_wait(
+    eqn: Any, waiting: Mapping[int, Axes], is_zero: Callable[[int], bool] = lambda i: False, exactly: bool = False
+) -> Wait | None:
+    """Whether the result of an equation is a sum that waits if these of its operands are; `None` if the sums have to be taken before.
+
+    Args:
+      eqn: the equation, with one result.
+      waiting: the axes of each operand that is a sum still to be taken.
+      is_zero: whether an operand is zero everywhere, so that it counts as often as one likes.
+      exactly: whether the summands must not be rounded otherwise than the sum is.
+    """
+    (axes, *others) = waiting.values()
+    if any(set(other) != set(axes) for other in others) or not set(axes_of(eqn)).isdisjoint(axes):
+        return None
+    if len(eqn.outvars) != 1 or has_side_effects(eqn) or (exactly and not facts(eqn).is_exact):
+        return None
+    for group in linear_groups(eqn):
+        differing = (i for i, var in enumerate(eqn.invars) if i not in group and not varying_of(var.aval).isdisjoint(axes))
+        if group.issuperset(waiting) and not any(True for _ in differing):
+            return Wait(axes, tuple(i for i in sorted(group) if i not in waiting and not is_zero(i)))
+    return None
