@@ -21,6 +21,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 __all__ = [
+    "COLLECTIVES",
     "TABLE",
     "Algebra",
     "Kind",
@@ -248,6 +249,11 @@ TABLE: Mapping[str, Known] = {
     "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
+
+# The functions of `jax.lax` that communicate, or ask where their device is, as users call them.
+COLLECTIVES = frozenset(
+    "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
+)
 
 # --- what an equation does ------------------------------------------------------------------------------------------
 

@@ -21,17 +21,13 @@ from jax.extend.core import ClosedJaxpr, subjaxprs
 
 from namedax.core.variance import varying_of
 from namedax.errors import RawBlockError, show_names
-from namedax.programs.primitives import Kind, axes_of, facts, kind_of, name_of, programs_of
+from namedax.programs.primitives import COLLECTIVES, Kind, axes_of, facts, kind_of, name_of, programs_of
 
 __all__ = ["DELIBERATE", "refuse_raw"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
 
-# What users may call on the data of blocks.
-_COLLECTIVES = frozenset(
-    "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
-)
 _LOOPS = (Kind.SCAN, Kind.WHILE, Kind.MAP)
 
 
@@ -93,7 +89,7 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
 def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
     called, where = _called(eqn)
-    called = called if called in _COLLECTIVES else name_of(eqn)
+    called = called if called in COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
@@ -141,7 +137,7 @@ def _unbound(error: BaseException) -> tuple[str, Any] | None:
         code = traceback.tb_frame.f_code
         if not _is_of_jax(code.co_filename):
             called = None
-        elif called is None and code.co_name in _COLLECTIVES:
+        elif called is None and code.co_name in COLLECTIVES:
             called = (code.co_name, traceback.tb_frame.f_locals.get("axis_name"))
         traceback = traceback.tb_next
     return called
