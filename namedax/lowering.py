@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.programs.late_sums import Traced, postponing
+from namedax.programs.passes import LATE_SUMS
 from namedax.programs.raw import explain_unbound_axes, refuse_raw
 from namedax.programs.serial import stepping
 from namedax.resources.assignment import Assignment, partition_spec
@@ -58,9 +59,9 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     shard_map = functools.partial(shard_map, in_specs=specs)
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
-        return run(shard_map(call.within(postponing(call.body, check=call.refuse_raw)), out_specs=call.result_specs()), datas)
+        return run(shard_map(call.within(call.with_late_sums(call.body)), out_specs=call.result_specs()), datas)
     # Named arrays come back, and their axes are known only when the body has been traced: it is mapped once to see them.
-    traced = Traced(call.flat_body, check=call.refuse_raw)
+    traced = call.traced()
     jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
     return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
 
@@ -104,7 +105,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         specs = call.specs(assignment)
         datas = [to_spec(data, spec, None) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
-        traced = Traced(call.flat_body, check=call.refuse_raw)
+        traced = call.traced()
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX cannot
         # lower. What the body closes over goes in as arguments: JAX takes values whose types speak of Explicit axes in no other
@@ -144,11 +145,18 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     else:
         datas, shard_map = call.replicated_datas(), None
     run = functools.partial(
-        stepping.run_in_steps, datas=datas, in_specs=specs, loops=loops, mesh=mesh, manual=manual, shard_map=shard_map
+        stepping.run_in_steps,
+        datas=datas,
+        in_specs=specs,
+        loops=loops,
+        mesh=mesh,
+        manual=manual,
+        shard_map=shard_map,
+        late_sums=call.late_sums,
     )
     if call.results_are_placed:
-        return run(call.within(postponing(call.body, set(loops), call.refuse_raw)), out_specs=call.result_specs())
-    traced = Traced(call.flat_body, set(loops), call.refuse_raw)
+        return run(call.within(call.with_late_sums(call.body, loops)), out_specs=call.result_specs())
+    traced = call.traced(loops)
     stepping.trace_in_steps(traced.trace, datas, specs, loops, mesh, manual)
     return call.rebuild(run(call.within(traced), out_specs=call.probed_specs()))
 
@@ -334,6 +342,19 @@ class Call:
                 return body(*datas)
 
         return run
+
+    @property
+    def late_sums(self) -> bool:
+        """Whether sums over mesh axes are postponed."""
+        return LATE_SUMS not in self.region.left_out
+
+    def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = ()) -> Callable[..., Any]:
+        """`body`, looked through when it has been traced, and its sums postponed."""
+        return postponing(body, set(loops), self.refuse_raw, self.late_sums)
+
+    def traced(self, loops: Collection[str] = ()) -> Traced:
+        """The flat body, to be traced before it is executed; likewise."""
+        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or raw reductions of blocks."""

@@ -125,6 +125,7 @@ def _options(
             "mesh": fun._mesh,
             "static_argnums": fun._static_argnums,
             "overlap": fun._overlap,
+            "passes": fun._passes,
         }
     return {**own, **{key: value for key, value in given.items() if value is not None or key not in own}}
 

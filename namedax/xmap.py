@@ -30,6 +30,7 @@ from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
+from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass, skipped_passes
 from namedax.programs.serial.stepping import virtual_mesh
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import (
@@ -63,6 +64,7 @@ def xmap(
     static_argnums: int | Sequence[int] = (),
     partitioning: Partitioning = "manual",
     overlap: Overlap = False,
+    passes: Sequence[Pass] = PASSES,
     jit: bool = True,
 ) -> Xmapped:
     """Maps a function over named axes, and names over hardware.
@@ -89,6 +91,11 @@ def xmap(
         with a sharding constraint on every named value; XLA's partitioner chooses the communication.
       overlap: what `nx.einsum` and `nx.dot` do in this function if they are not told: whether they compute with one block while
         the next is on its way, in one direction of a ring (`True`) or in both (`"bidirectional"`).
+      passes: which passes over the traced program are taken; all are, but for a doubt that is to be settled by running without one.
+        Results do not depend on them. `"late_sums"`: sums over mesh axes are postponed where that sends fewer bytes. `"loop_casts"`: the
+        gradient of what the body of a loop reads is summed over mesh axes once, after the loop. `"serial_steps"`: a name with an
+        `nx.SerialLoop` is executed in its steps; without, all at once, in the memory that this takes. A mapped function within another
+        one leaves out what either of them does.
       jit: whether to compile. Without, and with nothing mapped, values in the body are concrete.
 
     Returns:
@@ -120,6 +127,7 @@ def xmap(
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
         raise ArgumentError(f"xmap: overlap={overlap!r} is none of True, False and 'bidirectional'.")
+    skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
     in_axes, out_axes = _copied(in_axes), _copied(out_axes)
@@ -137,11 +145,13 @@ def xmap(
         static,
         partitioning,
         overlap,
+        skipped,
         jit,
     )
     known = shared.wrapper() if shared.wrapper is not None else None
     if known is None:
-        known = Xmapped(fun, in_axes, out_axes, sizes, resources, mesh, static, partitioning, overlap, parameters, shared)
+        options = (in_axes, out_axes, sizes, resources, mesh, static, partitioning, overlap, skipped)
+        known = Xmapped(fun, *options, parameters, shared)
         shared.wrapper = weakref.ref(known)
         if jit and shared.jitted is None:
             shared.jitted = _jit(known, donated)
@@ -278,6 +288,7 @@ class Xmapped:
         static_argnums: tuple[int, ...],
         partitioning: Partitioning,
         overlap: Overlap,
+        left_out: frozenset[str],
         parameters: tuple[str, ...] | None,
         shared: _Shared,
     ):
@@ -292,6 +303,7 @@ class Xmapped:
         self._static_argnums = static_argnums
         self._partitioning: Partitioning = partitioning
         self._overlap: Overlap = overlap
+        self._left_out = left_out
         self._parameters = parameters
         self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
         self._shared = shared
@@ -324,6 +336,10 @@ class Xmapped:
                 "only, again and again: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the "
                 "SerialLoop from axis_resources; a Hessian is jax.jacrev(jax.jacrev(f)), too."
             ) from error
+
+    @property
+    def _passes(self) -> tuple[Pass, ...]:
+        return tuple(name for name in PASSES if name not in self._left_out)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -530,6 +546,9 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     arguments, tree = _name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._axis_sizes, outer)
     resources = with_loops(xmapped._resources)
+    left_out = xmapped._left_out | (frozenset() if outer is None else outer.left_out)
+    if SERIAL_STEPS in left_out:
+        resources = on_devices(resources)
 
     def function(named: list[Any]) -> Any:
         args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
@@ -550,7 +569,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         return Call(function, *options, arguments, region, xmapped._shared.program, tracked, carried)
 
     if outer is not None and outer.resources:
-        return _run_within(xmapped, outer, sizes, resources, call_in)
+        return _run_within(xmapped, outer, sizes, resources, left_out, call_in)
     devices = on_devices(resources)
     mesh, from_context = resolve_mesh(xmapped._mesh) if devices else (None, False)
     check_mesh_axes(devices, mesh)
@@ -565,7 +584,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     carried = frozenset[Hashable]()
     if outer is not None:
         carried = _carried(outer, arguments)
-    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap), carried)
+    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap, left_out), carried)
     if not resources:
         result = run_unmapped(call)
     elif loops:
@@ -584,7 +603,12 @@ def _carried(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable
 
 
 def _run_within(
-    xmapped: Xmapped, outer: Region, sizes: dict[Hashable, int], resources: Assignment, call_in: Callable[..., Call]
+    xmapped: Xmapped,
+    outer: Region,
+    sizes: dict[Hashable, int],
+    resources: Assignment,
+    left_out: frozenset[str],
+    call_in: Callable[..., Call],
 ) -> Any:
     """One call within the body of a mapped function some of whose names are on a mesh."""
     if loops_of(resources):
@@ -625,7 +649,13 @@ def _run_within(
                 "the name in the outermost xmap."
             )
     region = Region(
-        sizes, {**outer.resources, **resources}, mesh, outer.mode, xmapped._shared.program, xmapped._overlap or outer.overlap
+        sizes,
+        {**outer.resources, **resources},
+        mesh,
+        outer.mode,
+        xmapped._shared.program,
+        xmapped._overlap or outer.overlap,
+        left_out,
     )
     call = call_in(region)
     call.carried = _carried(outer, call.arguments)

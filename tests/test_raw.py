@@ -39,6 +39,7 @@ COLLECTIVES = {
     "all_gather": on_leaf(lambda leaf: lax.all_gather(leaf, "a", to="invarying")[0]),
     "psum_scatter": on_leaf(lambda leaf: lax.psum_scatter(jnp.tile(leaf, (4, 1)), "a", tiled=True)),
     "all_to_all": on_leaf(lambda leaf: lax.all_to_all(jnp.tile(leaf, (2, 1)), "a", 0, 0, tiled=True)[:2]),
+    "pbroadcast": lambda a: a + lax.pbroadcast(a.data, "a", 0)[0, 0],
 }
 WITHIN = {
     "jit": jax.jit,

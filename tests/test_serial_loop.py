@@ -12,6 +12,7 @@ import jax.experimental.pallas
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import namedax as nx
 from namedax import SerialLoop, serial_loop
@@ -899,3 +900,47 @@ def test_steps_under_an_explicit_mesh_whose_axes_nobody_maps(sharded):
         sines, sums = f(here)
     np.testing.assert_allclose(sines, np.sin(x).T, rtol=1e-5)
     np.testing.assert_allclose(sums, x.sum(0))
+
+
+# What is done to a sum of integers in each iteration of a scan, and is not linear.
+ROUNDED = {
+    "halved": (jnp.int32, lambda s: lax.div(s, jnp.int32(2))),
+    "a truth value": (jnp.int32, lambda s: s.astype(bool).astype(jnp.int32)),
+    "widened when it has wrapped around": (jnp.int8, lambda s: s.astype(jnp.int32)),
+    "narrowed, which is linear": (jnp.int32, lambda s: (1000 * s).astype(jnp.int8).astype(jnp.int32)),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
+    dtype, then = ROUNDED[case]
+    x = np.random.default_rng(1).integers(0, 99, (3, 8)).astype(dtype)
+
+    def collect(x):
+        return nx.scan(lambda c, row: (c + nx.nmap(then)(nx.lax.psum(row, "b")), None), jnp.zeros((), jnp.int32), x)[0]
+
+    want = sum(int(then(jnp.asarray(row.sum(dtype=dtype)))) for row in x)
+    for resource in (LOOP(4), LOOP(2), ("x", LOOP(2))):
+        f = nx.xmap(collect, [None, "b"], [], axis_resources={"b": resource}, mesh=make_mesh((4, 2)))
+        assert int(f(jnp.asarray(x))) == want
+
+
+def test_the_gradient_of_a_rematerialised_scan():
+    """What such a scan computes first is called by a primitive that has another name in each version of JAX."""
+
+    def layer(h, m):
+        return nx.rename(nx.tanh(nx.dot(h, m, "k")), {"m": "k"}), None
+
+    def loss(ws, x):
+        last = jax.checkpoint(lambda ws, x: nx.scan(layer, x, ws)[0])(ws, x)
+        return nx.mean(nx.sum(last**2, "k"), "b")
+
+    def plain(ws, x):
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.mean(jnp.sum(x**2, 1))
+
+    ws, x = array(3, 4, 4), array(8, 4)
+    for resource in (LOOP(4), ("x", LOOP(2))):
+        f = nx.xmap(loss, ([None, "k", "m"], ["b", "k"]), [], axis_resources={"b": resource}, mesh=make_mesh((4, 2)))
+        np.testing.assert_allclose(jax.jit(jax.grad(f))(ws, x), jax.grad(plain)(ws, x), rtol=1e-4, atol=1e-6)

@@ -52,9 +52,10 @@ class Region:
         arrays, and XLA's partitioner gets a sharding constraint on every named value.
       program: a hashable token of the program that is mapped; regions of different programs are different.
       overlap: whether contractions overlap communication with computation, if they do not say themselves.
+      left_out: the passes over traced programs that are switched off.
     """
 
-    __slots__ = ("_born", "_hash", "_key", "_mesh_sizes", "mesh", "mode", "overlap", "resources", "seen", "sizes")
+    __slots__ = ("_born", "_hash", "_key", "_mesh_sizes", "left_out", "mesh", "mode", "overlap", "resources", "seen", "sizes")
 
     def __init__(
         self,
@@ -64,14 +65,15 @@ class Region:
         mode: Mode,
         program: Hashable,
         overlap: Any = False,
+        left_out: frozenset[str] = frozenset(),
     ):
         self.sizes = dict(sizes)
         self.resources = dict(resources)
         self.mesh = mesh
         self.mode = mode
         self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
-        self.overlap = overlap
-        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap)
+        self.overlap, self.left_out = overlap, left_out
+        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap, left_out)
         self._hash = hash(self._key)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())

@@ -53,13 +53,16 @@ _Index = dict[str | None, int]
 Check = Callable[[ClosedJaxpr], None]
 
 
-def postponing(body: Callable[..., Any], loops: Set[str] = frozenset(), check: Check | None = None) -> Callable[..., Any]:
+def postponing(
+    body: Callable[..., Any], loops: Set[str] = frozenset(), check: Check | None = None, late: bool = True
+) -> Callable[..., Any]:
     """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
 
     Args:
       body: the function.
       loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
       check: looks through the traced body, and raises where something is wrong with it.
+      late: whether the sums are postponed, or stay where they are.
     """
 
     def run(*datas: Any) -> Any:
@@ -68,15 +71,15 @@ def postponing(body: Callable[..., Any], loops: Set[str] = frozenset(), check: C
         closed, shape = jax.make_jaxpr(body, return_shape=True)(*datas)
         if check is not None:
             check(closed)
-        return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops))
+        return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops, late))
 
     return run
 
 
-def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str]) -> list[Any]:
-    """The results of a traced body, its sums postponed."""
-    plan = _Plan(closed.jaxpr, {}, loops)
-    return _evaluate(plan, [*closed.consts, *datas]) if plan.gains else list(jaxpr_as_fun(closed)(*datas))
+def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
+    """The results of a traced body, its sums postponed if they are to be late."""
+    plan = _Plan(closed.jaxpr, {}, loops) if late else None
+    return list(jaxpr_as_fun(closed)(*datas)) if plan is None or not plan.gains else _evaluate(plan, [*closed.consts, *datas])
 
 
 class Traced:
@@ -86,10 +89,13 @@ class Traced:
       body: the function.
       loops: axes that are executed in steps.
       check: looks through the traced body, and raises where something is wrong with it.
+      late: whether the sums are postponed, or stay where they are.
     """
 
-    def __init__(self, body: Callable[..., list[Any]], loops: Set[str] = frozenset(), check: Check | None = None):
-        self._body, self._loops, self._check = body, loops, check
+    def __init__(
+        self, body: Callable[..., list[Any]], loops: Set[str] = frozenset(), check: Check | None = None, late: bool = True
+    ):
+        self._body, self._loops, self._check, self._late = body, loops, check, late
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
@@ -112,7 +118,7 @@ class Traced:
         """The results where `consts` stand for what the traced function closes over."""
         if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
             return self._body(*datas)
-        return evaluate(ClosedJaxpr(self._closed.jaxpr, list(consts)), datas, self._loops)
+        return evaluate(ClosedJaxpr(self._closed.jaxpr, list(consts)), datas, self._loops, self._late)
 
 
 # --- what is gained -------------------------------------------------------------------------------------------------
@@ -283,6 +289,8 @@ class _Plan:
             return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
         if late.cast:
             return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
+        if axes_of(eqn) and not self.loops.isdisjoint(late.axes):
+            return None  # over the steps a sum is taken before what is sent between devices
         wait = may_wait(eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True)
         return late.then(operands[here], out) if wait is not None and not wait.once else None
 

@@ -21,6 +21,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import Replay, is_inexact
+from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
 
 __all__ = ["Body", "Hoist", "Hoisted"]
@@ -179,7 +180,8 @@ class Body:
     def __init__(self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True):
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
         region = ambient()
-        self.manual = region is not None and region.manual
+        # Elsewhere there are no casts.
+        self.traced = region is not None and region.manual and LOOP_CASTS not in region.left_out
 
     def __call__(self, *datas: Any) -> list[Any]:
         """One step.
@@ -187,7 +189,7 @@ class Body:
         Raises:
           Hoist: the step casts what the loop has as operands.
         """
-        if not self.manual:
+        if not self.traced:
             return self.flat(*datas)
         closed = jax.make_jaxpr(self.flat)(*datas)
         jaxpr, n = closed.jaxpr, self.carried

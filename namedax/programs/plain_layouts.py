@@ -14,7 +14,8 @@ import jax
 from jax import lax
 from jax.extend.core import jaxpr_as_fun, subjaxprs
 
-from namedax.programs.evaluator import Replay, inlined, inner_jaxpr
+from namedax.programs.evaluator import Replay, inlined
+from namedax.programs.primitives import Kind, bind, called, kind_of
 
 __all__ = ["with_plain_layouts"]
 
@@ -39,18 +40,18 @@ def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> An
 
 
 def _transforms(jaxpr: Any) -> bool:
-    return any(eqn.primitive.name == "fft" for eqn in jaxpr.eqns) or any(map(_transforms, subjaxprs(jaxpr)))
+    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(map(_transforms, subjaxprs(jaxpr)))
 
 
 def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     jaxpr = inlined(jaxpr)
     replay = Replay(jaxpr, values)
     for eqn in jaxpr.eqns:
-        inner = inner_jaxpr(eqn)
-        if eqn.primitive.name == "fft":
+        inner = called(eqn)
+        if kind_of(eqn) == Kind.TRANSFORM:
             replay.flush()
             (operand,) = eqn.invars
-            replay.give(eqn, [_flat_for_a_moment(eqn.primitive.bind(_flat_for_a_moment(replay.read(operand)), **eqn.params))])
+            replay.give(eqn, map(_flat_for_a_moment, bind(eqn, [_flat_for_a_moment(replay.read(operand))])))
         elif inner is not None and _transforms(inner):
             replay.flush()
             replay.give(eqn, jax.jit(functools.partial(_evaluate, inner))([replay.read(var) for var in eqn.invars]))

@@ -42,6 +42,7 @@ __all__ = [
     "dimension_of",
     "facts",
     "has_side_effects",
+    "is_in_groups",
     "is_inlined",
     "is_remat_of_gradient",
     "is_tiled",
@@ -312,7 +313,12 @@ def cast_axes(eqn: Any) -> MeshAxes:
 
 def is_whole_sum(eqn: Any) -> bool:
     """Whether an equation adds up each of its operands over all devices along its axes."""
-    return kind_of(eqn) == Kind.SUM and eqn.params.get("axis_index_groups") is None and len(eqn.invars) == len(eqn.outvars)
+    return kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
+
+
+def is_in_groups(eqn: Any) -> bool:
+    """Whether a collective goes over groups of the devices along its axes, each by itself."""
+    return eqn.params.get("axis_index_groups") is not None
 
 
 def dimension_of(eqn: Any) -> int:

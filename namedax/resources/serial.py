@@ -40,7 +40,8 @@ class SerialLoop:
 
     The memory of what is computed along the axis falls by about that factor, and reductions over the axis add up over the
     steps. Results do not change. With `{"batch": ("data", SerialLoop(8))}` a training step accumulates gradients: each device
-    computes an eighth of its examples at a time, and the gradients are reduced over `data` once, after the loop.
+    computes an eighth of its examples at a time, and the gradients are reduced over `data` once, after the loop. Only what is stored
+    in parts on several devices (FSDP) is gathered, and its gradient scattered, in every step, which needs less memory; see `keep`.
 
     What is needed of all examples at once, such as the mean that a batch norm subtracts, is computed in a pass of its own: the
     loop runs once for each such value, and computes again what it needs. The same holds for the gradient, which keeps nothing

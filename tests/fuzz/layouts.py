@@ -12,6 +12,7 @@ from tests.fuzz.program import Block, Operation, Program
 from tests.fuzz.values import FLOATS, INNER, SIZES, V
 
 MESHES = ((("x", 8),), (("x", 4), ("y", 2)), (("x", 2), ("y", 4)), (("x", 2), ("y", 2)), (("x", 2), ("y", 2), ("z", 2)))
+PASSES = ("late_sums", "loop_casts", "serial_steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Layout:
     gradient: str = "outside"  # or "inside", "none"
     wrap: str = "plain"  # or "checkpoint", "vmap", "eager"
     arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis
+    passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
 
     @property
     def loops(self) -> set[str]:
@@ -68,7 +70,10 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     careless = rng.choice([False] * 11 + [True])
     resources = _resources(rng, meetings, dict(mesh), with_loops, careless)
     arrive = rng.choice(["host"] * 5 + ["sharded"]) if mesh else "host"
-    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive)
+    passes = PASSES
+    if resources and partitioning == "manual" and rng.random() < 0.15:
+        passes = tuple(name for name in PASSES if rng.random() < 0.5)
+    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes)
 
 
 def _resources(rng: random.Random, meetings: list[frozenset[str]], mesh: dict[str, int], loops: bool, careless: bool) -> Any:
@@ -164,6 +169,8 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
         options += f", mesh=mesh, partitioning={layout.partitioning!r}"
     if layout.wrap == "eager":
         options += ", jit=False"
+    if layout.passes != PASSES:
+        options += f", passes={layout.passes}"
     lines.append(f"f = nx.xmap({function}, {in_axes}, {final_axes}{options})")
     if layout.wrap == "vmap" and floats:
         lines.append(f"f = twice(f, {floats[0]})")

@@ -56,7 +56,7 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
     """Simpler layouts, the simplest first."""
     if layout.gradient != "none":
         yield dataclasses.replace(layout, gradient="none")
-    for field in ("explicit", "wrap", "arrive"):
+    for field in ("explicit", "wrap", "arrive", "passes"):
         default = getattr(Layout(), field)
         if getattr(layout, field) != default:
             yield dataclasses.replace(layout, **{field: default})

@@ -266,7 +266,7 @@ class _Mixture:
             return region  # to XLA's partitioner it would be a hint only
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
-        return Region(sizes, resources, region.mesh, region.mode, (_OP, region), region.overlap)
+        return Region(sizes, resources, region.mesh, region.mode, (_OP, region), region.overlap, region.left_out)
 
     def _apply(self, data: Any, leaves: Sequence[Any], placement: Axes) -> tuple[Any, Dims]:
         """The experts' results for slots `[experts, slots, *features]`, in that order, and the dims of their features."""

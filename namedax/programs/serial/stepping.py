@@ -102,6 +102,7 @@ def run_in_steps(
     mesh: Any,
     manual: frozenset[str],
     shard_map: Callable[..., Any] | None,
+    late_sums: bool = True,
 ) -> Any:
     """`jax.shard_map(body, ...)(*datas)` on a mesh that has an axis for every loop, executed on the mesh that there is.
 
@@ -114,6 +115,7 @@ def run_in_steps(
       mesh: the mesh, or `None`.
       manual: the axes of the mesh over which the body is mapped.
       shard_map: `jax.shard_map` on the mesh, to be given specs; `None` if no axis of the mesh is mapped.
+      late_sums: whether sums over mesh axes are postponed in the derivative.
 
     Raises:
       SerialLoopError: the body does over a loop's axis what can not be done in steps.
@@ -132,6 +134,7 @@ def run_in_steps(
         traced_on,
         manual,
         shard_map,
+        late_sums,
     )
     flat = whole([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
     results = dict(zip(eqn.outvars, flat, strict=True)) | known
@@ -150,6 +153,7 @@ class _Program:
     traced_on: AbstractMesh
     manual: frozenset[str]
     shard_map: Callable[..., Any] | None
+    late_sums: bool
 
     def __call__(self, datas: Sequence[Any]) -> list[Any]:
         floats = [i for i, aval in enumerate(self.jaxpr.in_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
@@ -222,7 +226,8 @@ class _Program:
         """A program of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
-        jaxpr = self._trace_blocks(postponing(body, set(self.loops)), avals, in_specs, in_specs, out_specs, self.loops)
+        body = postponing(body, set(self.loops), late=self.late_sums)
+        jaxpr = self._trace_blocks(body, avals, in_specs, in_specs, out_specs, self.loops)
         return dataclasses.replace(self, jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
 
     def _trace_blocks(

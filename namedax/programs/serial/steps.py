@@ -29,6 +29,7 @@ from namedax.programs.primitives import (
     constraint,
     dimension_of,
     facts,
+    is_in_groups,
     is_tiled,
 )
 from namedax.programs.serial import together
@@ -139,7 +140,7 @@ class Stepper:
         return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
-        if node.kind in _COLLECTIVES:
+        if node.kind in _COLLECTIVES and not is_in_groups(node.eqn):
             return
         # Those of this package are refused where the body calls them (`communication`).
         raise SerialLoopError(

@@ -1,0 +1,33 @@
+"""The passes over traced programs, by the names under which `xmap` switches them on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args
+
+from namedax.errors import ArgumentError, did_you_mean
+
+__all__ = ["LATE_SUMS", "LOOP_CASTS", "PASSES", "SERIAL_STEPS", "Pass", "skipped_passes"]
+
+Pass = Literal["late_sums", "loop_casts", "serial_steps"]
+PASSES: tuple[Pass, ...] = get_args(Pass)
+LATE_SUMS, LOOP_CASTS, SERIAL_STEPS = PASSES
+
+
+def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
+    """The passes that are not among those that `xmap` was given.
+
+    Raises:
+      ArgumentError: one of them is no pass.
+    """
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise ArgumentError(f"xmap: passes={passes!r} is not a tuple of names of passes; they are {_listed()}.")
+    for name in (passes := tuple(passes)):
+        if name not in PASSES:
+            hint = did_you_mean(name, PASSES) if isinstance(name, str) else ""
+            raise ArgumentError(f"xmap: passes={passes!r} has {name!r}, which is not a pass; they are {_listed()}.{hint}")
+    return frozenset(PASSES).difference(passes)
+
+
+def _listed() -> str:
+    return ", ".join(map(repr, PASSES))
