@@ -2,10 +2,16 @@
 #
 #   make demo | test | test-all | test-versions | fuzz | lint | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FUZZ_ARGS, DEMO_ARGS.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FUZZ_ARGS, DEMO_ARGS,
+# VERSIONS.
 
 PYTHON ?= python3
-VENV ?= .venv
+# Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
+VENV ?= .venv$(patsubst %,-%,$(filter-out python3,$(notdir $(PYTHON))))
+# What make test-versions looks for: on the PATH, and among pyenv's versions.
+VERSIONS ?= 3.11 3.12 3.13 3.14
+# Two workers and several passes read the same modules, so each is compiled once, also where it was switched off.
+unexport PYTHONDONTWRITEBYTECODE
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
@@ -20,7 +26,7 @@ PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz fuzz lint bench release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint bench release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -34,6 +40,7 @@ help:
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  one test in ten, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-fuzz       random programs for five minutes"
+	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make bench       every program in benchmarks/"
@@ -66,6 +73,21 @@ test-optimized: $(VENV)/.ready-test
 test-fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz --minutes 5
 
+# A shim of pyenv may stand on the PATH for a version that it does not run; so every candidate is asked.
+test-versions:
+	@failed=; missing=; \
+	for version in $(VERSIONS); do \
+	  found=; \
+	  for python in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python$$version; do \
+	    if [ "$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = $$version ]; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then missing="$$missing $$version"; continue; fi; \
+	  echo "== Python $$version ($$found)"; \
+	  $(MAKE) test-suite PYTHON="$$found" VENV=.venv-python$$version || failed="$$failed $$version"; \
+	done; \
+	[ -z "$$missing" ] || echo "No Python of the version(s)$$missing was found here."; \
+	[ -z "$$failed" ] || { echo "The tests failed on Python$$failed." >&2; exit 1; }
+
 fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
@@ -83,10 +105,10 @@ release-check: $(VENV)/.ready-release
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis examples/out site
-	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-python3.*
 
 # --- the virtual environment ---------------------------------------------------------------------
 # The stamp is written last, so that an interrupted set-up starts again.

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator
 
 import pytest
 
-from tests.covering import FAMILY, Case, cover, traits
+from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, traits
 from tests.harness import Placement
 
 
@@ -32,14 +32,17 @@ def case_of(item: pytest.Item) -> Case:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    free = [item for item in items if not item.get_closest_marker("full") and not item.get_closest_marker("leaks")]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     families: dict[str, list[pytest.Item]] = collections.defaultdict(list)
-    for item in free:
-        module = item.nodeid.partition("::")[0]
-        families[FAMILY.get(module, module)].append(item)
-    for tests in families.values():
-        kept = cover([case_of(test) for test in tests])
+    for item in items:
+        if not item.get_closest_marker("full") and not item.get_closest_marker("leaks"):
+            module = item.nodeid.partition("::")[0]
+            families[FAMILY.get(module, module)].append(item)
+    config.stash[FAMILIES_OF_THIS_RUN] = {}
+    for family, tests in families.items():
+        cases = [case_of(test) for test in tests]
+        kept = cover(cases)
+        config.stash[FAMILIES_OF_THIS_RUN][family] = cases, kept
         for i, test in enumerate(tests):
             if i not in kept:
                 test.add_marker("full")

@@ -20,6 +20,8 @@ import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Sequence
 
+import pytest
+
 from tests.harness import SIZES, Placement
 
 PLACES = 2
@@ -93,8 +95,9 @@ def cover(cases: Sequence[Case]) -> set[int]:
     for candidates in functions.values():
         part = cases[candidates[0]].part
         missing = frozenset().union(*(cases[i].values for i in candidates))
+        part = part and min(part, len(candidates))
         if part and not any(cases[i].traits for i in candidates):
-            kept |= {candidates[len(candidates) * k // part] for k in range(min(part, len(candidates)))}
+            kept |= {candidates[len(candidates) * k // part] for k in range(part)}
         elif part or not missing:
             for _ in range(min(part or PLACES, len(candidates))):
                 missing -= cases[keep(candidates, missing)].values
@@ -105,3 +108,7 @@ def cover(cases: Sequence[Case]) -> set[int]:
         if not met[trait]:
             keep((i for i, case in enumerate(cases) if trait in case.traits), frozenset())
     return kept
+
+
+# Where tests/conftest.py leaves the cases of each family, and the indices of those that run.
+FAMILIES_OF_THIS_RUN = pytest.StashKey[dict[str, tuple[list[Case], set[int]]]]()

@@ -80,13 +80,14 @@ FEW = [
 def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
     """Values that differ everywhere, of either sign; integers for `kind="int"`, with many equal values for `kind="ties"`."""
     rng = np.random.default_rng(seed + 17 * len(shape))
-    if kind == "int":
-        return jnp.asarray(rng.integers(-9, 9, shape))
-    if kind == "bool":
-        return jnp.asarray(rng.random(shape) < 0.5)
-    if kind == "ties":
-        return jnp.asarray(rng.integers(-1, 2, shape), float)
-    return jnp.asarray(rng.normal(size=shape), float)
+    values = {
+        "int": lambda: rng.integers(-9, 9, shape),
+        "bool": lambda: rng.random(shape) < 0.5,
+        "ties": lambda: rng.integers(-1, 2, shape).astype(float),
+        "float": lambda: rng.normal(size=shape),
+    }[kind]()
+    # In the type that it will have: nothing is compiled to convert it.
+    return jnp.asarray(values.astype(jax.dtypes.canonicalize_dtype(values.dtype)))
 
 
 def environment_without_devices() -> dict[str, str]:

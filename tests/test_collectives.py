@@ -8,7 +8,7 @@ from jax.sharding import AxisType
 
 import namedax as nx
 from namedax import lax
-from tests.harness import FEW, PLACEMENTS, array, check, together
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, together
 
 # --- What collectives mean ------------------------------------------------------------------------
 # label: (named, positional, out_axes); x is {b, a}[3], y is {b}.
@@ -57,7 +57,7 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
     grad = placement.kind == "auto" or placement in FEW

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import namedax as nx
-from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 # --- programs in every placement -----------------------------------------------------------------------------------------
 # x is {b, a, c}, w is {c, d}, v is {b, c}; a and b may be sharded. label: (named, positional, out_axes)
@@ -192,7 +192,7 @@ LABELS = {
 def cases():
     """The scan in few placements, the others in fewer."""
     for label in PROGRAMS:
-        for placement in FEW:
+        for placement in [*FEW, PARTITIONER[3]]:
             if placement.label in LABELS.get(label, ["unmapped", "both"]):
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 

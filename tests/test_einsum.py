@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 # --- in every placement ------------------------------------------------------------------------------
 # `s` is an axis that is stored as `a` is; `d` and `e` are never mapped. In the oracles names are lower case, positional axes
@@ -92,7 +92,7 @@ OUT_AXES = [
 ]
 
 
-@pytest.mark.parametrize("placement", CHOSEN, ids=str)
+@pytest.mark.parametrize("placement", [*CHOSEN, PARTITIONER[3]], ids=str)
 def test_in_every_placement(placement):
     check(several, oracles, (X, Y, Z, W, S), AXES, OUT_AXES, with_stored_axis(placement), tol=1e-4)
 

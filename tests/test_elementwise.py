@@ -12,7 +12,7 @@ import pytest
 
 import namedax as nx
 from namedax.ops.elementwise import BINARY, FUNCTIONS, UNARY
-from tests.harness import FEW, PLACEMENTS, array, check
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check
 
 # --- Every function of the table ------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ def compiled(whole):
     )
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
     args = (array(4, 8, 3), array(8, seed=1), array(3, seed=2))

@@ -11,7 +11,7 @@ import namedax as nx
 from namedax import take_along_axis
 from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.hlo import collectives
-from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 at = attrgetter("at")
 
@@ -71,7 +71,7 @@ OUT_AXES = (
 )
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_reads_as_jnp_does(placement):
     check(program, oracle, (X, PICK, OWN, PER_B, WIDE), IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
