@@ -1,6 +1,6 @@
 # Every target sets itself up: it makes a virtual environment and installs what it needs, once.
 #
-#   make demo | test | test-all | test-versions | fuzz | lint | bench | clean | distclean
+#   make demo | test | test-all | test-versions | fuzz | lint | stubs | bench | clean | distclean
 #
 # Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FUZZ_ARGS, DEMO_ARGS,
 # VERSIONS.
@@ -26,7 +26,7 @@ PY := $(VENV)/bin/python
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint bench release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint stubs bench release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -43,6 +43,7 @@ help:
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
+	@echo "make stubs       write what editors and type checkers know of namedax (*.pyi, by tools/stubs.py)"
 	@echo "make bench       every program in benchmarks/"
 	@echo "make release-check  sdist and wheel, and README's first example in an empty environment that has the wheel"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
@@ -95,6 +96,9 @@ lint: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+stubs: $(VENV)/.ready
+	$(PY) tools/stubs.py
 
 bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }

@@ -36,13 +36,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
 from namedax.core.display import _dtype_text, type_text
 from namedax.core.names import is_name
 from namedax.errors import ArrayTypeError, AxisNameError, NamedaxError, show_names
 
 __all__ = [
+    "Array",
+    "ArrayLike",
     "ArrayType",
+    "Axis",
     "ElementType",
     "any_",
     "bf16",

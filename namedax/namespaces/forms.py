@@ -18,7 +18,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import common_type, inexact_type
 from namedax.errors import ArgumentError
 from namedax.operands.along_axes import to_front
-from namedax.operands.axes import is_axis_name, resolve_axis
+from namedax.operands.axes import as_in_jax, axis_said, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import nmap
@@ -76,6 +76,7 @@ def _spread(
     return _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
 
 
+@axis_said
 def var(
     x: Any,
     axis: Any = None,
@@ -114,6 +115,7 @@ def var(
     return _spread("var", REDUCTIONS["var"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
 
 
+@axis_said
 def std(
     x: Any,
     axis: Any = None,
@@ -153,6 +155,7 @@ def std(
     return result if mean is None else _sqrt(result)
 
 
+@axis_said
 def nanvar(
     x: Any,
     axis: Any = None,
@@ -191,6 +194,7 @@ def nanvar(
     return _spread("nanvar", statistics.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
 
 
+@axis_said
 def nanstd(
     x: Any,
     axis: Any = None,
@@ -251,6 +255,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 # --- log-sum-exp with factors -------------------------------------------------------------------------------------------
 
 
+@axis_said
 def logsumexp(
     x: Any,
     axis: Any = None,
@@ -330,6 +335,7 @@ def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
 
 
+@axis_said
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
@@ -358,6 +364,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
     return _weighted("quantile", x, q, axis, method, keepdims, weights)
 
 
+@axis_said
 def nanquantile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -388,6 +395,7 @@ def nanquantile(
     return _weighted("nanquantile", x, q, axis, method, keepdims, weights)
 
 
+@axis_said
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -418,6 +426,7 @@ def percentile(
     return _weighted("percentile", x, q, axis, method, keepdims, weights)
 
 
+@axis_said
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -690,11 +699,11 @@ def diff(
 
 #: Functions of `jax.numpy` whose ordinary form is another module's.
 FORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
+    f.__name__: as_in_jax(f)
     for f in (
         var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile, cumulative_sum, cumulative_prod, diff, take_along_axis,
         where,
     )
 }  # fmt: skip
 #: The one of `jax.nn` and `jax.scipy.special`.
-LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}
+LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": as_in_jax(logsumexp)}

@@ -147,10 +147,10 @@ class _Plan:
         beside = [signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in extra]
         rest = [p for p in merged if p.kind is inspect.Parameter.VAR_KEYWORD]
         merged = [p for p in merged if p.kind is not inspect.Parameter.VAR_KEYWORD] + beside + rest
-        plain = [p.replace(annotation=_EMPTY) for p in merged]
-        if [(p.name, p.kind, p.default) for p in plain] == [(p.name, p.kind, p.default) for p in have]:
+        if [(p.name, p.kind, p.default) for p in merged] == [(p.name, p.kind, p.default) for p in have]:
             return None
-        return cls(inspect.Signature(plain), words, extra, signature)
+        typed = [p.replace(annotation=_annotation(p, signature.parameters.get(words.get(p.name, "")))) for p in merged]
+        return cls(inspect.Signature(typed, return_annotation=signature.return_annotation), words, extra, signature)
 
     def call(self, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`own` with these arguments.
@@ -196,6 +196,11 @@ class _Plan:
         text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
         text += ". Arguments without any name go to JAX's own function."
         return text + (f" With names, `{'`, `'.join(lost)}` must be left out." if lost else "")
+
+
+def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any:
+    """The type of a parameter: that of this package's function if it says one, else JAX's."""
+    return theirs.annotation if own is None or own.annotation in (_EMPTY, "Any", Any) else own.annotation
 
 
 _REMEDY = {

@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator
+import inspect
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError
-from namedax.namespaces import top_level
+from namedax.namespaces.forms import std, var
 from namedax.operands import compiled_ops, pytree
 from namedax.operands.axes import is_axis_name
 from namedax.operands.broadcasting import local_block, wrap
@@ -27,11 +29,13 @@ from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_ca
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
+from namedax.ops.reduction import reductions
 from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
+from namedax.ops.statistics.statistics import ptp
 
-__all__ = ["install"]
+__all__ = ["install", "methods"]
 
 _BINARY: dict[str, Callable[..., Any]] = {
     "add": jnp.add,
@@ -63,12 +67,12 @@ _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, com
 def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
-    def forward(self: NamedArray, other: Any) -> Any:
+    def forward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return NotImplemented
         return compiled_ops.run_elementwise(name, operate, (), self, other)
 
-    def backward(self: NamedArray, other: Any) -> Any:
+    def backward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return NotImplemented
         return compiled_ops.run_elementwise(name, operate, (), other, self)
@@ -82,13 +86,13 @@ _power = _binary("power", jnp.power)
 def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
-    def method(self: NamedArray) -> Any:
+    def method(self: NamedArray) -> LikeArguments:
         return compiled_ops.run_elementwise(name, operate, (), self)
 
     return method
 
 
-def _pow(self: NamedArray, exponent: Any) -> Any:
+def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
     if type(exponent) is not int:
         return _power(self, exponent)
     # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
@@ -99,15 +103,15 @@ def _integer_power(op: str, exponent: int, x: Any) -> Any:
     return apply_elementwise(op, lambda v: jnp.power(v, exponent), x)
 
 
-def _divmod(self: NamedArray, other: Any) -> Any:
+def _divmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArguments]:
     return self // other, self % other
 
 
-def _rdivmod(self: NamedArray, other: Any) -> Any:
+def _rdivmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArguments]:
     return other // self, other % self
 
 
-def _round(self: NamedArray, ndigits: int | None = None) -> Any:
+def _round(self: NamedArray, ndigits: int | None = None, /) -> LikeArguments:
     if ndigits is not None:
         return round_(self, ndigits)
     # As in Python and in JAX, the result is of integers.
@@ -117,7 +121,7 @@ def _round(self: NamedArray, ndigits: int | None = None) -> Any:
 _to_integers = elementwise_call(round)
 
 
-def round_(self: NamedArray, decimals: int = 0) -> Any:
+def round_(self: NamedArray, decimals: int = 0) -> LikeArguments:
     """The values rounded to `decimals` decimals."""
     return compiled_ops.run_elementwise("round", _round_to, (decimals,), self)
 
@@ -131,15 +135,15 @@ def matmul(x: Any, y: Any) -> Any:
     return nmap(jnp.matmul)(x, y)
 
 
-def _matmul(self: NamedArray, other: Any) -> Any:
+def _matmul(self: NamedArray, other: Any, /) -> LikeArguments:
     return matmul(self, other) if isinstance(other, _operand_types) else NotImplemented
 
 
-def _rmatmul(self: NamedArray, other: Any) -> Any:
+def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
     return matmul(other, self) if isinstance(other, _operand_types) else NotImplemented
 
 
-def astype(self: NamedArray, dtype: Any) -> Any:
+def astype(self: NamedArray, dtype: Any) -> LikeArguments:
     """The values as another element type."""
     return compiled_ops.run_elementwise("astype", _as_type, (dtype,), self)
 
@@ -148,12 +152,18 @@ def _as_type(op: str, dtype: Any, x: Any) -> Any:
     return apply_elementwise(op, lambda v: v.astype(dtype), x)
 
 
-def _iter(self: NamedArray) -> Iterator[Any]:
+def _iter(self: NamedArray) -> Iterator[LikeArguments]:
     if not self.shape:
         raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
     return (getitem(self, i) for i in range(self.shape[0]))
 
 
+_REDUCTIONS: tuple[Callable[..., Any], ...] = (
+    *(reductions.sum, reductions.mean, var, std, reductions.prod, reductions.max, reductions.min),
+    *(reductions.any, reductions.all, reductions.argmax, reductions.argmin, ptp),
+)
+# Methods that act on positional axes as those of `jax.Array` do.
+POSITIONAL = ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace")
 # What to write where a method of positional axes is given a name.
 _BY_NAME = {
     **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "squeeze", "diagonal", "trace")},
@@ -166,7 +176,7 @@ _BY_NAME = {
 def _positional_method(name: str) -> Callable[..., Any]:
     function = getattr(jnp, name, None)
 
-    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
+    def method(self: NamedArray, *args: Any, **kwargs: Any) -> LikeArguments:
         for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
             if entry in self.dims and is_axis_name(entry):
                 raise ArgumentTypeError(
@@ -178,46 +188,37 @@ def _positional_method(name: str) -> Callable[..., Any]:
     method.__doc__ = (
         f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
     )
+    method.__signature__ = inspect.signature(getattr(jax.Array, name))  # type: ignore[attr-defined]
     return method
 
 
-def copy(self: NamedArray) -> Any:
+def copy(self: NamedArray) -> LikeArguments:
     """A copy of the array."""
     x = local_block(self, "copy", ambient())
     return wrap(jnp.copy(x.data), x.dims)
 
 
-def _take(self: NamedArray, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
-    """`nx.take` of this array."""
-    return take(self, indices, axis, **kwargs)
-
-
-def _rename(self: NamedArray, names: Any = None, /, **more: Hashable) -> Any:
+def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
     return rename(self, dict(names or {}) | more)
 
 
-def _dot(self: NamedArray, other: Any, axis: Any, **kwargs: Any) -> Any:
-    """`nx.dot` of this array and another."""
-    return dot(self, other, axis, **kwargs)
-
-
-def _transposed(self: NamedArray) -> Any:
+def _transposed(self: NamedArray) -> LikeArguments:
     """The positional axes in reverse order."""
     return nmap(jnp.transpose)(self)
 
 
-def _matrix_transposed(self: NamedArray) -> Any:
+def _matrix_transposed(self: NamedArray) -> LikeArguments:
     """The last two positional axes swapped."""
     return nmap(jnp.matrix_transpose)(self)
 
 
-def _real(self: NamedArray) -> Any:
+def _real(self: NamedArray) -> LikeArguments:
     """The real part."""
     return FUNCTIONS["real"](self)
 
 
-def _imag(self: NamedArray) -> Any:
+def _imag(self: NamedArray) -> LikeArguments:
     """The imaginary part."""
     return FUNCTIONS["imag"](self)
 
@@ -233,16 +234,25 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Hangs operators and methods on `NamedArray`, and tells JAX that it is a pytree."""
     pytree.register()
-    methods: dict[str, Any] = {}
+    for name, method in methods().items():
+        if callable(method):
+            method.__name__ = name
+            method.__qualname__ = f"NamedArray.{name}"
+        setattr(NamedArray, name, method)
+
+
+def methods() -> dict[str, Any]:
+    """The operators, methods and properties, by name."""
+    found: dict[str, Any] = {}
     for name, function in _BINARY.items():
         op = getattr(function, "__name__", name)
-        methods[f"__{name}__"] = _binary(op, function)
-        methods[f"__r{name}__"] = _binary(op, function, reflected=True)
+        found[f"__{name}__"] = _binary(op, function)
+        found[f"__r{name}__"] = _binary(op, function, reflected=True)
     for name, function in _COMPARE.items():
-        methods[f"__{name}__"] = _binary(getattr(function, "__name__", name), function)
+        found[f"__{name}__"] = _binary(getattr(function, "__name__", name), function)
     for name, function in _UNARY.items():
-        methods[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
-    methods |= {
+        found[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
+    found |= {
         "__pow__": _pow,
         "__divmod__": _divmod,
         "__rdivmod__": _rdivmod,
@@ -254,26 +264,23 @@ def install() -> None:
         "astype": astype,
         "at": property(at),
         "copy": copy,
-        "dot": _dot,
+        "dot": _as_method(dot),
         "rename": _rename,
         "round": round_,
-        "take": _take,
+        "take": _as_method(take),
         "T": property(_transposed),
         "mT": property(_matrix_transposed),
         "real": property(_real),
         "imag": property(_imag),
     }
     for name in ("clip", "conj", "conjugate"):
-        methods[name] = _as_method(FUNCTIONS[name])
-    for name in "sum mean var std prod max min any all argmax argmin ptp".split():
-        methods[name] = _as_method(getattr(top_level, name))
+        found[name] = _as_method(FUNCTIONS[name])
+    for function in _REDUCTIONS:
+        name = function.__name__
+        found[name] = _as_method(function)
     for functions, names in ((SCANS, "cumsum cumprod"), (SORTING, "sort argsort")):
         for name in names.split():
-            methods[name] = _as_method(functions[name])
-    for name in ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace"):
-        methods[name] = _positional_method(name)
-    for name, method in methods.items():
-        if callable(method):
-            method.__name__ = name
-            method.__qualname__ = f"NamedArray.{name}"
-        setattr(NamedArray, name, method)
+            found[name] = _as_method(functions[name])
+    for name in POSITIONAL:
+        found[name] = _positional_method(name)
+    return found

@@ -19,6 +19,7 @@ from namedax.errors import PositionalAxisError, raise_not_found, show_names
 __all__ = [
     "AXIS_PARAMETERS",
     "Axis",
+    "as_in_jax",
     "axis_key",
     "axis_said",
     "check_axes",
@@ -130,6 +131,11 @@ def axis_said(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast(F, said)
+
+
+def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`)."""
+    return inspect.unwrap(function)
 
 
 # Parameters that mean axes of the first array argument.

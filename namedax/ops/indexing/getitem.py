@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
@@ -505,7 +506,7 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
     return partial.astype(jnp.bool_) if truth else partial
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: Any, index: Any, /) -> Array:
     """`x[index]`, by name or by position.
 
     By name the index is a name followed by its index, several such pairs, or a dict from names (and positions) to indices. By

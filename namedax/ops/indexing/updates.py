@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -58,7 +59,7 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class _Helper:
+class At:
     """What `x.at` is: index it."""
 
     __slots__ = ("_array",)
@@ -84,7 +85,7 @@ class Selected:
     def __repr__(self) -> str:
         return f"<at of {type_text(self._array)}, at {self._index!r}>"
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Any:
+    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Array:
         """`x[index]`; `mode` says what an index array out of range gives: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
         if by_name("at", self._index) is not None:
             return read("at[...].get", self._array, self._index, mode, fill_value, hints)
@@ -92,49 +93,49 @@ class Selected:
             return getitem(self._array, self._index)
         return _by_position(self._array, self._index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
 
-    def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
+    def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> NamedArray:
         return _update(self._array, self._index, method, value, mode, hints)
 
-    def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with `values` at these entries."""
         return self._update("set", values, mode, hints)
 
-    def add(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def add(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with `values` added to these entries; an entry that is there twice gets both."""
         return self._update("add", values, mode, hints)
 
-    def subtract(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def subtract(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with `values` subtracted from these entries."""
         return self._update("subtract", values, mode, hints)
 
-    def multiply(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def multiply(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with these entries multiplied by `values`."""
         return self._update("multiply", values, mode, hints)
 
     mul = multiply
 
-    def divide(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def divide(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with these entries divided by `values`."""
         return self._update("divide", values, mode, hints)
 
-    def power(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def power(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with these entries raised to the power of `values`."""
         return self._update("power", values, mode, hints)
 
-    def min(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def min(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with the minimum of these entries and `values`."""
         return self._update("min", values, mode, hints)
 
-    def max(self, values: Any, *, mode: str | None = None, **hints: Any) -> Any:
+    def max(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with the maximum of these entries and `values`."""
         return self._update("max", values, mode, hints)
 
-    def apply(self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any) -> Any:
+    def apply(self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any) -> NamedArray:
         """`x` with `func`, an elementwise function of arrays, applied to these entries (twice to one that is there twice)."""
         return self._update("apply", func, mode, hints)
 
 
-def at(x: Any) -> _Helper:
+def at(x: Any) -> At:
     """`x.at`: entries of `x`, to be read with a mode or to be changed, as `jax.Array.at`, but by name.
 
     The index is that of `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`; a
@@ -161,7 +162,7 @@ def at(x: Any) -> _Helper:
     Array([[0., 1., 0.],
            [0., 2., 0.]], dtype=float32)
     """
-    return _Helper(x)
+    return At(x)
 
 
 def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[str, Any]) -> Any:

@@ -29,7 +29,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, PositionalAxisError, check_options
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key
+from namedax.operands.axes import as_in_jax, axis_key, axis_said
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import Site, reduction_site
@@ -349,6 +349,7 @@ def _logsumexp(site: Site) -> Any:
 # --- the face -------------------------------------------------------------------------------------------------------
 
 
+@axis_said
 def sum(
     x: Any,
     axis: Axis = None,
@@ -385,6 +386,7 @@ def sum(
     return _run("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
+@axis_said
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean over positional and named axes. Arguments as for `sum`.
 
@@ -415,6 +417,7 @@ def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdi
     return _run("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
+@axis_said
 def prod(
     x: Any,
     axis: Axis = None,
@@ -436,6 +439,7 @@ def prod(
     return _run("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
+@axis_said
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
 
@@ -449,6 +453,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
+@axis_said
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum over positional and named axes; see `max`.
 
@@ -459,6 +464,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
+@axis_said
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether some element is true, over positional and named axes. Arguments as for `sum`.
 
@@ -469,6 +475,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return _run("any", _any, x, axis, keepdims, where)
 
 
+@axis_said
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
 
@@ -479,6 +486,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return _run("all", _all, x, axis, keepdims, where)
 
 
+@axis_said
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of elements that are not zero, over positional and named axes.
 
@@ -529,6 +537,7 @@ def _append_positional(x: Any, count: int) -> Any:
     return wrap(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
+@axis_said
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
@@ -542,6 +551,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
+@axis_said
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum along one axis; see `argmax`.
 
@@ -608,6 +618,6 @@ WITH_INDEX: dict[str, Callable[..., Any]] = {f.__name__: f for f in (max_with_in
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
+    f.__name__: as_in_jax(f) for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
-REDUCTIONS["amax"], REDUCTIONS["amin"] = max, min
+REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]

@@ -28,7 +28,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, NamedAxesLeftError, PositionalAxisError, as_integer
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key
+from namedax.operands.axes import as_in_jax, axis_key, axis_said
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.indexing.getitem import take_along_axis
@@ -516,6 +516,7 @@ def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", k
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
+@axis_said
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
 
@@ -527,6 +528,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
 
 
+@axis_said
 def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median of the elements that are not NaN; see `median`.
 
@@ -679,7 +681,7 @@ def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
+    f.__name__: as_in_jax(f)
     for f in (
         sort, argsort, lexsort, top_k, median, quantile, percentile, nanmedian, nanquantile, nanpercentile, searchsorted,
         partition, argpartition,

@@ -24,7 +24,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, resolve_axis
+from namedax.operands.axes import as_in_jax, axis_key, axis_said, resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -61,6 +61,7 @@ def _has_nans(x: Any) -> bool:
 # --- without NaNs ---------------------------------------------------------------------------------------------------
 
 
+@axis_said
 def nansum(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
@@ -75,6 +76,7 @@ def nansum(
     return _sum(_where(_isnan(x), 0, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
+@axis_said
 def nanprod(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
@@ -99,6 +101,7 @@ def without_nans(x: Any, where: Any) -> tuple[Any, Any]:
     return _where(missing, 0, x), present
 
 
+@axis_said
 def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
 
@@ -152,6 +155,7 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
+@axis_said
 def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
 
@@ -165,6 +169,7 @@ def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
+@axis_said
 def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum of the elements that are not NaN; see `nanmax`.
 
@@ -186,6 +191,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 
+@axis_said
 def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
 
@@ -197,6 +203,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _nan_arg("argmax", x, axis, keepdims)
 
 
+@axis_said
 def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
 
@@ -208,6 +215,7 @@ def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _nan_arg("argmin", x, axis, keepdims)
 
 
+@axis_said
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Maximum less minimum. Arguments as for `nx.max`, costs those of both.
 
@@ -222,6 +230,7 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 # --- average --------------------------------------------------------------------------------------------------------
 
 
+@axis_said
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:
@@ -322,6 +331,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
 
 
+@axis_said
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
@@ -618,10 +628,10 @@ def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
 
 #: The functions of `jax.numpy`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
+    f.__name__: as_in_jax(f)
     for f in (
         nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nanargmax, nanargmin, ptp, average, norm, histogram, bincount,
     )
 }  # fmt: skip
 #: The functions of `jax.numpy.linalg`.
-LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm, "vector_norm": vector_norm}
+LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm), "vector_norm": vector_norm}

@@ -1,0 +1,1015 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""namedax: named-axis arrays for JAX.
+
+Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
+
+This file is the whole public face, a line for each name. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`)
+have their names from JAX; what they are to an editor stands in the stubs beside them, which `make stubs` writes.
+"""
+
+import builtins
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, overload
+
+import jax
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax import distributed as distributed
+from namedax import errors as errors
+from namedax import hlo as hlo
+from namedax import image as image
+from namedax import interop as interop
+from namedax import lax as lax
+from namedax import nn as nn
+from namedax import numpy as numpy
+from namedax import random as random
+from namedax import scipy as scipy
+from namedax import testing as testing
+from namedax import typing as typing
+from namedax.core.array import NamedArray as NamedArray
+from namedax.distributed import from_process_local as from_process_local
+from namedax.distributed import process_entries as process_entries
+from namedax.interop import from_xarray as from_xarray
+from namedax.interop import to_xarray as to_xarray
+from namedax.numpy import abs as abs
+from namedax.numpy import absolute as absolute
+from namedax.numpy import acos as acos
+from namedax.numpy import acosh as acosh
+from namedax.numpy import add as add
+from namedax.numpy import angle as angle
+from namedax.numpy import arccos as arccos
+from namedax.numpy import arccosh as arccosh
+from namedax.numpy import arcsin as arcsin
+from namedax.numpy import arcsinh as arcsinh
+from namedax.numpy import arctan as arctan
+from namedax.numpy import arctan2 as arctan2
+from namedax.numpy import arctanh as arctanh
+from namedax.numpy import around as around
+from namedax.numpy import asin as asin
+from namedax.numpy import asinh as asinh
+from namedax.numpy import atan as atan
+from namedax.numpy import atan2 as atan2
+from namedax.numpy import atanh as atanh
+from namedax.numpy import bitwise_and as bitwise_and
+from namedax.numpy import bitwise_count as bitwise_count
+from namedax.numpy import bitwise_invert as bitwise_invert
+from namedax.numpy import bitwise_left_shift as bitwise_left_shift
+from namedax.numpy import bitwise_not as bitwise_not
+from namedax.numpy import bitwise_or as bitwise_or
+from namedax.numpy import bitwise_right_shift as bitwise_right_shift
+from namedax.numpy import bitwise_xor as bitwise_xor
+from namedax.numpy import cbrt as cbrt
+from namedax.numpy import ceil as ceil
+from namedax.numpy import clip as clip
+from namedax.numpy import conj as conj
+from namedax.numpy import conjugate as conjugate
+from namedax.numpy import copysign as copysign
+from namedax.numpy import cos as cos
+from namedax.numpy import cosh as cosh
+from namedax.numpy import deg2rad as deg2rad
+from namedax.numpy import degrees as degrees
+from namedax.numpy import divide as divide
+from namedax.numpy import equal as equal
+from namedax.numpy import exp as exp
+from namedax.numpy import exp2 as exp2
+from namedax.numpy import expm1 as expm1
+from namedax.numpy import fabs as fabs
+from namedax.numpy import float_power as float_power
+from namedax.numpy import floor as floor
+from namedax.numpy import floor_divide as floor_divide
+from namedax.numpy import fmax as fmax
+from namedax.numpy import fmin as fmin
+from namedax.numpy import fmod as fmod
+from namedax.numpy import gcd as gcd
+from namedax.numpy import greater as greater
+from namedax.numpy import greater_equal as greater_equal
+from namedax.numpy import heaviside as heaviside
+from namedax.numpy import hypot as hypot
+from namedax.numpy import i0 as i0
+from namedax.numpy import imag as imag
+from namedax.numpy import invert as invert
+from namedax.numpy import isclose as isclose
+from namedax.numpy import iscomplex as iscomplex
+from namedax.numpy import isfinite as isfinite
+from namedax.numpy import isinf as isinf
+from namedax.numpy import isnan as isnan
+from namedax.numpy import isneginf as isneginf
+from namedax.numpy import isposinf as isposinf
+from namedax.numpy import isreal as isreal
+from namedax.numpy import lcm as lcm
+from namedax.numpy import ldexp as ldexp
+from namedax.numpy import left_shift as left_shift
+from namedax.numpy import less as less
+from namedax.numpy import less_equal as less_equal
+from namedax.numpy import log as log
+from namedax.numpy import log1p as log1p
+from namedax.numpy import log2 as log2
+from namedax.numpy import log10 as log10
+from namedax.numpy import logaddexp as logaddexp
+from namedax.numpy import logaddexp2 as logaddexp2
+from namedax.numpy import logical_and as logical_and
+from namedax.numpy import logical_not as logical_not
+from namedax.numpy import logical_or as logical_or
+from namedax.numpy import logical_xor as logical_xor
+from namedax.numpy import maximum as maximum
+from namedax.numpy import minimum as minimum
+from namedax.numpy import mod as mod
+from namedax.numpy import multiply as multiply
+from namedax.numpy import nan_to_num as nan_to_num
+from namedax.numpy import negative as negative
+from namedax.numpy import nextafter as nextafter
+from namedax.numpy import not_equal as not_equal
+from namedax.numpy import positive as positive
+from namedax.numpy import pow as pow
+from namedax.numpy import power as power
+from namedax.numpy import rad2deg as rad2deg
+from namedax.numpy import radians as radians
+from namedax.numpy import real as real
+from namedax.numpy import reciprocal as reciprocal
+from namedax.numpy import remainder as remainder
+from namedax.numpy import right_shift as right_shift
+from namedax.numpy import rint as rint
+from namedax.numpy import round as round
+from namedax.numpy import sign as sign
+from namedax.numpy import signbit as signbit
+from namedax.numpy import sin as sin
+from namedax.numpy import sinc as sinc
+from namedax.numpy import sinh as sinh
+from namedax.numpy import spacing as spacing
+from namedax.numpy import sqrt as sqrt
+from namedax.numpy import square as square
+from namedax.numpy import subtract as subtract
+from namedax.numpy import tan as tan
+from namedax.numpy import tanh as tanh
+from namedax.numpy import true_divide as true_divide
+from namedax.numpy import trunc as trunc
+from namedax.operands.nmap import nmap as nmap
+from namedax.ops.collectives.reducing import axis_size as axis_size
+from namedax.ops.loops.branches import cond as cond
+from namedax.ops.loops.branches import switch as switch
+from namedax.ops.loops.control_flow import fold as fold
+from namedax.ops.loops.control_flow import fori_loop as fori_loop
+from namedax.ops.loops.control_flow import scan as scan
+from namedax.ops.loops.control_flow import while_loop as while_loop
+from namedax.ops.loops.custom_rules import custom_jvp as custom_jvp
+from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
+from namedax.ops.loops.vmap import map as map
+from namedax.ops.loops.vmap import vmap as vmap
+from namedax.ops.shape.conversion import order_like as order_like
+from namedax.ops.shape.conversion import shard as shard
+from namedax.resources.serial import SerialLoop as SerialLoop
+from namedax.resources.serial import serial_loop as serial_loop
+from namedax.typing import checked as checked
+from namedax.xmap import xmap as xmap
+
+__version__: str
+__all__: list[str]
+@overload
+def cumulative_prod(
+    x: NamedArray,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def cumulative_prod(
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> Array: ...
+@overload
+def cumulative_sum(
+    x: NamedArray,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def cumulative_sum(
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> Array: ...
+@overload
+def diff(
+    a: NamedArray,
+    n: int = 1,
+    axis: Axis = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: Axis = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> Array: ...
+def logsumexp(
+    x: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Array | tuple[Array, Array]: ...
+def nanpercentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> Array: ...
+def nanquantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> Array: ...
+def nanstd(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array: ...
+def nanvar(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array: ...
+def percentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> Array: ...
+def quantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> Array: ...
+def std(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array: ...
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: Axis = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Array: ...
+def var(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Array: ...
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name."""
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: Axis = None,
+    out_axis: Hashable | None = None,
+) -> tuple[Array, ...]:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
+        batch axes.
+      size: how many indices the form with one argument returns; needed if the array has names.
+      fill_value: what stands behind the last index found.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      out_axis: the name of the axis of the indices then.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      ArgumentError: `size` or `fill_value` with `x` and `y`.
+    """
+def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array: ...
+@overload
+def moveaxis(a: NamedArray, source: Axis, destination: Axis) -> NamedArray: ...
+@overload
+def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array: ...
+@overload
+def permute_dims(a: NamedArray, axes: Axis = None) -> NamedArray: ...
+@overload
+def permute_dims(a: ArrayLike, axes: Axis = None) -> Array: ...
+def tensordot(
+    a: ArrayLike, b: ArrayLike, axes: Axis = 2, *, precision: Any = None, preferred_element_type: Any = None,
+) -> Array: ...
+def trace(
+    a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
+) -> Array: ...
+@overload
+def transpose(a: NamedArray, axes: Axis = None) -> NamedArray: ...
+@overload
+def transpose(a: ArrayLike, axes: Axis = None) -> Array: ...
+def vecdot(
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
+) -> Array: ...
+def dot(
+    x: ArrayLike,
+    y: ArrayLike,
+    axis: Axis,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    overlap: Any = None,
+) -> Array: ...
+def einsum(
+    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Any = None,
+) -> Array: ...
+@overload
+def slice(
+    x: NamedArray, index: Mapping[Hashable, Any], *, out_axes: Mapping[Hashable, Hashable] | None = None,
+) -> NamedArray: ...
+@overload
+def slice(
+    x: ArrayLike, index: Mapping[Hashable, Any], *, out_axes: Mapping[Hashable, Hashable] | None = None,
+) -> Array: ...
+def take(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: Axis = None,
+    *,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array: ...
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Axis = 0) -> Any: ...
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any: ...
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any: ...
+def array_equiv(a1: Any, a2: Any) -> Any: ...
+@overload
+def cumlogsumexp(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+@overload
+def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+@overload
+def cummax(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+@overload
+def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+@overload
+def cummin(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+@overload
+def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+@overload
+def cumprod(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+@overload
+def cumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+@overload
+def cumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+@overload
+def cumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+@overload
+def nancumprod(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+@overload
+def nancumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+@overload
+def nancumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+@overload
+def nancumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
+def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
+def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def amax(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def max(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def max_with_index(x: Any, axis: Axis) -> Any: ...
+def mean(
+    x: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+) -> Array: ...
+def amin(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def min(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def min_with_index(x: Any, axis: Axis) -> Any: ...
+def prod(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array: ...
+def sum(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array: ...
+def segment_max(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    *,
+    axis: Axis = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Array: ...
+def segment_min(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    *,
+    axis: Axis = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Array: ...
+def segment_prod(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    *,
+    axis: Axis = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Array: ...
+def segment_sum(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    *,
+    axis: Axis = 0,
+    out_axis: Hashable | None = None,
+    indices_are_sorted: bool = False,
+    mode: str | None = None,
+) -> Array: ...
+@overload
+def broadcast_to(
+    array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
+) -> NamedArray: ...
+@overload
+def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> Array: ...
+@overload
+def named(array: ArrayLike, axes: Any) -> NamedArray:
+    """Gives names to positional axes."""
+@overload
+def named(array: Any, axes: Any) -> Any:
+    """Gives names to positional axes.
+
+    Args:
+      array: an array, or a pytree of arrays.
+      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or
+        a list that ends with `...`.
+
+    Returns:
+      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every
+      device, and of a mapped name each device keeps its block.
+
+    Raises:
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+      AxisSizeError: the name has another size in the mapped function.
+    """
+@overload
+def positional(x: ArrayLike, axes: Any) -> jax.Array:
+    """Gives positions to all named axes."""
+@overload
+def positional(x: Any, axes: Any) -> Any:
+    """Gives positions to all named axes.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
+
+    Returns:
+      Plain `jax.Array`s. In a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
+      all-gather).
+
+    Raises:
+      NamedAxesLeftError: a name is not placed.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+    """
+@overload
+def untag(x: ArrayLike, axes: Any) -> Array:
+    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`."""
+@overload
+def untag(x: Any, axes: Any) -> Any:
+    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings; positions count among the
+        positional axes of the result.
+
+    Returns:
+      Arrays with the names that the mapping does not place, in front. In a mapped body a positional axis is whole on every device, so a
+      sharded axis that becomes one is gathered (one all-gather); its gradient is a reduce-scatter where the result was combined with
+      values that vary over the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name that the mapping places.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+    """
+def arange(
+    start: Any = None,
+    stop: Any = None,
+    step: ArrayLike | None = None,
+    *,
+    axis: Hashable | None = None,
+    dtype: Any = None,
+) -> Array: ...
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = 'K', ndmin: int = 0) -> Array: ...
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array: ...
+@overload
+def empty(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+) -> NamedArray: ...
+@overload
+def empty(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+@overload
+def full(
+    shape: Any = (),
+    fill_value: ArrayLike | None = None,
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
+) -> NamedArray: ...
+@overload
+def full(
+    shape: Any = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
+) -> jax.Array: ...
+@overload
+def ones(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+) -> NamedArray: ...
+@overload
+def ones(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+@overload
+def zeros(
+    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+) -> NamedArray: ...
+@overload
+def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: Axis = 0,
+    *,
+    device: Any = None,
+) -> Array | tuple[Array, Array]: ...
+def array_repr(
+    x: ArrayLike,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str: ...
+def array_str(
+    x: ArrayLike,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str: ...
+def iscomplexobj(x: ArrayLike) -> bool: ...
+def isrealobj(x: ArrayLike) -> bool: ...
+def isscalar(x: ArrayLike) -> bool: ...
+def ndim(x: ArrayLike) -> int: ...
+def result_type(*args: Any) -> Any: ...
+def shape(x: ArrayLike) -> tuple[int, ...]: ...
+def size(x: ArrayLike, axis: Axis = None) -> int: ...
+@overload
+def append(
+    arr: NamedArray, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def append(
+    arr: ArrayLike, values: NamedArray, axis: Axis = None, *, out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array: ...
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
+def concat(arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array: ...
+def concatenate(
+    arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
+) -> Array: ...
+@overload
+def expand_dims(a: NamedArray, axis: Axis) -> NamedArray: ...
+@overload
+def expand_dims(a: ArrayLike, axis: Axis) -> Array: ...
+@overload
+def flip(m: NamedArray, axis: Axis = None) -> NamedArray: ...
+@overload
+def flip(m: ArrayLike, axis: Axis = None) -> Array: ...
+def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
+def squeeze(a: ArrayLike, axis: Axis = None) -> Array: ...
+def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array: ...
+def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Array: ...
+@overload
+def merge_axes(x: NamedArray, axes: Sequence[Hashable], name: Hashable) -> NamedArray: ...
+@overload
+def merge_axes(x: ArrayLike, axes: Sequence[Hashable], name: Hashable) -> Array: ...
+def rearrange(x: ArrayLike, pattern: str, **sizes: int) -> Array: ...
+def reduce(x: ArrayLike, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array: ...
+def repeat(x: ArrayLike, pattern: str, **sizes: int) -> Array: ...
+@overload
+def split_axis(
+    x: NamedArray, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
+) -> NamedArray: ...
+@overload
+def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> Array: ...
+@overload
+def rename(x: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray: ...
+@overload
+def rename(x: ArrayLike, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Array: ...
+@overload
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray: ...
+@overload
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array: ...
+@overload
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray: ...
+@overload
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array: ...
+def nonzero(
+    a: ArrayLike, *, size: Any = None, fill_value: Any = None, axis: Axis = None, out_axis: Hashable | None = None,
+) -> tuple[Array, ...]: ...
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Axis = None,
+    *,
+    equal_nan: bool = True,
+    size: Any = None,
+    fill_value: Any = None,
+    sorted: bool = True,
+    out_axis: Hashable | None = None,
+) -> Array | tuple[Array, ...]: ...
+@overload
+def argpartition(x: NamedArray, kth: int, axis: Axis = -1) -> NamedArray: ...
+@overload
+def argpartition(x: ArrayLike, kth: int, axis: Axis = -1) -> Array: ...
+@overload
+def argsort(
+    x: NamedArray,
+    axis: Axis = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> NamedArray: ...
+@overload
+def argsort(
+    x: ArrayLike,
+    axis: Axis = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Array: ...
+def lexsort(keys: Any, axis: Axis = -1) -> Array: ...
+def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+@overload
+def partition(x: NamedArray, kth: int, axis: Axis = -1) -> NamedArray: ...
+@overload
+def partition(x: ArrayLike, kth: int, axis: Axis = -1) -> Array: ...
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = 'left',
+    sorter: Any = None,
+    *,
+    method: str = 'scan',
+    axis: Hashable | None = None,
+) -> Array: ...
+@overload
+def sort(
+    x: NamedArray,
+    axis: Axis = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> NamedArray: ...
+@overload
+def sort(
+    x: ArrayLike,
+    axis: Axis = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Array: ...
+def top_k(x: Any, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any: ...
+def corrcoef(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    dtype: Any = None,
+    *,
+    axis: Axis = None,
+    variables: Any = None,
+) -> Array: ...
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    dtype: Any = None,
+    *,
+    axis: Axis = None,
+    variables: Any = None,
+) -> Array: ...
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
+) -> Array | tuple[Array, Array]: ...
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    axis: Axis = None,
+    out_axis: Hashable | None = None,
+) -> Array: ...
+def histogram(
+    x: ArrayLike,
+    bins: Any = 10,
+    range: Any = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+    *,
+    axis: Axis = None,
+    out_axis: Hashable | None = None,
+) -> tuple[Array, Array]: ...
+def nanargmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def nanargmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def nanmax(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def nanmean(
+    x: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+) -> Array: ...
+def nanmin(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def nanprod(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def nansum(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array: ...
+def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]: ...
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array: ...
+@overload
+def unwrap(p: NamedArray, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> NamedArray: ...
+@overload
+def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> Array: ...
+def conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    axes: Sequence[Hashable],
+    *,
+    kernel_axes: Sequence[Hashable] | None = None,
+    features_in: Hashable | None = None,
+    features_out: Hashable | None = None,
+    strides: int | Sequence[int] = 1,
+    padding: str | Sequence[tuple[int, int]] = 'SAME',
+    kernel_dilation: int | Sequence[int] = 1,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array: ...
+def conv_transpose(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    axes: Sequence[Hashable],
+    *,
+    kernel_axes: Sequence[Hashable] | None = None,
+    features_in: Hashable | None = None,
+    features_out: Hashable | None = None,
+    strides: int | Sequence[int] = 1,
+    padding: str | Sequence[tuple[int, int]] = 'SAME',
+    kernel_dilation: int | Sequence[int] = 1,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array: ...
+@overload
+def convolve(
+    a: NamedArray,
+    v: ArrayLike,
+    mode: str = 'full',
+    *,
+    axis: Hashable | None = None,
+    out_axis: Hashable | None = None,
+    precision: Any = None,
+) -> NamedArray: ...
+@overload
+def convolve(
+    a: ArrayLike,
+    v: NamedArray,
+    mode: str = 'full',
+    *,
+    axis: Hashable | None = None,
+    out_axis: Hashable | None = None,
+    precision: Any = None,
+) -> NamedArray: ...
+@overload
+def convolve(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = 'full',
+    *,
+    axis: Hashable | None = None,
+    out_axis: Hashable | None = None,
+    precision: Any = None,
+) -> Array: ...
+@overload
+def halo(
+    x: NamedArray,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = 'zero',
+    fill_value: ArrayLike = 0,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def halo(
+    x: ArrayLike,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = 'zero',
+    fill_value: ArrayLike = 0,
+    out_axis: Hashable | None = None,
+) -> Array: ...
+@overload
+def pad(
+    array: NamedArray,
+    pad_width: Any,
+    mode: str = 'constant',
+    *,
+    constant_values: Any = 0,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    **options: Any,
+) -> NamedArray: ...
+@overload
+def pad(
+    array: ArrayLike,
+    pad_width: Any,
+    mode: str = 'constant',
+    *,
+    constant_values: Any = 0,
+    out_axes: Mapping[Hashable, Hashable] | None = None,
+    **options: Any,
+) -> Array: ...
+@overload
+def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray: ...
+@overload
+def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array: ...
+@overload
+def shift(x: NamedArray, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> NamedArray: ...
+@overload
+def shift(x: ArrayLike, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> Array: ...

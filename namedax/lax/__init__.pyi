@@ -1,0 +1,2099 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
+
+import builtins
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, overload
+
+import jax
+import jax.typing
+from jax.lax import AccuracyMode as AccuracyMode
+from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
+from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
+from jax.lax import DotAlgorithm as DotAlgorithm
+from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
+from jax.lax import DotDimensionNumbers as DotDimensionNumbers
+from jax.lax import FftType as FftType
+from jax.lax import GatherDimensionNumbers as GatherDimensionNumbers
+from jax.lax import GatherScatterMode as GatherScatterMode
+from jax.lax import Precision as Precision
+from jax.lax import PrecisionLike as PrecisionLike
+from jax.lax import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
+from jax.lax import RandomAlgorithm as RandomAlgorithm
+from jax.lax import RoundingMethod as RoundingMethod
+from jax.lax import ScatterDimensionNumbers as ScatterDimensionNumbers
+from jax.lax import Tolerance as Tolerance
+from jax.lax import abs_p as abs_p
+from jax.lax import acos_p as acos_p
+from jax.lax import acosh_p as acosh_p
+from jax.lax import add_p as add_p
+from jax.lax import after_all as after_all
+from jax.lax import after_all_p as after_all_p
+from jax.lax import all_gather_p as all_gather_p
+from jax.lax import all_to_all_p as all_to_all_p
+from jax.lax import and_p as and_p
+from jax.lax import approx_top_k_p as approx_top_k_p
+from jax.lax import argmax_p as argmax_p
+from jax.lax import argmin_p as argmin_p
+from jax.lax import asin_p as asin_p
+from jax.lax import asinh_p as asinh_p
+from jax.lax import atan2_p as atan2_p
+from jax.lax import atan_p as atan_p
+from jax.lax import atanh_p as atanh_p
+from jax.lax import axis_index_p as axis_index_p
+from jax.lax import bessel_i0e_p as bessel_i0e_p
+from jax.lax import bessel_i1e_p as bessel_i1e_p
+from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p
+from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p
+from jax.lax import broadcast_shapes as broadcast_shapes
+from jax.lax import broadcasted_iota as broadcasted_iota
+from jax.lax import cbrt_p as cbrt_p
+from jax.lax import ceil_p as ceil_p
+from jax.lax import clamp_p as clamp_p
+from jax.lax import clz_p as clz_p
+from jax.lax import complex_p as complex_p
+from jax.lax import composite as composite
+from jax.lax import concatenate_p as concatenate_p
+from jax.lax import cond_p as cond_p
+from jax.lax import conj_p as conj_p
+from jax.lax import conv_dimension_numbers as conv_dimension_numbers
+from jax.lax import conv_general_dilated_p as conv_general_dilated_p
+from jax.lax import conv_general_permutations as conv_general_permutations
+from jax.lax import conv_general_shape_tuple as conv_general_shape_tuple
+from jax.lax import conv_shape_tuple as conv_shape_tuple
+from jax.lax import conv_transpose_shape_tuple as conv_transpose_shape_tuple
+from jax.lax import convert_element_type_p as convert_element_type_p
+from jax.lax import copy_p as copy_p
+from jax.lax import cos_p as cos_p
+from jax.lax import cosh_p as cosh_p
+from jax.lax import create_token as create_token
+from jax.lax import create_token_p as create_token_p
+from jax.lax import cumlogsumexp_p as cumlogsumexp_p
+from jax.lax import cummax_p as cummax_p
+from jax.lax import cummin_p as cummin_p
+from jax.lax import cumprod_p as cumprod_p
+from jax.lax import cumsum_p as cumsum_p
+from jax.lax import custom_linear_solve as custom_linear_solve
+from jax.lax import custom_root as custom_root
+from jax.lax import dce_sink as dce_sink
+from jax.lax import dce_sink_p as dce_sink_p
+from jax.lax import device_put_p as device_put_p
+from jax.lax import digamma_p as digamma_p
+from jax.lax import div_p as div_p
+from jax.lax import dot_general_p as dot_general_p
+from jax.lax import dtype as dtype
+from jax.lax import dynamic_slice_p as dynamic_slice_p
+from jax.lax import dynamic_update_slice_p as dynamic_update_slice_p
+from jax.lax import empty as empty
+from jax.lax import eq_p as eq_p
+from jax.lax import eq_to_p as eq_to_p
+from jax.lax import erf_inv_p as erf_inv_p
+from jax.lax import erf_p as erf_p
+from jax.lax import erfc_p as erfc_p
+from jax.lax import exp2_p as exp2_p
+from jax.lax import exp_p as exp_p
+from jax.lax import expm1_p as expm1_p
+from jax.lax import fft_p as fft_p
+from jax.lax import floor_p as floor_p
+from jax.lax import full as full
+from jax.lax import gather_p as gather_p
+from jax.lax import ge_p as ge_p
+from jax.lax import gt_p as gt_p
+from jax.lax import igamma_grad_a_p as igamma_grad_a_p
+from jax.lax import igamma_p as igamma_p
+from jax.lax import igammac_p as igammac_p
+from jax.lax import imag_p as imag_p
+from jax.lax import integer_pow_p as integer_pow_p
+from jax.lax import iota as iota
+from jax.lax import iota_p as iota_p
+from jax.lax import is_finite_p as is_finite_p
+from jax.lax import le_p as le_p
+from jax.lax import le_to_p as le_to_p
+from jax.lax import lgamma_p as lgamma_p
+from jax.lax import linear_solve_p as linear_solve_p
+from jax.lax import log1p_p as log1p_p
+from jax.lax import log_p as log_p
+from jax.lax import logistic_p as logistic_p
+from jax.lax import lt_p as lt_p
+from jax.lax import lt_to_p as lt_to_p
+from jax.lax import max_p as max_p
+from jax.lax import min_p as min_p
+from jax.lax import mul_p as mul_p
+from jax.lax import mulhi_p as mulhi_p
+from jax.lax import ne_p as ne_p
+from jax.lax import neg_p as neg_p
+from jax.lax import nextafter_p as nextafter_p
+from jax.lax import not_p as not_p
+from jax.lax import optimization_barrier_p as optimization_barrier_p
+from jax.lax import or_p as or_p
+from jax.lax import pad_p as pad_p
+from jax.lax import padtype_to_pads as padtype_to_pads
+from jax.lax import platform_dependent as platform_dependent
+from jax.lax import pmax_p as pmax_p
+from jax.lax import pmin_p as pmin_p
+from jax.lax import polygamma_p as polygamma_p
+from jax.lax import population_count_p as population_count_p
+from jax.lax import pow_p as pow_p
+from jax.lax import ppermute_p as ppermute_p
+from jax.lax import psum_p as psum_p
+from jax.lax import ragged_all_to_all_p as ragged_all_to_all_p
+from jax.lax import real_p as real_p
+from jax.lax import reduce_and_p as reduce_and_p
+from jax.lax import reduce_max_p as reduce_max_p
+from jax.lax import reduce_min_p as reduce_min_p
+from jax.lax import reduce_or_p as reduce_or_p
+from jax.lax import reduce_p as reduce_p
+from jax.lax import reduce_precision_p as reduce_precision_p
+from jax.lax import reduce_prod_p as reduce_prod_p
+from jax.lax import reduce_sum_p as reduce_sum_p
+from jax.lax import reduce_window_max_p as reduce_window_max_p
+from jax.lax import reduce_window_min_p as reduce_window_min_p
+from jax.lax import reduce_window_p as reduce_window_p
+from jax.lax import reduce_window_shape_tuple as reduce_window_shape_tuple
+from jax.lax import reduce_window_sum_p as reduce_window_sum_p
+from jax.lax import reduce_xor_p as reduce_xor_p
+from jax.lax import regularized_incomplete_beta_p as regularized_incomplete_beta_p
+from jax.lax import rem_p as rem_p
+from jax.lax import reshape_p as reshape_p
+from jax.lax import rev_p as rev_p
+from jax.lax import rng_bit_generator_p as rng_bit_generator_p
+from jax.lax import rng_uniform_p as rng_uniform_p
+from jax.lax import round_p as round_p
+from jax.lax import rsqrt_p as rsqrt_p
+from jax.lax import scan_p as scan_p
+from jax.lax import scatter_add_p as scatter_add_p
+from jax.lax import scatter_max_p as scatter_max_p
+from jax.lax import scatter_min_p as scatter_min_p
+from jax.lax import scatter_mul_p as scatter_mul_p
+from jax.lax import scatter_p as scatter_p
+from jax.lax import scatter_sub_p as scatter_sub_p
+from jax.lax import select_and_gather_add_p as select_and_gather_add_p
+from jax.lax import select_and_scatter_add_p as select_and_scatter_add_p
+from jax.lax import select_and_scatter_p as select_and_scatter_p
+from jax.lax import select_n_p as select_n_p
+from jax.lax import shape_as_value as shape_as_value
+from jax.lax import sharding_constraint_p as sharding_constraint_p
+from jax.lax import shift_left_p as shift_left_p
+from jax.lax import shift_right_arithmetic_p as shift_right_arithmetic_p
+from jax.lax import shift_right_logical_p as shift_right_logical_p
+from jax.lax import sign_p as sign_p
+from jax.lax import sin_p as sin_p
+from jax.lax import sinh_p as sinh_p
+from jax.lax import slice_p as slice_p
+from jax.lax import sort_p as sort_p
+from jax.lax import split_p as split_p
+from jax.lax import sqrt_p as sqrt_p
+from jax.lax import square_p as square_p
+from jax.lax import squeeze_p as squeeze_p
+from jax.lax import stack_p as stack_p
+from jax.lax import stage as stage
+from jax.lax import stage_p as stage_p
+from jax.lax import stop_gradient_p as stop_gradient_p
+from jax.lax import sub_p as sub_p
+from jax.lax import tan_p as tan_p
+from jax.lax import tanh_p as tanh_p
+from jax.lax import tile_p as tile_p
+from jax.lax import top_k_p as top_k_p
+from jax.lax import transpose_p as transpose_p
+from jax.lax import unstack_p as unstack_p
+from jax.lax import while_p as while_p
+from jax.lax import xor_p as xor_p
+from jax.lax import zeta_p as zeta_p
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.array import NamedArray
+from namedax.lax import linalg as linalg
+
+@overload
+def abs(x: NamedArray) -> NamedArray:
+    """Elementwise absolute value: :math:`|x|`."""
+@overload
+def abs(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise absolute value: :math:`|x|`."""
+@overload
+def acos(x: NamedArray) -> NamedArray:
+    """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
+@overload
+def acos(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
+@overload
+def acosh(x: NamedArray) -> NamedArray:
+    """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
+@overload
+def acosh(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
+@overload
+def add(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise addition: :math:`x + y`."""
+@overload
+def add(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def add(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise addition: :math:`x + y`."""
+def all_gather(
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Any = None,
+    axis: Axis = 0,
+    tiled: bool = False,
+    to: str = 'varying',
+) -> Any:
+    """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names gathers in row-major order.
+      axis: where the positional axis goes, counted among the positional axes of the result.
+      tiled: `False`: a new axis. `True`: the entries are concatenated along the positional axis `axis`, which exists.
+
+    Returns:
+      The array without the names. A value that lacks a name is repeated along the new axis, as in JAX.
+
+    Sharded: one all-gather, which is what is asked for: the result is whole on every device. Combined with a value that varies
+    over the same mesh axis its transpose is a reduce-scatter, otherwise a slice. (A result in which no name is left is a plain array, and counts
+    as replicated: combined, its transpose is an all-reduce and a slice.)
+    """
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      split_axis: the positional axis that is cut into parts, one per instance.
+      concat_axis: where the parts of all instances stand in the result.
+      tiled: `False`: `split_axis` has the size of the named axis and disappears, and a new axis stands at `concat_axis` of the
+        result. `True`: `split_axis` becomes shorter, and the parts are concatenated along `concat_axis`.
+
+    Returns:
+      An array that still has the name. A value that lacks the name is the same in every instance, and nothing is sent.
+
+    Sharded, one entry per device or in blocks: one all-to-all and local transpositions, also over several names.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      PositionalAxisError: a positional axis does not exist, or its size does not fit.
+    """
+def approx_max_k(
+    operand: Array,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
+def approx_min_k(
+    operand: Array,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
+def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+    """`jax.lax.argmax`, by name or position. Over a sharded name: reductions of the size of the result.
+
+    See `nx.argmax`.
+    """
+def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+    """`jax.lax.argmin`, by name or position. Over a sharded name: reductions of the size of the result.
+
+    See `nx.argmin`.
+    """
+@overload
+def asin(x: NamedArray) -> NamedArray:
+    """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
+@overload
+def asin(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
+@overload
+def asinh(x: NamedArray) -> NamedArray:
+    """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
+@overload
+def asinh(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Axis = 0) -> Any:
+    """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
+
+    Args:
+      fn: combines two pytrees of arrays, and returns one like them. Over a name it sees single entries, arrays without the name. Over
+        a position it sees arrays with that axis, of any length, as in JAX.
+      elems: a pytree of arrays that all have the axis.
+      reverse: whether to begin at the end.
+      axis: a name or a position.
+
+    Returns:
+      Arrays like `elems`. Names that `fn` adds are those of all entries.
+
+    Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
+    device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
+    communicate along the mesh axes of the name.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+      PositionalAxisError: an array lacks the position.
+      PlacementConflictError: the name is sharded, and `fn` communicates along its mesh axes.
+    """
+@overload
+def atan(x: NamedArray) -> NamedArray:
+    """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
+@overload
+def atan(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
+@overload
+def atan2(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise two-term arc tangent: :math:`\\mathrm{atan}({x \\over y})`."""
+@overload
+def atan2(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def atan2(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise two-term arc tangent: :math:`\\mathrm{atan}({x \\over y})`."""
+@overload
+def atanh(x: NamedArray) -> NamedArray:
+    """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
+@overload
+def atanh(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
+def axis_index(axis_name: Any) -> NamedArray:
+    """Every instance's index along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+
+    For a tuple of names the index is row-major in the order given. Moves nothing.
+    """
+def axis_size(axis_name: Any) -> int:
+    """The global size of a named axis of the mapped function, or the product for a tuple of names.
+
+    See `nx.axis_size`.
+    """
+def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
+    """Batch matrix multiplication."""
+@overload
+def bessel_i0e(x: NamedArray) -> NamedArray:
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
+@overload
+def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
+@overload
+def bessel_i1e(x: NamedArray) -> NamedArray:
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
+@overload
+def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
+@overload
+def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
+    """Elementwise regularized incomplete beta integral."""
+@overload
+def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
+@overload
+def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def betainc(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise regularized incomplete beta integral."""
+@overload
+def bitcast_convert_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
+    """Elementwise bitcast."""
+@overload
+def bitcast_convert_type(operand: jax.typing.ArrayLike, new_dtype: Any) -> jax.Array:
+    """Elementwise bitcast."""
+@overload
+def bitwise_and(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise AND: :math:`x \\wedge y`."""
+@overload
+def bitwise_and(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def bitwise_and(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise AND: :math:`x \\wedge y`."""
+@overload
+def bitwise_not(x: NamedArray) -> NamedArray:
+    """Elementwise NOT: :math:`\\neg x`."""
+@overload
+def bitwise_not(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise NOT: :math:`\\neg x`."""
+@overload
+def bitwise_or(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise OR: :math:`x \\vee y`."""
+@overload
+def bitwise_or(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def bitwise_or(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise OR: :math:`x \\vee y`."""
+@overload
+def bitwise_xor(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise exclusive OR: :math:`x \\oplus y`."""
+@overload
+def bitwise_xor(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def bitwise_xor(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise exclusive OR: :math:`x \\oplus y`."""
+@overload
+def broadcast(operand: NamedArray, sizes: Sequence[int], *, out_sharding: Any = None) -> NamedArray:
+    """Broadcasts an array, adding new leading dimensions only."""
+@overload
+def broadcast(operand: jax.typing.ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> jax.Array:
+    """Broadcasts an array, adding new leading dimensions only."""
+@overload
+def broadcast_in_dim(
+    operand: NamedArray,
+    shape: int | Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """General broadcasting operation."""
+@overload
+def broadcast_in_dim(
+    operand: jax.typing.ArrayLike,
+    shape: int | Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: Any = None,
+) -> jax.Array:
+    """General broadcasting operation."""
+@overload
+def broadcast_like(arr: NamedArray, like_arr: ArrayLike) -> NamedArray:
+    """Broadcasts an array to match the shape and sharding of another array."""
+@overload
+def broadcast_like(arr: ArrayLike, like_arr: NamedArray) -> NamedArray: ...
+@overload
+def broadcast_like(arr: jax.typing.ArrayLike, like_arr: jax.typing.ArrayLike) -> jax.Array:
+    """Broadcasts an array to match the shape and sharding of another array."""
+@overload
+def broadcast_to_rank(x: NamedArray, rank: int) -> NamedArray:
+    """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
+@overload
+def broadcast_to_rank(x: jax.typing.ArrayLike, rank: int) -> jax.Array:
+    """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
+@overload
+def cbrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
+@overload
+def cbrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
+@overload
+def ceil(x: NamedArray) -> NamedArray:
+    """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
+@overload
+def ceil(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
+@overload
+def clamp(min: NamedArray, x: ArrayLike, max: ArrayLike) -> NamedArray:
+    """Elementwise clamp."""
+@overload
+def clamp(min: ArrayLike, x: NamedArray, max: ArrayLike) -> NamedArray: ...
+@overload
+def clamp(min: ArrayLike, x: ArrayLike, max: NamedArray) -> NamedArray: ...
+@overload
+def clamp(min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise clamp."""
+@overload
+def clz(x: NamedArray) -> NamedArray:
+    """Elementwise count-leading-zeros."""
+@overload
+def clz(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise count-leading-zeros."""
+def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Collapses dimensions of an array into a single dimension."""
+@overload
+def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise make complex number: :math:`x + jy`."""
+@overload
+def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise make complex number: :math:`x + jy`."""
+def concatenate(operands: Any, dimension: Axis) -> Array:
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+
+    See `nx.concatenate`.
+    """
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = ...,
+) -> Any:
+    """One of two functions of the operands, as the predicate says: `lax.cond` over names.
+
+    See `nx.cond`.
+    """
+@overload
+def conj(x: NamedArray) -> NamedArray:
+    """Elementwise complex conjugate function: :math:`\\overline{x}`."""
+@overload
+def conj(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise complex conjugate function: :math:`\\overline{x}`."""
+def conv(
+    lhs: Array,
+    rhs: Array,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Convenience wrapper around `conv_general_dilated`."""
+def conv_general_dilated(
+    lhs: Array,
+    rhs: Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """General n-dimensional convolution operator, with optional dilation."""
+@overload
+def conv_general_dilated_local(
+    lhs: NamedArray,
+    rhs: ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> NamedArray:
+    """General n-dimensional unshared convolution operator with optional dilation."""
+@overload
+def conv_general_dilated_local(
+    lhs: ArrayLike,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> NamedArray: ...
+@overload
+def conv_general_dilated_local(
+    lhs: jax.typing.ArrayLike,
+    rhs: jax.typing.ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> jax.Array:
+    """General n-dimensional unshared convolution operator with optional dilation."""
+@overload
+def conv_general_dilated_patches(
+    lhs: NamedArray,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> NamedArray:
+    """Extract patches subject to the receptive field of `conv_general_dilated`."""
+@overload
+def conv_general_dilated_patches(
+    lhs: jax.typing.ArrayLike,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
+    """Extract patches subject to the receptive field of `conv_general_dilated`."""
+def conv_transpose(
+    lhs: Array,
+    rhs: Array,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Array:
+    """Convenience wrapper for calculating the N-d convolution "transpose"."""
+def conv_with_general_padding(
+    lhs: Array,
+    rhs: Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Convenience wrapper around `conv_general_dilated`."""
+@overload
+def convert_element_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
+    """Elementwise cast."""
+@overload
+def convert_element_type(operand: jax.typing.ArrayLike, new_dtype: Any) -> jax.Array:
+    """Elementwise cast."""
+@overload
+def cos(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
+@overload
+def cos(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
+@overload
+def cosh(x: NamedArray) -> NamedArray:
+    """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
+@overload
+def cosh(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
+@overload
+def cumlogsumexp(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`."""
+@overload
+def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`."""
+@overload
+def cummax(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+    """Cumulative maximum along one axis, as `lax.cummax`."""
+@overload
+def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+    """Cumulative maximum along one axis, as `lax.cummax`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a position or a name.
+      reverse: whether to begin at the end of the axis.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Along a sharded name: one all-gather of the maxima of the blocks, one entry per device and row; the gradient adds one
+    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree
+    in which they are compared, in JAX too, and that tree depends on the blocks.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not one axis, or out of range.
+    """
+@overload
+def cummin(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+@overload
+def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+@overload
+def cumprod(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
+@overload
+def cumprod(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`.
+
+    See `nx.cumprod`.
+    """
+@overload
+def cumsum(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
+@overload
+def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`.
+
+    See `nx.cumsum`.
+    """
+@overload
+def digamma(x: NamedArray) -> NamedArray:
+    """Elementwise digamma: :math:`\\psi(x)`."""
+@overload
+def digamma(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise digamma: :math:`\\psi(x)`."""
+@overload
+def div(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise division: :math:`x \\over y`."""
+@overload
+def div(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def div(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise division: :math:`x \\over y`."""
+@overload
+def dot(
+    lhs: NamedArray,
+    rhs: ArrayLike,
+    *,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """General dot product/contraction operator."""
+@overload
+def dot(
+    lhs: ArrayLike,
+    rhs: NamedArray,
+    *,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def dot(
+    lhs: jax.typing.ArrayLike,
+    rhs: jax.typing.ArrayLike,
+    *,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> jax.Array:
+    """General dot product/contraction operator."""
+@overload
+def dot_general(
+    lhs: NamedArray,
+    rhs: ArrayLike,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """Alias of :func:`jax.lax.dot`."""
+@overload
+def dot_general(
+    lhs: ArrayLike,
+    rhs: NamedArray,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def dot_general(
+    lhs: jax.typing.ArrayLike,
+    rhs: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> jax.Array:
+    """Alias of :func:`jax.lax.dot`."""
+def dynamic_index_in_dim(
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: Axis = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """Convenience wrapper around dynamic_slice to perform int indexing."""
+@overload
+def dynamic_slice(
+    operand: NamedArray,
+    start_indices: Array | Any | Sequence[ArrayLike],
+    slice_sizes: int | Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray:
+    """Wraps XLA's `DynamicSlice
+    <https://www.openxla.org/xla/operation_semantics#dynamicslice>`_
+    operator.
+    """
+@overload
+def dynamic_slice(
+    operand: jax.typing.ArrayLike,
+    start_indices: Array | Any | Sequence[ArrayLike],
+    slice_sizes: int | Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> jax.Array:
+    """Wraps XLA's `DynamicSlice
+    <https://www.openxla.org/xla/operation_semantics#dynamicslice>`_
+    operator.
+    """
+def dynamic_slice_in_dim(
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: Axis = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
+def dynamic_update_index_in_dim(
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: Axis, *, allow_negative_indices: bool = True,
+) -> Array:
+    """Convenience wrapper around :func:`dynamic_update_slice` to update a slice
+    of size 1 in a single ``axis``.
+    """
+@overload
+def dynamic_update_slice(
+    operand: NamedArray,
+    update: ArrayLike,
+    start_indices: Array | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray:
+    """Wraps XLA's `DynamicUpdateSlice
+    <https://www.openxla.org/xla/operation_semantics#dynamicupdateslice>`_
+    operator.
+    """
+@overload
+def dynamic_update_slice(
+    operand: ArrayLike,
+    update: NamedArray,
+    start_indices: Array | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_update_slice(
+    operand: jax.typing.ArrayLike,
+    update: jax.typing.ArrayLike,
+    start_indices: Array | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> jax.Array:
+    """Wraps XLA's `DynamicUpdateSlice
+    <https://www.openxla.org/xla/operation_semantics#dynamicupdateslice>`_
+    operator.
+    """
+def dynamic_update_slice_in_dim(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: Axis,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """Convenience wrapper around :func:`dynamic_update_slice` to update
+    a slice in a single ``axis``.
+    """
+@overload
+def eq(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise equals: :math:`x = y`."""
+@overload
+def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise equals: :math:`x = y`."""
+@overload
+def erf(x: NamedArray) -> NamedArray:
+    """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
+@overload
+def erf(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
+@overload
+def erf_inv(x: NamedArray) -> NamedArray:
+    """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
+@overload
+def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
+@overload
+def erfc(x: NamedArray) -> NamedArray:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
+@overload
+def erfc(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
+@overload
+def exp(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise exponential: :math:`e^x`."""
+@overload
+def exp(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise exponential: :math:`e^x`."""
+@overload
+def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise base-2 exponential: :math:`2^x`."""
+@overload
+def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise base-2 exponential: :math:`2^x`."""
+def expand_dims(array: ArrayLike, dimensions: Axis) -> Array:
+    """Inserts axes of size 1, as `nx.numpy.expand_dims`: a position, a name that the array lacks, or a tuple of both.
+
+    See `nx.expand_dims`.
+    """
+@overload
+def expm1(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise :math:`e^{x} - 1`."""
+@overload
+def expm1(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise :math:`e^{x} - 1`."""
+def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
+    """The named version of `_src.lax.fft.fft` of JAX, with the same arguments; see JAX for these."""
+@overload
+def floor(x: NamedArray) -> NamedArray:
+    """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
+@overload
+def floor(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None,
+) -> Any:
+    """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
+
+    Args:
+      lower: an integer, or an array of one.
+      upper: the same.
+      body_fun: takes the index and the value, returns the next value.
+      init_val: the value to begin with; broadcast along names that it has later.
+      unroll: as in `lax.fori_loop`.
+
+    Raises:
+      NamedAxesLeftError: a bound has names: instances cannot take different numbers of steps here. Use `while_loop`.
+      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, of the value.
+    """
+@overload
+def full_like(
+    x: NamedArray,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
+    sharding: Any = None,
+) -> NamedArray:
+    """Create a full array like np.full based on the example array `x`."""
+@overload
+def full_like(
+    x: ArrayLike,
+    fill_value: NamedArray,
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
+    sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def full_like(
+    x: jax.typing.ArrayLike,
+    fill_value: jax.typing.ArrayLike,
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
+    sharding: Any = None,
+) -> jax.Array:
+    """Create a full array like np.full based on the example array `x`."""
+@overload
+def gather(
+    operand: NamedArray,
+    start_indices: ArrayLike,
+    dimension_numbers: Any,
+    slice_sizes: int | Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: ArrayLike | None = None,
+) -> NamedArray:
+    """Gather operator."""
+@overload
+def gather(
+    operand: ArrayLike,
+    start_indices: NamedArray,
+    dimension_numbers: Any,
+    slice_sizes: int | Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: ArrayLike | None = None,
+) -> NamedArray: ...
+@overload
+def gather(
+    operand: jax.typing.ArrayLike,
+    start_indices: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    slice_sizes: int | Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: ArrayLike | None = None,
+) -> jax.Array:
+    """Gather operator."""
+@overload
+def ge(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise greater-than-or-equals: :math:`x \\geq y`."""
+@overload
+def ge(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def ge(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise greater-than-or-equals: :math:`x \\geq y`."""
+@overload
+def gt(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise greater-than: :math:`x > y`."""
+@overload
+def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise greater-than: :math:`x > y`."""
+@overload
+def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
+    """Elementwise regularized incomplete gamma function."""
+@overload
+def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise regularized incomplete gamma function."""
+@overload
+def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
+    """Elementwise derivative of the regularized incomplete gamma function."""
+@overload
+def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise derivative of the regularized incomplete gamma function."""
+@overload
+def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
+    """Elementwise complementary regularized incomplete gamma function."""
+@overload
+def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise complementary regularized incomplete gamma function."""
+@overload
+def imag(x: NamedArray) -> NamedArray:
+    """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
+@overload
+def imag(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
+def index_in_dim(operand: ArrayLike, index: int, axis: Axis = 0, keepdims: bool = True) -> Array:
+    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
+    """
+def index_take(src: Array, idxs: Array, axes: Axis) -> Array:
+    """The named version of `_src.lax.slicing.index_take` of JAX, with the same arguments; see JAX for these."""
+@overload
+def integer_pow(x: NamedArray, y: int) -> NamedArray:
+    """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
+@overload
+def integer_pow(x: jax.typing.ArrayLike, y: int) -> jax.Array:
+    """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
+@overload
+def is_finite(x: NamedArray) -> NamedArray:
+    """Elementwise :math:`\\mathrm{isfinite}`."""
+@overload
+def is_finite(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise :math:`\\mathrm{isfinite}`."""
+@overload
+def le(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise less-than-or-equals: :math:`x \\leq y`."""
+@overload
+def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise less-than-or-equals: :math:`x \\leq y`."""
+@overload
+def lgamma(x: NamedArray) -> NamedArray:
+    """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
+@overload
+def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
+@overload
+def log(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
+@overload
+def log(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
+@overload
+def log1p(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise :math:`\\mathrm{log}(1 + x)`."""
+@overload
+def log1p(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise :math:`\\mathrm{log}(1 + x)`."""
+@overload
+def logistic(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
+@overload
+def logistic(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
+@overload
+def lt(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise less-than: :math:`x < y`."""
+@overload
+def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise less-than: :math:`x < y`."""
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Axis = 0) -> Any:
+    """Applies a function to entry after entry along an axis: `lax.map` over names. It saves memory where `vmap` saves time.
+
+    Args:
+      f: a function of one entry: arrays without the axis.
+      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
+      batch_size: how many entries are computed at a time, by `vmap`.
+      axis: a name, or 0 for the first positional axis.
+
+    Returns:
+      The results of all entries, with the axis in front.
+
+    Over a sharded name every device takes its own entries, and nothing is sent. `f` must not communicate along the mesh axes of the
+    name then.
+
+    Raises:
+      AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
+      ArgumentError: `batch_size` is not an integer from 1.
+      PlacementConflictError: the name is sharded, and `f` communicates along its mesh axes.
+    """
+@overload
+def max(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
+@overload
+def max(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def max(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
+@overload
+def min(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
+@overload
+def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
+@overload
+def mul(x: NamedArray, y: ArrayLike, *, out_dtype: Any = None) -> NamedArray:
+    """Elementwise multiplication: :math:`x \\times y`."""
+@overload
+def mul(x: ArrayLike, y: NamedArray, *, out_dtype: Any = None) -> NamedArray: ...
+@overload
+def mul(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: Any = None) -> jax.Array:
+    """Elementwise multiplication: :math:`x \\times y`."""
+@overload
+def mulhi(x: NamedArray, y: ArrayLike, /) -> NamedArray:
+    """Elementwise multiply-high: high bits of :math:`x \\times y`."""
+@overload
+def mulhi(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def mulhi(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
+    """Elementwise multiply-high: high bits of :math:`x \\times y`."""
+@overload
+def ne(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise not-equals: :math:`x \\neq y`."""
+@overload
+def ne(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def ne(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise not-equals: :math:`x \\neq y`."""
+@overload
+def neg(x: NamedArray) -> NamedArray:
+    """Elementwise negation: :math:`-x`."""
+@overload
+def neg(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise negation: :math:`-x`."""
+@overload
+def nextafter(x1: NamedArray, x2: ArrayLike) -> NamedArray:
+    """Returns the next representable value after ``x1`` in the direction of ``x2``."""
+@overload
+def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
+    """Returns the next representable value after ``x1`` in the direction of ``x2``."""
+def optimization_barrier(operand: Any, /) -> Any:
+    """The operands, none of which is computed later than any use of the results; see `jax.lax.optimization_barrier`. Changes no value."""
+@overload
+def pad(
+    operand: NamedArray, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
+) -> NamedArray:
+    """Applies low, high, and/or interior padding to an array."""
+@overload
+def pad(
+    operand: ArrayLike, padding_value: NamedArray, padding_config: Sequence[tuple[int, int, int]],
+) -> NamedArray: ...
+@overload
+def pad(
+    operand: jax.typing.ArrayLike,
+    padding_value: jax.typing.ArrayLike,
+    padding_config: Sequence[tuple[int, int, int]],
+) -> jax.Array:
+    """Applies low, high, and/or interior padding to an array."""
+def pbroadcast(x: Any, axis_name: Any, source: Axis) -> Any:
+    """Gives every instance the entry of instance `source`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      source: an index along the axis.
+
+    Returns:
+      An array of the same type.
+
+    Sharded: one all-reduce of one entry, to which all devices but one add zero, and the same for the gradient.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: `source` is out of range.
+    """
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """`x` itself. In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so, and is cast where that is needed.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name, or a tuple of names.
+      to: `"varying"`, which changes no value.
+
+    Raises:
+      AxisNotFoundError: a name has no size here.
+      UnsupportedArgumentError: `to` is another word; sums that are put off are namedax's own affair.
+    """
+def pdot(
+    x: ArrayLike,
+    y: ArrayLike,
+    axis_name: Any,
+    pos_contract: tuple[Sequence[int], Sequence[int]] = ...,
+    pos_batch: tuple[Sequence[int], Sequence[int]] = ...,
+    precision: Any = None,
+) -> Array:
+    """Contraction over names and positional axes together.
+
+    Args:
+      x: an array, named or not.
+      y: an array, named or not.
+      axis_name: the name, or a tuple of names, to sum over. A value that lacks one is the same in every instance.
+      pos_contract: positional axes to sum over, of `x` and of `y`.
+      pos_batch: positional axes that meet one to one, of `x` and of `y`.
+      precision: as in `jax.lax.dot_general`.
+
+    Returns:
+      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
+      then the others of `y`.
+
+    Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
+
+    Raises:
+      AxisNotFoundError: a name is an axis neither of the values nor of the mapped function.
+      PositionalAxisError: a position is out of range or given twice, or sizes disagree.
+    """
+def pgather(x: Any, idx: Any, axes: Axis) -> Any:
+    """Reads entries of `x` along one or several axes, at indices over all of these together.
+
+    Args:
+      x: an array, named or not.
+      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
+        read: these are names of the result. Negative indices count from the end.
+      axes: a position, a name, or a tuple of them.
+
+    Returns:
+      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
+      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
+
+    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
+    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
+      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
+    """
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+
+    Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
+
+    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
+    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
+    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`.
+    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
+    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """
+@overload
+def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
+    """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
+@overload
+def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
+@overload
+def population_count(x: NamedArray) -> NamedArray:
+    """Elementwise popcount, count the number of set bits in each element."""
+@overload
+def population_count(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise popcount, count the number of set bits in each element."""
+@overload
+def pow(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise power: :math:`x^y`."""
+@overload
+def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise power: :math:`x^y`."""
+def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
+    """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      perm: pairs of indices along the axis. No source and no target stands twice.
+
+    Returns:
+      An array of the same type. An instance that is not a target gets zeros.
+
+    Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
+    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
+    a reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
+    least number; where that is more than two and the traffic is even, one all-to-all, whose slots are padded to the largest
+    (at most twice what the collective-permutes would send). Nothing is gathered.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: an index is out of range, or stands twice.
+    """
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
+    """`jax.lax.precv`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
+def psend(x: Any, axis_name: Any, perm: Any) -> Any:
+    """`jax.lax.psend`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      perm: a permutation of all indices along the axis.
+
+    Returns:
+      An array of the same type. What is sent: see `ppermute`.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisSizeError: `perm` is not a permutation of all indices.
+    """
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
+
+    A value that lacks the name is multiplied by the size of the axis, as in JAX; of a Python number the result is one. The element
+    type stays, that of narrow integers too (truth values are counted). Sharded: one all-reduce of the local sums.
+
+    Raises:
+      AxisNotFoundError: a name is neither an axis of the value nor of the mapped function.
+    """
+def psum_scatter(
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False,
+) -> Any:
+    """Sums over a named axis, of which instance `i` keeps the `i`-th part of a positional axis.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the name; a tuple of names counts instances row-major.
+      scatter_dimension: the positional axis that is cut into parts, one per instance.
+      tiled: `False`: its size is that of the named axis, and it disappears. `True`: its size is a multiple, and each instance
+        keeps a slice.
+
+    Returns:
+      An array that still has the name. A value that lacks the name counts once per instance.
+
+    Sharded, one entry per device or in blocks: the local sum, then one reduce-scatter, also over several names.
+
+    Raises:
+      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      PositionalAxisError: the positional axis does not exist, or its size does not fit.
+    """
+def pswapaxes(x: Any, axis_name: Any, axis: Axis, *, axis_index_groups: Any = None) -> Any:
+    """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given."""
+def ragged_all_to_all(
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+    *,
+    axis_name: Any,
+    axis_index_groups: Any = None,
+) -> Any:
+    """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts."""
+def ragged_dot(
+    lhs: Array,
+    rhs: Array,
+    group_sizes: Array,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Array | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Ragged matrix multiplication."""
+def ragged_dot_general(
+    lhs: Array,
+    rhs: Array,
+    group_sizes: Array,
+    ragged_dot_dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Array | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Ragged matrix multiplication."""
+def random_gamma_grad(*args: Any) -> Any:
+    """The named version of `_src.lax.special.random_gamma_grad` of JAX, with the same arguments; see JAX for these."""
+@overload
+def real(x: NamedArray) -> NamedArray:
+    """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
+@overload
+def real(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
+@overload
+def reciprocal(x: NamedArray) -> NamedArray:
+    """Elementwise reciprocal: :math:`1 \\over x`."""
+@overload
+def reciprocal(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise reciprocal: :math:`1 \\over x`."""
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Axis,
+    out_sharding: Any = None,
+) -> Any:
+    """Wraps XLA's `Reduce
+    <https://www.openxla.org/xla/operation_semantics#reduce>`_
+    operator.
+    """
+def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
+    """`jax.lax.reduce_and`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def reduce_max(operand: ArrayLike, axes: Axis) -> Array:
+    """`jax.lax.reduce_max`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
+    """`jax.lax.reduce_min`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
+    """`jax.lax.reduce_or`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Wraps XLA's `ReducePrecision
+    <https://www.openxla.org/xla/operation_semantics#reduceprecision>`_
+    operator.
+    """
+def reduce_prod(operand: ArrayLike, axes: Axis) -> Array:
+    """`jax.lax.reduce_prod`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def reduce_sum(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
+    """`jax.lax.reduce_sum`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+
+    `nx.lax.reduce_sum` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
+    """
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[..., Any],
+    window_dimensions: Any,
+    window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = 'VALID',
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Any:
+    """Reduction over padded windows."""
+def reduce_xor(operand: ArrayLike, axes: Axis) -> Array:
+    """Compute the bitwise XOR of elements over one or more array axes."""
+@overload
+def rem(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise remainder: :math:`x \\bmod y`."""
+@overload
+def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise remainder: :math:`x \\bmod y`."""
+def reshape(
+    operand: ArrayLike, new_sizes: int | Sequence[int], dimensions: Axis = None, *, out_sharding: Any = None,
+) -> Array:
+    """Wraps XLA's `Reshape
+    <https://www.openxla.org/xla/operation_semantics#reshape>`_
+    operator.
+    """
+@overload
+def rev(operand: NamedArray, dimensions: Axis) -> NamedArray:
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name."""
+@overload
+def rev(operand: ArrayLike, dimensions: Axis) -> Array:
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+def rng_bit_generator(
+    key: Any, shape: Any, dtype: Any = ..., algorithm: Any = ..., *, out_sharding: Any = None,
+) -> Any:
+    """`jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions. Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...)."""
+def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
+    """`jax.lax.rng_uniform`, for arrays without names outside of mapped functions. Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...)."""
+@overload
+def round(x: NamedArray, rounding_method: Any = ...) -> NamedArray:
+    """Elementwise round."""
+@overload
+def round(x: jax.typing.ArrayLike, rounding_method: Any = ...) -> jax.Array:
+    """Elementwise round."""
+@overload
+def rsqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
+@overload
+def rsqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
+def scaled_dot(
+    lhs: Array,
+    rhs: Array,
+    *,
+    lhs_scale: Array | None = None,
+    rhs_scale: Array | None = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Computes a scaled dot product."""
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+    *,
+    axis: Axis = 0,
+) -> tuple[Any, Any]:
+    """Applies a function to entry after entry along an axis, and carries a state: `lax.scan` over names.
+
+    See `nx.scan`.
+    """
+@overload
+def scatter(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-update operator."""
+@overload
+def scatter(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-update operator."""
+@overload
+def scatter_add(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-add operator."""
+@overload
+def scatter_add(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_add(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_add(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-add operator."""
+def scatter_apply(
+    operand: Array,
+    scatter_indices: Array,
+    func: Callable[[Array], Array],
+    dimension_numbers: Any,
+    *,
+    update_shape: int | Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Array:
+    """Scatter-apply operator."""
+@overload
+def scatter_max(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-max operator."""
+@overload
+def scatter_max(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_max(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_max(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-max operator."""
+@overload
+def scatter_min(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-min operator."""
+@overload
+def scatter_min(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_min(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_min(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-min operator."""
+@overload
+def scatter_mul(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-multiply operator."""
+@overload
+def scatter_mul(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_mul(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_mul(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-multiply operator."""
+@overload
+def scatter_sub(
+    operand: NamedArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray:
+    """Scatter-sub operator."""
+@overload
+def scatter_sub(
+    operand: ArrayLike,
+    scatter_indices: NamedArray,
+    updates: ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_sub(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: NamedArray,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> NamedArray: ...
+@overload
+def scatter_sub(
+    operand: jax.typing.ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> jax.Array:
+    """Scatter-sub operator."""
+@overload
+def select(pred: NamedArray, on_true: ArrayLike, on_false: ArrayLike) -> NamedArray:
+    """Selects between two branches based on a boolean predicate."""
+@overload
+def select(pred: ArrayLike, on_true: NamedArray, on_false: ArrayLike) -> NamedArray: ...
+@overload
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: NamedArray) -> NamedArray: ...
+@overload
+def select(pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike) -> jax.Array:
+    """Selects between two branches based on a boolean predicate."""
+@overload
+def select_n(which: NamedArray, *cases: ArrayLike) -> NamedArray:
+    """Selects array values from multiple cases."""
+@overload
+def select_n(which: jax.typing.ArrayLike, *cases: ArrayLike) -> jax.Array:
+    """Selects array values from multiple cases."""
+@overload
+def shift_left(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise left shift: :math:`x \\ll y`."""
+@overload
+def shift_left(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def shift_left(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise left shift: :math:`x \\ll y`."""
+@overload
+def shift_right_arithmetic(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise arithmetic right shift: :math:`x \\gg y`."""
+@overload
+def shift_right_arithmetic(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def shift_right_arithmetic(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise arithmetic right shift: :math:`x \\gg y`."""
+@overload
+def shift_right_logical(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise logical right shift: :math:`x \\gg y`."""
+@overload
+def shift_right_logical(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def shift_right_logical(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise logical right shift: :math:`x \\gg y`."""
+@overload
+def sign(x: NamedArray) -> NamedArray:
+    """Elementwise sign."""
+@overload
+def sign(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise sign."""
+@overload
+def sin(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
+@overload
+def sin(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
+@overload
+def sinh(x: NamedArray) -> NamedArray:
+    """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
+@overload
+def sinh(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
+@overload
+def slice(
+    operand: NamedArray,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> NamedArray:
+    """Wraps XLA's `Slice
+    <https://www.openxla.org/xla/operation_semantics#slice>`_
+    operator.
+    """
+@overload
+def slice(
+    operand: jax.typing.ArrayLike,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> jax.Array:
+    """Wraps XLA's `Slice
+    <https://www.openxla.org/xla/operation_semantics#slice>`_
+    operator.
+    """
+def slice_in_dim(operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: Axis = 0) -> Array:
+    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the name would have another size in this mapped function.
+    """
+def sort(operand: Any, dimension: Axis = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
+
+    See `nx.sort`.
+    """
+def sort_key_val(
+    keys: Array, values: ArrayLike, dimension: Axis = -1, is_stable: bool = True,
+) -> tuple[Array, Array]:
+    """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
+def split(operand: ArrayLike, sizes: Sequence[Any], axis: Axis = 0) -> Sequence[Array]:
+    """Splits an array along ``axis``."""
+@overload
+def sqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise square root: :math:`\\sqrt{x}`."""
+@overload
+def sqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise square root: :math:`\\sqrt{x}`."""
+@overload
+def square(x: NamedArray) -> NamedArray:
+    """Elementwise square: :math:`x^2`."""
+@overload
+def square(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise square: :math:`x^2`."""
+def squeeze(array: ArrayLike, dimensions: Axis) -> Array:
+    """Squeeze any number of size 1 dimensions from an array."""
+def stack(operands: Sequence[ArrayLike], axis: Axis = 0) -> Array:
+    """Joins a sequence of arrays along a new axis."""
+def stop_gradient(x: Any) -> Any:
+    """Stops gradient computation."""
+@overload
+def sub(x: NamedArray, y: ArrayLike) -> NamedArray:
+    """Elementwise subtraction: :math:`x - y`."""
+@overload
+def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise subtraction: :math:`x - y`."""
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
+    """One of several functions of the operands, by number: `lax.switch` over names.
+
+    See `nx.switch`.
+    """
+@overload
+def tan(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
+@overload
+def tan(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
+@overload
+def tanh(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
+@overload
+def tanh(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
+@overload
+def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
+    """Tiles an array by repeating it along each dimension."""
+@overload
+def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
+    """Tiles an array by repeating it along each dimension."""
+def top_k(operand: ArrayLike, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any:
+    """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+
+    See `nx.top_k`.
+    """
+@overload
+def transpose(operand: NamedArray, permutation: Sequence[int] | Any) -> NamedArray:
+    """Wraps XLA's `Transpose
+    <https://www.openxla.org/xla/operation_semantics#transpose>`_
+    operator.
+    """
+@overload
+def transpose(operand: jax.typing.ArrayLike, permutation: Sequence[int] | Any) -> jax.Array:
+    """Wraps XLA's `Transpose
+    <https://www.openxla.org/xla/operation_semantics#transpose>`_
+    operator.
+    """
+def unstack(x: ArrayLike, axis: Axis = 0) -> tuple[Array, ...]:
+    """Unstacks an array along an axis."""
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+    """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
+
+    Args:
+      cond_fun: takes the value, returns a truth value. If that has names, every entry goes on for as long as its own is true, as
+        under `jax.vmap`: an entry that has finished keeps its value, and all values have these names.
+      body_fun: takes the value, returns the next one.
+      init_val: the value to begin with; broadcast along names that it has later.
+
+    Returns:
+      The first value for which the condition is false.
+
+    Where the condition has sharded names, each device goes on by itself, unless the steps communicate along the mesh axes of these
+    names. Then devices that communicate go on together, while one of them has an entry that does: one all-reduce of a truth value
+    per step.
+
+    Raises:
+      PositionalAxisError: the condition has positional axes, or those of the value change.
+      ArgumentTypeError: the condition is not a truth value, or the value changes its structure.
+      AxisSizeError: a name of the value has two sizes.
+    """
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."""
+@overload
+def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
+    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
+@overload
+def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
+@overload
+def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

@@ -1,0 +1,204 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.numpy.linalg`: `jax.numpy.linalg` for named arrays."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import jax
+import jax.typing
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.array import NamedArray
+
+@overload
+def cholesky(a: NamedArray, *, upper: bool = False, symmetrize_input: bool = True) -> NamedArray:
+    """Compute the Cholesky decomposition of a matrix."""
+@overload
+def cholesky(a: jax.typing.ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> jax.Array:
+    """Compute the Cholesky decomposition of a matrix."""
+def cond(x: ArrayLike, p: Any = None) -> Any:
+    """Compute the condition number of a matrix."""
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1) -> Any:
+    """Compute the cross-product of two 3D vectors"""
+@overload
+def det(a: NamedArray) -> NamedArray:
+    """Compute the determinant of an array."""
+@overload
+def det(a: jax.typing.ArrayLike) -> jax.Array:
+    """Compute the determinant of an array."""
+@overload
+def diagonal(x: NamedArray, /, *, offset: int = 0) -> NamedArray:
+    """Extract the diagonal of an matrix or stack of matrices."""
+@overload
+def diagonal(x: jax.typing.ArrayLike, /, *, offset: int = 0) -> jax.Array:
+    """Extract the diagonal of an matrix or stack of matrices."""
+def eig(a: ArrayLike) -> Any:
+    """Compute the eigenvalues and eigenvectors of a square array."""
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+    """Compute the eigenvalues and eigenvectors of a Hermitian matrix."""
+@overload
+def eigvals(a: NamedArray) -> NamedArray:
+    """Compute the eigenvalues of a general matrix."""
+@overload
+def eigvals(a: jax.typing.ArrayLike) -> jax.Array:
+    """Compute the eigenvalues of a general matrix."""
+@overload
+def eigvalsh(a: NamedArray, UPLO: str | None = 'L', *, symmetrize_input: bool = True) -> NamedArray:
+    """Compute the eigenvalues of a Hermitian matrix."""
+@overload
+def eigvalsh(a: jax.typing.ArrayLike, UPLO: str | None = 'L', *, symmetrize_input: bool = True) -> jax.Array:
+    """Compute the eigenvalues of a Hermitian matrix."""
+@overload
+def inv(a: NamedArray) -> NamedArray:
+    """Return the inverse of a square matrix"""
+@overload
+def inv(a: jax.typing.ArrayLike) -> jax.Array:
+    """Return the inverse of a square matrix"""
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """Return the least-squares solution to a linear equation."""
+@overload
+def matmul(
+    x1: NamedArray, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None,
+) -> NamedArray:
+    """Perform a matrix multiplication."""
+@overload
+def matmul(
+    x1: ArrayLike, x2: NamedArray, /, *, precision: Any = None, preferred_element_type: Any = None,
+) -> NamedArray: ...
+@overload
+def matmul(
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
+    """Perform a matrix multiplication."""
+@overload
+def matrix_norm(x: NamedArray, /, *, keepdims: bool = False, ord: str | int = 'fro') -> NamedArray:
+    """Compute the norm of a matrix or stack of matrices."""
+@overload
+def matrix_norm(x: jax.typing.ArrayLike, /, *, keepdims: bool = False, ord: str | int = 'fro') -> jax.Array:
+    """Compute the norm of a matrix or stack of matrices."""
+@overload
+def matrix_power(a: NamedArray, n: int) -> NamedArray:
+    """Raise a square matrix to an integer power."""
+@overload
+def matrix_power(a: jax.typing.ArrayLike, n: int) -> jax.Array:
+    """Raise a square matrix to an integer power."""
+@overload
+def matrix_rank(
+    M: NamedArray, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None,
+) -> NamedArray:
+    """Compute the rank of a matrix."""
+@overload
+def matrix_rank(
+    M: jax.typing.ArrayLike,
+    rtol: ArrayLike | None = None,
+    *,
+    hermitian: bool = False,
+    tol: ArrayLike | None = None,
+) -> jax.Array:
+    """Compute the rank of a matrix."""
+@overload
+def matrix_transpose(x: NamedArray, /) -> NamedArray:
+    """Transpose a matrix or stack of matrices."""
+@overload
+def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
+    """Transpose a matrix or stack of matrices."""
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
+    """Efficiently compute matrix products between a sequence of arrays."""
+def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
+    """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+
+    See `nx.norm`.
+    """
+@overload
+def outer(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
+    """Compute the outer product of two 1-dimensional arrays."""
+@overload
+def outer(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def outer(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
+    """Compute the outer product of two 1-dimensional arrays."""
+@overload
+def pinv(
+    a: NamedArray, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None,
+) -> NamedArray:
+    """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
+@overload
+def pinv(
+    a: jax.typing.ArrayLike,
+    rtol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: ArrayLike | None = None,
+) -> jax.Array:
+    """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
+def qr(a: ArrayLike, mode: str = 'reduced') -> Any:
+    """Compute the QR decomposition of an array"""
+def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
+    """Compute the sign and (natural) logarithm of the determinant of an array."""
+@overload
+def solve(a: NamedArray, b: ArrayLike) -> NamedArray:
+    """Solve a linear system of equations."""
+@overload
+def solve(a: ArrayLike, b: NamedArray) -> NamedArray: ...
+@overload
+def solve(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
+    """Solve a linear system of equations."""
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:
+    """Compute the singular value decomposition."""
+@overload
+def svdvals(x: NamedArray, /) -> NamedArray:
+    """Compute the singular values of a matrix."""
+@overload
+def svdvals(x: jax.typing.ArrayLike, /) -> jax.Array:
+    """Compute the singular values of a matrix."""
+def tensordot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axes: Axis = 2,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+
+    See `nx.tensordot`.
+    """
+@overload
+def tensorinv(a: NamedArray, ind: int = 2) -> NamedArray:
+    """Compute the tensor inverse of an array."""
+@overload
+def tensorinv(a: jax.typing.ArrayLike, ind: int = 2) -> jax.Array:
+    """Compute the tensor inverse of an array."""
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Array:
+    """Solve the tensor equation a x = b for x."""
+@overload
+def trace(x: NamedArray, /, *, offset: int = 0, dtype: Any = None) -> NamedArray:
+    """Compute the trace of a matrix."""
+@overload
+def trace(x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> jax.Array:
+    """Compute the trace of a matrix."""
+def vecdot(
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
+) -> Array:
+    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
+    """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`."""

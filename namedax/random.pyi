@@ -1,0 +1,836 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.random`: `jax.random` for named arrays.
+
+Every sampler takes `named_shape={"batch": 128}` by keyword, beside its shape (in a mapped function `None` stands for the size
+that a name has there); keys and parameters may be named. The numbers depend neither on the mesh nor on `axis_resources`
+(`namedax.ops.random.drawing` says which they are, and what a draw costs).
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, overload
+
+import jax
+from jax.random import key_dtype as key_dtype
+from jax.random import random_gamma_p as random_gamma_p
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.array import NamedArray
+
+def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> Array:
+    """Create a legacy PRNG key given an integer seed."""
+@overload
+def ball(
+    key: ArrayLike,
+    d: int,
+    p: float = 2,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample uniformly from the unit Lp ball."""
+@overload
+def ball(
+    key: ArrayLike,
+    d: int,
+    p: float = 2,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample uniformly from the unit Lp ball."""
+@overload
+def bernoulli(
+    key: ArrayLike,
+    p: ArrayLike = 0.5,
+    shape: int | Sequence[int] | None = None,
+    mode: str = 'low',
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Bernoulli random values with given shape and mean."""
+@overload
+def bernoulli(
+    key: ArrayLike,
+    p: ArrayLike = 0.5,
+    shape: int | Sequence[int] | None = None,
+    mode: str = 'low',
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Bernoulli random values with given shape and mean."""
+@overload
+def beta(
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Beta random values with given shape and float dtype."""
+@overload
+def beta(
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Beta random values with given shape and float dtype."""
+@overload
+def binomial(
+    key: Array,
+    n: Any,
+    p: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Binomial random values with given shape and float dtype."""
+@overload
+def binomial(
+    key: Array, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
+) -> Array:
+    """Sample Binomial random values with given shape and float dtype."""
+@overload
+def bits(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample uniform bits in the form of unsigned integers."""
+@overload
+def bits(key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Sample uniform bits in the form of unsigned integers."""
+@overload
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: Axis = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`."""
+@overload
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: Axis = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`.
+
+    Args:
+      key: a key, or a named array of keys.
+      logits: unnormalised log probabilities, named or not.
+      axis: the axis of the categories, a position or a name.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with that of `logits` without
+        `axis`.
+      replace: whether one instance can draw a category several times.
+      mode: as in `jax.random.categorical`.
+      named_shape: sizes of the names to draw along.
+      out_sharding: as in `jax.random.categorical`, for arrays without names.
+
+    Returns:
+      Integers with the names of `named_shape` and of `logits`. The numbers are those of `jax.random.categorical` for the array
+      that has the names in front (those of `named_shape` in the order given, then the others, sorted) and, if `axis` is a
+      name, the categories last.
+
+    Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
+      of
+    the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+    """
+@overload
+def cauchy(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Cauchy random values with given shape and float dtype."""
+@overload
+def cauchy(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample Cauchy random values with given shape and float dtype."""
+@overload
+def chisquare(
+    key: ArrayLike,
+    df: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Chisquare random values with given shape and float dtype."""
+@overload
+def chisquare(
+    key: ArrayLike,
+    df: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Chisquare random values with given shape and float dtype."""
+@overload
+def choice(
+    key: Any,
+    a: Any,
+    shape: Sequence[int] = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: Axis = 0,
+    mode: str | None = None,
+    *,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Random entries of `a` along an axis, or random numbers below `a`."""
+@overload
+def choice(
+    key: Any,
+    a: Any,
+    shape: Sequence[int] = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: Axis = 0,
+    mode: str | None = None,
+) -> Array:
+    """Random entries of `a` along an axis, or random numbers below `a`.
+
+    Args:
+      key: a key, or a named array of keys.
+      a: an array, named or not, or an integer.
+      shape: the positional shape to draw. It stands where `axis` stood, or in front of the positional axes of `a` if that is a
+        name.
+      replace: whether an entry can be drawn several times.
+      p: probabilities along `axis`, with that name or one positional axis; default: all equal.
+      axis: a position or a name.
+      mode: as in `jax.random.choice`.
+      named_shape: sizes of the names to draw along. It may contain `axis`: a resampled axis.
+
+    Returns:
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Names of `a` that are drawn along are batch
+      axes.
+
+    Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
+    where the axis itself is drawn along); `a` is not gathered, `p` is.
+    """
+def clone(key: Any) -> Any:
+    """Clone a key for reuse"""
+@overload
+def dirichlet(
+    key: ArrayLike,
+    alpha: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Dirichlet random values with given shape and float dtype."""
+@overload
+def dirichlet(
+    key: ArrayLike,
+    alpha: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Dirichlet random values with given shape and float dtype."""
+@overload
+def double_sided_maxwell(
+    key: ArrayLike,
+    loc: Any,
+    scale: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from a double sided Maxwell distribution."""
+@overload
+def double_sided_maxwell(
+    key: ArrayLike, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
+) -> Array:
+    """Sample from a double sided Maxwell distribution."""
+@overload
+def exponential(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Exponential random values with given shape and float dtype."""
+@overload
+def exponential(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample Exponential random values with given shape and float dtype."""
+@overload
+def f(
+    key: ArrayLike,
+    dfnum: Any,
+    dfden: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample F-distribution random values with given shape and float dtype."""
+@overload
+def f(
+    key: ArrayLike,
+    dfnum: Any,
+    dfden: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample F-distribution random values with given shape and float dtype."""
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
+    """Folds in data to a PRNG key to form a new PRNG key."""
+@overload
+def gamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Gamma random values with given shape and float dtype."""
+@overload
+def gamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Gamma random values with given shape and float dtype."""
+@overload
+def generalized_normal(
+    key: ArrayLike,
+    p: float,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from the generalized normal distribution."""
+@overload
+def generalized_normal(
+    key: ArrayLike, p: float, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample from the generalized normal distribution."""
+@overload
+def geometric(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Geometric random values with given shape and float dtype."""
+@overload
+def geometric(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Geometric random values with given shape and float dtype."""
+@overload
+def gumbel(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Gumbel random values with given shape and float dtype."""
+@overload
+def gumbel(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Gumbel random values with given shape and float dtype."""
+def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
+    """Create a pseudo-random number generator (PRNG) key given an integer seed."""
+def key_data(keys: ArrayLike) -> Array:
+    """Recover the bits of key data underlying a PRNG key array."""
+def key_impl(keys: Any) -> Any:
+    """The generator that `keys` are for, as `jax.random.key_impl` says."""
+@overload
+def laplace(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Laplace random values with given shape and float dtype."""
+@overload
+def laplace(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample Laplace random values with given shape and float dtype."""
+@overload
+def loggamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample log-gamma random values with given shape and float dtype."""
+@overload
+def loggamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample log-gamma random values with given shape and float dtype."""
+@overload
+def logistic(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample logistic random values with given shape and float dtype."""
+@overload
+def logistic(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample logistic random values with given shape and float dtype."""
+@overload
+def lognormal(
+    key: ArrayLike,
+    sigma: Any = ...,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample lognormal random values with given shape and float dtype."""
+@overload
+def lognormal(
+    key: ArrayLike,
+    sigma: Any = ...,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample lognormal random values with given shape and float dtype."""
+@overload
+def maxwell(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from a one sided Maxwell distribution."""
+@overload
+def maxwell(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample from a one sided Maxwell distribution."""
+@overload
+def multinomial(
+    key: Array,
+    n: Any,
+    p: Any,
+    *,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    unroll: int | bool = 1,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from a multinomial distribution."""
+@overload
+def multinomial(
+    key: Array,
+    n: Any,
+    p: Any,
+    *,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    unroll: int | bool = 1,
+) -> Array:
+    """Sample from a multinomial distribution."""
+@overload
+def multivariate_normal(
+    key: ArrayLike,
+    mean: Any,
+    cov: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    method: str = 'cholesky',
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample multivariate normal random values with given mean and covariance."""
+@overload
+def multivariate_normal(
+    key: ArrayLike,
+    mean: Any,
+    cov: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    method: str = 'cholesky',
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample multivariate normal random values with given mean and covariance."""
+@overload
+def normal(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample standard normal random values with given shape and float dtype."""
+@overload
+def normal(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample standard normal random values with given shape and float dtype."""
+@overload
+def orthogonal(
+    key: ArrayLike,
+    n: int,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample uniformly from the orthogonal group O(n)."""
+@overload
+def orthogonal(
+    key: ArrayLike,
+    n: int,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample uniformly from the orthogonal group O(n)."""
+@overload
+def pareto(
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Pareto random values with given shape and float dtype."""
+@overload
+def pareto(
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Pareto random values with given shape and float dtype."""
+def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+    """Permutes `x` at random along an axis.
+
+    Args:
+      key: a key, or a named array of keys: one permutation for each.
+      x: an array, named or not, or an integer `n` for the numbers below `n`.
+      axis: a position or a name. For an integer `x`, a name is that of the result's axis.
+      independent: whether every slice along `axis` is permuted by itself, as in `jax.random.permutation`; then the array that
+        is permuted has the names in front, sorted.
+      out_sharding: as in `jax.random.permutation`, for arrays without names.
+
+    Returns:
+      An array of the same type. Unless `independent`, all instances are permuted alike, by `jax.random.permutation(key, size)`.
+
+    Along a sharded name the permutation is not known when the program is compiled: one reduce-scatter, of the whole axis. With
+    `independent` the array is gathered.
+    """
+@overload
+def poisson(
+    key: ArrayLike,
+    lam: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Poisson random values with given shape and integer dtype."""
+@overload
+def poisson(
+    key: ArrayLike,
+    lam: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Poisson random values with given shape and integer dtype."""
+@overload
+def rademacher(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from a Rademacher distribution."""
+@overload
+def rademacher(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
+    """Sample from a Rademacher distribution."""
+@overload
+def randint(
+    key: ArrayLike,
+    shape: int | Sequence[int],
+    minval: Any,
+    maxval: Any,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample uniform random values in [minval, maxval) with given shape/dtype."""
+@overload
+def randint(
+    key: ArrayLike,
+    shape: int | Sequence[int],
+    minval: Any,
+    maxval: Any,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample uniform random values in [minval, maxval) with given shape/dtype."""
+@overload
+def rayleigh(
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Rayleigh random values with given shape and float dtype."""
+@overload
+def rayleigh(
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Rayleigh random values with given shape and float dtype."""
+@overload
+def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int]) -> NamedArray:
+    """New keys from one key, along positional axes or names."""
+@overload
+def split(key: Any, num: int | Sequence[int] | None = None) -> Array:
+    """New keys from one key, along positional axes or names.
+
+    See `nx.split`.
+    """
+@overload
+def t(
+    key: ArrayLike,
+    df: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Student's t random values with given shape and float dtype."""
+@overload
+def t(
+    key: ArrayLike,
+    df: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Student's t random values with given shape and float dtype."""
+@overload
+def triangular(
+    key: ArrayLike,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Triangular random values with given shape and float dtype."""
+@overload
+def triangular(
+    key: ArrayLike,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Triangular random values with given shape and float dtype."""
+@overload
+def truncated_normal(
+    key: ArrayLike,
+    lower: Any,
+    upper: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample truncated standard normal random values with given shape and dtype."""
+@overload
+def truncated_normal(
+    key: ArrayLike,
+    lower: Any,
+    upper: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample truncated standard normal random values with given shape and dtype."""
+@overload
+def uniform(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample uniform random values in [minval, maxval) with given shape/dtype."""
+@overload
+def uniform(
+    key: ArrayLike,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample uniform random values in [minval, maxval) with given shape/dtype."""
+@overload
+def wald(
+    key: ArrayLike,
+    mean: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample Wald random values with given shape and float dtype."""
+@overload
+def wald(
+    key: ArrayLike,
+    mean: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Sample Wald random values with given shape and float dtype."""
+@overload
+def weibull_min(
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: Any,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int],
+) -> NamedArray:
+    """Sample from a Weibull distribution."""
+@overload
+def weibull_min(
+    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
+) -> Array:
+    """Sample from a Weibull distribution."""
+def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Any:
+    """Wrap an array of key data bits into a PRNG key array."""

@@ -1,0 +1,23 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.scipy.optimize`: `jax.scipy.optimize` for named arrays.
+
+Names are batch axes: over them there is a minimisation for each entry, of a function that sees positional arrays.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jax.scipy.optimize import OptimizeResults as OptimizeResults
+
+from namedax.core.annotations import Array
+
+def minimize(
+    fun: Callable[..., Any],
+    x0: Array,
+    args: tuple[Any, ...] = (),
+    *,
+    method: str,
+    tol: float | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Minimization of scalar function of one or more variables."""

@@ -1,0 +1,112 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.scipy.signal`: `jax.scipy.signal` for named arrays."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.array import NamedArray
+
+def convolve(in1: Array, in2: Array, mode: Any = 'full', method: str = 'auto', precision: Any = None) -> Array:
+    """Convolution of two N-dimensional arrays."""
+def convolve2d(
+    in1: Array,
+    in2: Array,
+    mode: Any = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: Any = None,
+) -> Array:
+    """Convolution of two 2-dimensional arrays."""
+def correlate(in1: Array, in2: Array, mode: Any = 'full', method: str = 'auto', precision: Any = None) -> Array:
+    """Cross-correlation of two N-dimensional arrays."""
+def correlate2d(
+    in1: Array,
+    in2: Array,
+    mode: Any = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: Any = None,
+) -> Array:
+    """Cross-correlation of two 2-dimensional arrays."""
+def csd(
+    x: Array,
+    y: ArrayLike | None,
+    fs: ArrayLike = 1.0,
+    window: str = 'hann',
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: str = 'constant',
+    return_onesided: bool = True,
+    scaling: str = 'density',
+    axis: Axis = -1,
+    average: str = 'mean',
+) -> tuple[Array, Array]:
+    """Estimate cross power spectral density (CSD) using Welch's method."""
+@overload
+def detrend(
+    data: NamedArray, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+) -> NamedArray:
+    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`."""
+@overload
+def detrend(
+    data: ArrayLike, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+) -> Array:
+    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+
+    Args:
+      data: values, named or not.
+      axis: a position or a name.
+      type: `"linear"`, what is taken off is the line of least squares, or `"constant"`, the mean.
+      bp: where lines begin, beside 0; with more than one line a sharded axis is gathered.
+      overwrite_data: as in JAX.
+
+    Over a sharded name: all-reduces of the size of the mean, one, or two for a line.
+
+    Raises:
+      AxisNotFoundError: `data` lacks the name.
+    """
+def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: Any = 'full', axes: Axis = None) -> Array:
+    """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""
+def istft(
+    Zxx: Array,
+    fs: ArrayLike = 1.0,
+    window: str = 'hann',
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    input_onesided: bool = True,
+    boundary: bool = True,
+    time_axis: int = -1,
+    freq_axis: int = -2,
+) -> tuple[Array, Array]:
+    """Perform the inverse short-time Fourier transform (ISTFT)."""
+def stft(
+    x: Array,
+    fs: ArrayLike = 1.0,
+    window: str = 'hann',
+    nperseg: int = 256,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: bool = False,
+    return_onesided: bool = True,
+    boundary: str | None = 'zeros',
+    padded: bool = True,
+    axis: Axis = -1,
+) -> tuple[Array, Array, Array]:
+    """Compute the short-time Fourier transform (STFT)."""
+def welch(
+    x: Array,
+    fs: ArrayLike = 1.0,
+    window: str = 'hann',
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: str = 'constant',
+    return_onesided: bool = True,
+    scaling: str = 'density',
+    axis: Axis = -1,
+    average: str = 'mean',
+) -> tuple[Array, Array]:
+    """Estimate power spectral density (PSD) using Welch's method."""

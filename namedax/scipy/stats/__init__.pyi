@@ -1,0 +1,49 @@
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, with a namespace per distribution."""
+
+from typing import Any
+
+from jax.scipy.stats import gaussian_kde as gaussian_kde
+
+from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.scipy.stats import bernoulli as bernoulli
+from namedax.scipy.stats import beta as beta
+from namedax.scipy.stats import betabinom as betabinom
+from namedax.scipy.stats import binom as binom
+from namedax.scipy.stats import cauchy as cauchy
+from namedax.scipy.stats import chi2 as chi2
+from namedax.scipy.stats import dirichlet as dirichlet
+from namedax.scipy.stats import expon as expon
+from namedax.scipy.stats import gamma as gamma
+from namedax.scipy.stats import gennorm as gennorm
+from namedax.scipy.stats import geom as geom
+from namedax.scipy.stats import gumbel_l as gumbel_l
+from namedax.scipy.stats import gumbel_r as gumbel_r
+from namedax.scipy.stats import laplace as laplace
+from namedax.scipy.stats import logistic as logistic
+from namedax.scipy.stats import multinomial as multinomial
+from namedax.scipy.stats import multivariate_normal as multivariate_normal
+from namedax.scipy.stats import nbinom as nbinom
+from namedax.scipy.stats import norm as norm
+from namedax.scipy.stats import pareto as pareto
+from namedax.scipy.stats import poisson as poisson
+from namedax.scipy.stats import t as t
+from namedax.scipy.stats import truncnorm as truncnorm
+from namedax.scipy.stats import uniform as uniform
+from namedax.scipy.stats import vonmises as vonmises
+from namedax.scipy.stats import wrapcauchy as wrapcauchy
+
+def mode(a: ArrayLike, axis: Axis = 0, nan_policy: str = 'propagate', keepdims: bool = False) -> Any:
+    """Compute the mode (most common value) along an axis of an array."""
+def rankdata(a: ArrayLike, method: str = 'average', *, axis: Axis = None, nan_policy: str = 'propagate') -> Array:
+    """Compute the rank of data along an array axis."""
+def sem(
+    a: ArrayLike, axis: Axis = 0, ddof: int = 1, nan_policy: str = 'propagate', *, keepdims: bool = False,
+) -> Array:
+    """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
+
+    Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+    """
