@@ -564,7 +564,7 @@ def named(array: Any, axes: Any) -> Any:
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
-      AxisSizeError: the name has another size in the mapped function.
+      AxisSizeError: the name has a different size in the mapped function.
     """
 @overload
 def positional(x: ArrayLike, axes: Any) -> jax.Array:

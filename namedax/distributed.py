@@ -1,8 +1,8 @@
-"""Many processes: named arrays of which each process has a part, and layouts of machines that are not there.
+"""Many processes: named arrays of which each process holds a part, and layouts for machines that are not there.
 
-JAX's own runtime connects the processes (`jax.distributed.initialize`). After that every process runs the same program, and a mesh
-spans the devices of all. What stands here is what an array's names say about processes: which entries of an axis a process has to
-bring, and how the parts of all become one array.
+JAX's own runtime connects the processes (`jax.distributed.initialize`). After that every process runs the same program, and a
+mesh spans the devices of all. This module derives from an array's names what concerns processes: which entries of an axis a
+process must bring, and how the parts of all of them become one array.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
 
 
 def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> np.ndarray:
-    """Which entries of an axis this process has to bring to `from_process_local`.
+    """Which entries of an axis this process must bring to `from_process_local`.
 
-    All of them where the axis is not mapped, and where its mesh axes lie within each process. Processes that hold the same block
-    have to bring the same entries.
+    All of them where the axis is not mapped, and where its mesh axes lie within each process. Processes that hold the same
+    block must bring the same entries.
 
     Args:
       name: the axis.
@@ -100,8 +100,8 @@ def from_process_local(
 ) -> Any:
     """Global named arrays, of whose data each process brings its part. For input, in a program of many processes.
 
-    Each process calls this with the entries that `process_entries` names, in their order, of every mapped axis; of an axis that is
-    not mapped it brings all. Parts that several processes hold have to be equal: nobody checks it, and nothing is sent. In a
+    Along every mapped axis, each process passes the entries that `process_entries` names, in that order; along an axis that is
+    not mapped, all of them. Parts that several processes hold must be equal: this is not checked, and nothing is sent. In a
     single process the part is everything.
 
     Args:
@@ -116,7 +116,7 @@ def from_process_local(
       Arrays with global sizes, each name on its mesh axes; an array without names is replicated.
 
     Raises:
-      AxisMappingError: a mapping is malformed or does not fit, or `global_sizes` speaks of a name that no array has.
+      AxisMappingError: a mapping is malformed or does not fit, or `global_sizes` mentions a name that no array has.
       AxisSizeError: the part of an axis has a size that it cannot have.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: there is no mesh, it lacks a mesh axis or devices, or it spreads an axis such that processes share some of their
@@ -143,7 +143,8 @@ def from_process_local(
         block, dims = attach_names(leaf, mapping, op, what)
         if isinstance(block, jax.Array) and not block.is_fully_addressable:
             raise AxisMappingError(
-                f"{op}: {what}, is an array of many processes already; give this process's part. For another placement use nx.shard."
+                f"{op}: {what}, is an array of many processes already; give this process's part. For a different placement use "
+                "nx.shard."
             )
         region.check_placement(op, (dim for dim in dims if dim is not None))
         seen.update(dim for dim in dims if dim is not None)

@@ -44,7 +44,7 @@ class AxisNameError(NamedaxError, ValueError):
 
 
 class AxisNotFoundError(NamedaxError, ValueError):
-    """An operation speaks of a named axis that the array does not have.
+    """An operation mentions a named axis that the array does not have.
 
     Attributes:
       axis: the name, where it is known.
@@ -70,7 +70,7 @@ class NamedAxesLeftError(NamedaxError, TypeError):
 
 
 class AxisResourceError(NamedaxError, ValueError):
-    """`axis_resources` is malformed, or speaks of a name that never occurs in the program."""
+    """`axis_resources` is malformed, or mentions a name that never occurs in the program."""
 
 
 class SerialLoopError(NamedaxError, ValueError):
@@ -78,7 +78,7 @@ class SerialLoopError(NamedaxError, ValueError):
 
 
 class MeshError(NamedaxError, ValueError):
-    """There is no mesh, or it lacks a mesh axis that `axis_resources` speaks of."""
+    """There is no mesh, or it lacks a mesh axis that `axis_resources` mentions."""
 
 
 class PlacementConflictError(NamedaxError, ValueError):
@@ -98,7 +98,7 @@ class RearrangeError(NamedaxError, ValueError):
 
 
 class ArgumentError(NamedaxError, ValueError):
-    """An argument that is no axis (an order, a method, a mode) has a value that the operation does not take."""
+    """An argument that is not an axis (an order, a method, a mode) has a value that the operation does not take."""
 
 
 class ArgumentTypeError(NamedaxError, TypeError):
@@ -124,12 +124,12 @@ def show_names(names: Iterable[Hashable]) -> str:
 
 
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
-    """An argument that has to be an integer and is known when the program is compiled.
+    """An argument that must be an integer, known when the program is compiled.
 
     Args:
       op: the operation, as the user calls it.
       what: the argument, as the user writes it.
-      value: an integer of Python or NumPy, or an integer array without axes. Truth values and floats are none.
+      value: an integer of Python or NumPy, or an integer array without axes. Truth values and floats are not accepted.
       least: the least value that is allowed.
 
     Raises:
@@ -153,7 +153,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
 
 
 def check_options(op: str, **options: Any) -> None:
-    """Raises where an option of the program, which has to be known when it is traced, is an array, a list or the like.
+    """Raises where an option of the program, which must be known when it is traced, is an array, a list or the like.
 
     >>> check_options("sum", keepdims=[True])
     Traceback (most recent call last):

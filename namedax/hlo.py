@@ -13,13 +13,10 @@ all-gather. That is the larger side each time, so that an all-gather and the red
 its transpose have the same bytes. `Collective.wire_bytes` is what one device must send at least, on
 a ring of n devices:
 
-    all-reduce           2 (n - 1) / n * bytes     a reduce-scatter, then an all-gather
-    all-gather             (n - 1) / n * bytes
-    reduce-scatter         (n - 1) / n * bytes
-    all-to-all             (n - 1) / n * bytes     a device keeps its own part
-    ragged-all-to-all      (n - 1) / n * bytes     a guess: only the run knows how much is sent
-    collective-permute                   bytes
-    collective-broadcast                 bytes
+    all-reduce           2 (n - 1) / n * bytes     a reduce-scatter, then an all-gather all-gather             (n - 1) / n *
+    bytes reduce-scatter         (n - 1) / n * bytes all-to-all             (n - 1) / n * bytes     a device keeps its own part
+    ragged-all-to-all      (n - 1) / n * bytes     an estimate: known at run time only collective-permute
+    bytes collective-broadcast                 bytes
 
 A backend may widen what it sends: XLA's CPU backend reduces bfloat16 as float32, and exchanges it
 so in an all-to-all. The figures here are those of the compiled program, not of the source.
@@ -188,13 +185,13 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
     text = compiled.as_text() if isinstance(compiled, jax.stages.Compiled) else compiled
     if not isinstance(text, str):
         raise ArgumentTypeError(
-            "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its "
-            f"text; got {type(compiled).__name__}. XLA places the collectives when it compiles."
+            "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got "
+            f"{type(compiled).__name__}. XLA places the collectives when it compiles."
         )
     if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
         raise ArgumentError(
-            "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a "
-            "lowered one. Compile it first: jax.jit(f).lower(...).compile().as_text()."
+            "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a lowered one. Compile it "
+            "first: jax.jit(f).lower(...).compile().as_text()."
         )
     return text
 
@@ -315,8 +312,8 @@ def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: boo
         type_ = before or types.get((i.computation, name.lstrip("%")))
         if type_ is None:
             raise ArgumentError(
-                f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined "
-                "in its computation. Pass the whole text of the compiled module."
+                f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined in its computation. Pass the "
+                "whole text of the compiled module."
             )
         operand_types.append(type_)
     arrays = [array for type_ in operand_types for array in _ARRAY.findall(type_)]

@@ -32,7 +32,8 @@ def resize(
 
     Raises:
       AxisNotFoundError: `image` lacks a name.
-      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
+        axes.
       ArgumentTypeError: `out_axes` is given with a positional shape.
     """
 def scale_and_translate(

@@ -1,8 +1,8 @@
 """Between named arrays and other libraries: xarray, checkpointers, optimisers.
 
-Most libraries need nothing: a named array is a pytree with one leaf. What stands here is what a pytree cannot say. xarray has
-names of its own; a checkpointer wants to know where restored arrays shall live; and an optimiser that computes a norm inside of
-a mapped body has to compute that of whole arrays, not of blocks.
+Most libraries need nothing: a named array is a pytree with one leaf. This module has what a pytree cannot say. xarray has
+names of its own; a checkpointer wants to know where restored arrays are to live; and an optimiser that computes a norm inside
+of a mapped body must compute that of whole arrays, not of blocks.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
 
     Raises:
       AxisNameError: a dimension has no name that an axis can have (xarray allows integers).
-      AxisNotFoundError: `positional` speaks of a dimension that is not there.
+      AxisNotFoundError: `positional` mentions a dimension that is not there.
       AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
       ImportError: xarray is not installed.
 
@@ -143,7 +143,7 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
     for name in positional:
         if name not in array.dims:
             text = f"{type(array).__name__} of dimensions {dict(array.sizes)}"
-            raise_not_found("from_xarray", name, text, array.dims, "It stands in positional=.")
+            raise_not_found("from_xarray", name, text, array.dims, "It is listed in positional=.")
     if isinstance(array, xarray.Dataset):
         return {name: _from_data_array(variable, positional) for name, variable in array.data_vars.items()}
     return _from_data_array(array, positional)
@@ -217,8 +217,8 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 def global_norm(tree: Any) -> jax.Array:
     """The Euclidean norm of all elements of all arrays together, over names and positions, in a mapped body too.
 
-    The same number as `optax.global_norm` of the whole arrays. In a mapped body a function of raw leaves, which that is, sees
-    blocks only; this one adds up what the devices have: one all-reduce of a scalar for all arrays with the same mesh axes.
+    The same number as `optax.global_norm` of the whole arrays. In a mapped body a function of raw leaves, as optax's is, sees
+    only blocks; this one adds up what the devices have: one all-reduce of a scalar for all arrays with the same mesh axes.
 
     Args:
       tree: a pytree of arrays.

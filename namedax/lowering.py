@@ -108,7 +108,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         traced = call.traced()
         jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX cannot
-        # lower. What the body closes over goes in as arguments: JAX takes values whose types speak of Explicit axes in no other
+        # lower. What the body closes over goes in as arguments: JAX takes values whose types mention Explicit axes in no other
         # way.
         closure = [replicated(const) for const in traced.closure]
         shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
@@ -166,7 +166,7 @@ def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Runs `mapped` after what its body closes over was replicated.
+    """Runs `mapped` once what its body closes over has been replicated.
 
     `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way.
     """
@@ -177,11 +177,11 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
-    """Runs the body on global arrays, whose names say XLA's partitioner where they shall live."""
+    """Runs the body on global arrays, whose names tell XLA's partitioner where they live."""
     datas = [jnp.asarray(argument.data) for argument in call.arguments]
     if not has_explicit_axes(mesh):
         return call.run(*datas)
-    # Within the body every axis is Auto; the results' shardings have to be known before.
+    # Within the body every axis is Auto; the results' shardings must be known before.
     region = call.region
     call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
     call.region.seen = region.seen
@@ -217,7 +217,7 @@ class Call:
       function: takes the arguments as a list of (named) arrays.
       name: of the function, for messages.
       out_axes: as given to `xmap`.
-      resources: as given to `xmap`: all its names have to occur.
+      resources: as given to `xmap`: all its names must occur.
       sizes: `axis_sizes` as given to `xmap`: likewise.
       arguments: the arrays.
       region: the region of the body.
@@ -361,7 +361,7 @@ class Call:
         refuse_raw(closed, self.region.resources, self.name)
 
     def replicated_datas(self) -> list[Any]:
-        """The data of the arguments, replicated over the Explicit axes of which their types speak: none of their names lives there."""
+        """The data of the arguments, replicated over the Explicit axes in their types, on which no name lives."""
         return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
     def run(self, *datas: Any) -> Any:

@@ -52,17 +52,17 @@ def assert_resources_do_not_matter(
     Args:
       fun: a function over names, as `nx.xmap` takes it; or a mapped function, made by `nx.xmap`, whose own options hold where none are
         given here.
-      *args: its arguments. Small ones do: what is wrong for a batch of 8 is wrong for one of 8,000.
+      *args: its arguments. Small ones suffice: what is wrong for a batch of 8 is wrong for one of 8,000.
       in_axes: as in `nx.xmap`.
       out_axes: as in `nx.xmap`.
       axis_sizes: as in `nx.xmap`.
       axis_resources: the assignment that is checked.
       mesh: as in `nx.xmap`; default: that of the mapped function, or of `jax.set_mesh`.
       static_argnums: as in `nx.xmap`.
-      grad: whether gradients are compared too: of the results, summed up with fixed random weights, by all arrays of floats among the
-        arguments, taken outside of the body. Leave them out where `fun` has none.
-      rtol: how far elements may differ, relative to the value with nothing mapped; default: the root of the element type's precision.
-        Integers and truth values have to be equal.
+      grad: whether gradients are compared too: of the results, summed up with fixed random weights, with respect to all arrays
+        of floats among the arguments, taken outside of the body. Leave them out where `fun` has none.
+      rtol: how far elements may differ, relative to the value with nothing mapped; default: the root of the element type's
+        precision. Integers and truth values must be equal.
       atol: how far they may differ in addition; default: the same root, times the root mean square of the array.
       **kwargs: keyword arguments of `fun`.
 
@@ -347,7 +347,7 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
             causes.append(
                 f"A whole array is {', '.join(f'{r:g}' for r in found)} times what it should be"
                 + (f" (the mesh is {sizes})" if sizes else "")
-                + ": something is summed once a device, or not over all of them."
+                + ": something is summed once per device, or not over all of them."
             )
     if differ == {_AUTO}:
         causes.append(

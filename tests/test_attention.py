@@ -578,7 +578,7 @@ MISTAKES = {
         E.AxisNameError,
         ["key_value_seq_lengths", "'pos'", "batch axes only"],
     ),
-    "lengths that are not integers": ({"query_seq_lengths": nx.named(jnp.ones(2), ["b"])}, TypeError, ["has to be integers"]),
+    "lengths that are not integers": ({"query_seq_lengths": nx.named(jnp.ones(2), ["b"])}, TypeError, ["must be integers"]),
     "a window": ({"local_window_size": (-1, 2)}, ValueError, ["local_window_size=(-1, 2)"]),
     "cudnn": ({"implementation": "cudnn"}, ValueError, ["implementation= and return_residual=", "positional form"]),
 }

@@ -154,7 +154,7 @@ def test_malformed_mappings(mapping, text):
 
 def test_a_rank_is_asserted():
     x = jnp.zeros((2, 3), jnp.int32)
-    rule = "Write one entry per axis (None for one without a name), or end the list with '...' to speak of the first axes only."
+    rule = "Write one entry per axis (None for one without a name), or end the list with '...' to name the first axes only."
     assert message(nx.named, x, ["a"]) == (
         AxisMappingError,
         f"named: the axis mapping ['a'] asserts 1 axes, but the array i32[2,3] has 2. {rule}",
@@ -411,7 +411,7 @@ def test_a_name_born_in_a_body_divides_over_its_mesh_axes():
     f = nx.xmap(body, ["a"], ["a"], axis_resources={"born": "x"}, mesh=make_mesh((4, 2)))
     assert message(f, jnp.zeros(8)) == (
         AxisSizeError,
-        "named: axis 'born' of size 6 does not divide over mesh axes ('x',) of together 4 devices. Use a size that is a "
+        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a "
         "multiple of 4, or map 'born' to fewer devices in axis_resources.",
     )
 
@@ -456,7 +456,7 @@ def test_shard_says_what_is_wrong():
     )
     assert message(nx.shard, x, {"a": "x"}, mesh) == (
         AxisSizeError,
-        "shard: axis 'a' of size 6 does not divide over mesh axes ('x',) of together 4 devices. Use a size that is a multiple "
+        "shard: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple "
         "of 4, or map 'a' to fewer devices in axis_resources.",
     )
     kind, text = message(nx.shard, x, {"a": "y", "b": "y"}, mesh)

@@ -84,8 +84,9 @@ def all_reduced(layout, params):
     """The all-reduces of a layout that has no other collectives, counted by its definition."""
     if layout == "dp":  # the gradients of all parameters, and the loss
         return 1, 4 * (1 + sum(p.size for p in jax.tree.leaves(params)))
-    # In each layer attention and the feed-forward network: two sums forwards, one of them again for the gradient, two backwards. Then
-    # one for the look-up and one for the gradient of what the logits are computed of, and two of numbers for each token.
+    # In each layer attention and the feed-forward network: two sums forwards, one of them again for the gradient, two
+    # backwards. Then one for the look-up and one for the gradient of what the logits are computed from, and two of numbers for
+    # each token.
     assert layout == "tp"
     tokens, sums = BATCH * CONFIG.pos, CONFIG.layers * 5 + 2
     return sums + 2, 4 * (tokens * CONFIG.embed * sums + 2 * tokens + 1)

@@ -325,7 +325,7 @@ REDUCED_ONCE = {
         stacked(lambda h, w: nx.fori_loop(0, 2, lambda i, h: layer(h, w), h)),
         lambda w, x: plain_layers(jnp.repeat(w, 2, 0), x),
     ),
-    "computed of weights in every step": (
+    "computed from weights in every step": (
         stacked(lambda h, w: layer(h, jax.jit(lambda s, w: s * w)(nx.nn.softplus(1.0), w) / (1 + nx.sum(w * w, "c")))),
         lambda w, x: plain_layers(SOFTPLUS * w / (1 + jnp.sum(w * w, 1, keepdims=True)), x),
     ),
@@ -832,9 +832,9 @@ MISTAKES = {
     ),
     "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper is f32\[\]\{t:2, k:3\}; a bound has no"),
     "condition": (lambda: nx.while_loop(lambda c: P_ > 0, lambda c: c, 0), E.PositionalAxisError, r"the condition is \S*\[2,3\]"),
-    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"it has to be a truth value"),
+    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"it must be a truth value"),
     "predicate": (lambda: nx.cond(P_ > 0, lambda: 1, lambda: 2), E.PositionalAxisError, r"the predicate is \S*\[2,3\]"),
-    "index": (lambda: nx.switch(1.5, [lambda: 1, lambda: 2]), E.ArgumentTypeError, r"it has to be an integer"),
+    "index": (lambda: nx.switch(1.5, [lambda: 1, lambda: 2]), E.ArgumentTypeError, r"it must be an integer"),
     "no branches": (lambda: nx.switch(0, []), E.ArgumentError, r"switch: there are no branches"),
     "branches": (
         lambda: nx.cond(X > 0, lambda: 1, lambda: (1, 2)),

@@ -249,9 +249,9 @@ def test_mistakes():
         gradient(lambda r, ct: (nx.sum(ct * r[1], "a"),))
     with pytest.raises(nx.errors.ArgumentTypeError, match=r"fwd returns NamedArray; return \(result, residuals\)"):
         gradient(lambda r, ct: (ct, ct), lambda w, x: w * x)
-    with pytest.raises(nx.errors.PositionalAxisError, match="their positional axes have to be the same"):
+    with pytest.raises(nx.errors.PositionalAxisError, match="their positional axes must be the same"):
         gradient(lambda r, ct: (nx.sum(ct * r[1], "a") * jnp.ones(4), None))
-    with pytest.raises(nx.errors.ArgumentTypeError, match="the cotangent of argument 0 has another structure"):
+    with pytest.raises(nx.errors.ArgumentTypeError, match="the cotangent of argument 0 has a different structure"):
         gradient_of_dict(x)
     with pytest.raises(nx.errors.ArgumentError, match="custom_jvp sin has no rule; give one with defjvp"):
         nx.custom_jvp(nx.sin)(x)

@@ -423,8 +423,8 @@ def test_errors_of_a_process(reports):
             "global_sizes, and the whole axis.",
             "shared part": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[12,6], has 12 entries; of the 16 in "
             "global_sizes this process brings all. See nx.process_entries.",
-            "global": "AxisMappingError: from_process_local: the array, f32[]{batch:16@data, k:6}, is an array of many processes "
-            "already; give this process's part. For another placement use nx.shard.",
+            "global": "AxisMappingError: from_process_local: the array, f32[]{batch:16@data, k:6}, is an array of many "
+            "processes already; give this process's part. For a different placement use nx.shard.",
         }
 
 
@@ -460,8 +460,8 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh, {"batch": 18}),
             AxisSizeError,
-            "from_process_local: axis 'batch' of size 18 does not divide over mesh axes ('data',) of together 4 devices. Use a size "
-            "that is a multiple of 4, or map 'batch' to fewer devices in axis_resources.",
+            "from_process_local: axis 'batch' of size 18 does not divide over mesh axes ('data',), 4 devices in total. Use a "
+            "size that is a multiple of 4, or map 'batch' to fewer devices in axis_resources.",
         ),
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh, {"bacth": 16}),

@@ -151,7 +151,7 @@ MISTAKES = {
             "k",
         ),
         nx.errors.PositionalAxisError,
-        "dot: both operands have positional axes, of shapes (2,) and (4, 2) (f32[2]{k:3} and f32[4,2]{k:3}); they have to be "
+        "dot: both operands have positional axes, of shapes (2,) and (4, 2) (f32[2]{k:3} and f32[4,2]{k:3}); they must be "
         "equal, or those of one operand empty. For an outer product write einsum with a letter for each axis.",
     ),
 }

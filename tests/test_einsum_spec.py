@@ -244,9 +244,9 @@ def test_sizes_disagree(name):
 
 
 NUMBERS = {
-    "too-few": ("ij,jk->ik", (PLAIN,), "'ij,jk->ik' has 2 operands, but 1 array came with it."),
-    "too-many": ("i->i", (PLAIN, PLAIN), "'i->i' has 1 operand, but 2 arrays came with it."),
-    "none": ("i", (), "'i' has 1 operand, but 0 arrays came with it."),
+    "too-few": ("ij,jk->ik", (PLAIN,), "'ij,jk->ik' has 2 operands, but is called with 1 array."),
+    "too-many": ("i->i", (PLAIN, PLAIN), "'i->i' has 1 operand, but is called with 2 arrays."),
+    "none": ("i", (), "'i' has 1 operand, but is called with 0 arrays."),
 }
 
 

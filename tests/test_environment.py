@@ -191,7 +191,7 @@ def test_a_size_that_does_not_divide_is_an_error_in_either_mode(partitioning):
     with pytest.raises(AxisSizeError) as error:
         xmap(lambda x: x, ["a"], ["a"], {"a": ("x", "y")}, partitioning=partitioning)(array(12))
     assert str(error.value) == (
-        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y') of together 8 devices. Use a size that is a "
+        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y'), 8 devices in total. Use a size that is a "
         "multiple of 8, or map 'a' to fewer devices in axis_resources."
     )
 

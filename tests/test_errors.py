@@ -243,7 +243,7 @@ MAKING = {
         AxisNotFoundError,
         "arange: axis 'k' has no size here. Give a stop, or the size in axis_sizes of xmap.",
     ),
-    "arange of another size": (
+    "arange of a different size": (
         lambda: xmap(lambda x: x + nx.arange(5, axis="a"), ["a"], ["a"])(zeros(8)),
         AxisSizeError,
         "arange: the number of values is 5, but axis 'a' has size 8 in this mapped function; a name has one size.",
@@ -253,7 +253,7 @@ MAKING = {
         AxisNotFoundError,
         "one_hot: axis 'classes' has no size here. Give num_classes, or the size in axis_sizes of xmap.",
     ),
-    "one_hot of another size": (
+    "one_hot of a different size": (
         lambda: xmap(lambda x: nx.nn.one_hot(x, 10, axis="b"), ["a"], None, axis_sizes={"b": 4})(zeros(8)),
         AxisSizeError,
         "one_hot: num_classes is 10, but axis 'b' has size 4 in this mapped function; a name has one size.",
@@ -516,13 +516,13 @@ MAPPED = {
         lambda: xmap(two, (["a"], ["b"]), None)(zeros(8), zeros(4, 4)),
         AxisMappingError,
         "xmap: the axis mapping ['b'] asserts 1 axes, but argument 'y', i32[4,4], has 2. Write one entry per axis (None for "
-        "one without a name), or end the list with '...' to speak of the first axes only.",
+        "one without a name), or end the list with '...' to name the first axes only.",
     ),
     "a rank of a result that is not asserted": (
         lambda: xmap(body, ["a", None], ["a"])(zeros(8, 3)),
         AxisMappingError,
         "xmap, out_axes: the axis mapping ['a'] asserts 1 axes, but the result, i32[3]{a:8}, with its names has 2. Write one "
-        "entry per axis (None for one without a name), or end the list with '...' to speak of the first axes only.",
+        "entry per axis (None for one without a name), or end the list with '...' to name the first axes only.",
     ),
     "too few mappings": (
         lambda: xmap(two, (["a"],), None)(zeros(8), zeros(8)),
@@ -545,7 +545,7 @@ MAPPED = {
     "an axis that does not divide": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y")})(zeros(12)),
         AxisSizeError,
-        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y') of together 8 devices. Use a size that is a "
+        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y'), 8 devices in total. Use a size that is a "
         "multiple of 8, or map 'a' to fewer devices in axis_resources.",
     ),
     "an unknown mesh axis": (
@@ -584,13 +584,13 @@ MAPPED = {
         "xmap: the result, i32[2], differs from device to device along mesh axes ['x'], on which none of its names lives: a "
         "local block (x.data) has left its array. Return the named array.",
     ),
-    "an array of another size that is closed over": (
+    "an array of a different size that is closed over": (
         lambda: xmap(lambda x: x + C, ["a"], ["a"], {"a": "x"})(zeros(8)),
         AxisSizeError,
         "add: axis 'a' has size 6 in an array of shape (6,) with dims ('a',), but 'a' has size 8 in this mapped function; a "
         "name has one size. Rename one of the two axes.",
     ),
-    "rename to a name of another size": (
+    "rename to a name of a different size": (
         lambda: xmap(lambda x, y: nx.rename(x, {"a": "b"}), (["a"], ["b"]), None, {"a": "x"})(zeros(8), zeros(4)),
         AxisSizeError,
         "rename: axis 'a' of size 8 cannot become 'b', which has size 4 in this mapped function; a name has one size. Choose "
@@ -599,8 +599,8 @@ MAPPED = {
     "rename to a name that does not divide": (
         lambda: xmap(lambda x: nx.rename(x, {"b": "c"}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 3)),
         AxisSizeError,
-        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',) of together 2 devices. Use a size that is a "
-        "multiple of 2, or map 'c' to fewer devices in axis_resources.",
+        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Use a size that is a multiple "
+        "of 2, or map 'c' to fewer devices in axis_resources.",
     ),
     "a branch on a named value": (
         lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
@@ -759,8 +759,8 @@ def test_a_region_says_which_operation():
     fails(
         lambda: region.block_size("a", 6, "pad"),
         AxisSizeError,
-        "pad: axis 'a' of size 6 does not divide over mesh axes ('x',) of together 4 devices. Use a size that is a multiple "
-        "of 4, or map 'a' to fewer devices in axis_resources.",
+        "pad: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of "
+        "4, or map 'a' to fewer devices in axis_resources.",
     )
 
 

@@ -244,7 +244,7 @@ TRIES = [
     (lambda f, v, k: f(v, v, v, **k), V),
     (lambda f, v, k: f(v, 0.5, **k), V),
 ]
-# What has to be tried in a way of its own is another module's, or takes names for no axes of its arguments.
+# What must be tried in a way of its own is another module's, or takes names for no axes of its arguments.
 ELSEWHERE = """
     numpy.apply_along_axis numpy.apply_over_axes numpy.arange numpy.geomspace numpy.logspace numpy.linspace numpy.indices numpy.fft.fftfreq
     numpy.fft.rfftfreq lax.all_gather lax.all_to_all lax.associative_scan lax.broadcasted_iota lax.map lax.pbroadcast lax.pswapaxes

@@ -378,7 +378,7 @@ KEY = jax.random.key(0)
         (lambda: nx.nn.batch_norm(NAMED, "k", mean=0.0, var=1.0), E.AxisNotFoundError, ["batch_norm: no axis 'k'"]),
         (lambda: nx.nn.moments(NAMED, "k"), E.AxisNotFoundError, ["moments: no axis 'k'"]),
         (lambda: nx.nn.layer_norm(NAMED + 1j, "a"), TypeError, ["layer_norm", "c64", "is complex"]),
-        (lambda: nx.nn.layer_norm(NAMED, "a", epsilon=jnp.ones(())), TypeError, ["layer_norm: epsilon", "has to be a number"]),
+        (lambda: nx.nn.layer_norm(NAMED, "a", epsilon=jnp.ones(())), TypeError, ["layer_norm: epsilon", "must be a number"]),
         (
             lambda: nx.nn.layer_norm(NAMED, "a", scale=nx.named(jnp.ones(7), ["a"])),
             E.AxisSizeError,
@@ -389,7 +389,7 @@ KEY = jax.random.key(0)
         (
             lambda: nx.nn.dropout(NAMED, KEY, 0.5, shared="k"),
             E.AxisNotFoundError,
-            ["dropout: no axis 'k'", "shared= speaks of"],
+            ["dropout: no axis 'k'", "shared= names axes of"],
         ),
         (lambda: nx.nn.dropout(NAMED, KEY, 0.5, shared=0), E.PositionalAxisError, ["dropout: shared has the position 0"]),
         (lambda: nx.nn.dropout(NAMED > 0, KEY, 0.5), TypeError, ["dropout: bool[]{b:4, a:8} holds no floating-point"]),

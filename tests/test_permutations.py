@@ -345,10 +345,10 @@ def test_mistakes():
     with pytest.raises(AxisNotFoundError, match="psum_scatter: axis 'c' has no size"):
         psum_scatter(x, "c")
     with pytest.raises(
-        PositionalAxisError, match=r"scatter_dimension=0 has size 6; with tiled=False it has to be equal to .* 'a', 4"
+        PositionalAxisError, match=r"scatter_dimension=0 has size 6; with tiled=False it must be equal to .* 'a', 4"
     ):
         psum_scatter(x, "a")
-    with pytest.raises(PositionalAxisError, match="split_axis=0 has size 6; with tiled=True it has to be a multiple of"):
+    with pytest.raises(PositionalAxisError, match="split_axis=0 has size 6; with tiled=True it must be a multiple of"):
         all_to_all(x, "a", 0, 0, tiled=True)
     with pytest.raises(PositionalAxisError, match="concat_axis=1 is not a positional axis: there are 1"):
         all_to_all(x, "a", 0, 1)

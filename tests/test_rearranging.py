@@ -274,7 +274,7 @@ def test_a_caret_stands_under_the_mistake(pattern, why, at):
 
 
 MISTAKES = [
-    (lambda: rearrange(X, "a b -> a b"), RearrangeError, "speaks of 2 positional axes, but f.* has 1"),
+    (lambda: rearrange(X, "a b -> a b"), RearrangeError, "has 2 positional axes, but f.* has 1"),
     (lambda: rearrange(X, "a {q} -> {q} a"), AxisNotFoundError, "rearrange: no axis 'q'"),
     (lambda: rearrange(X, "a {k=(p q)} -> {p, q} a"), RearrangeError, "'p', 'q' have no size in .*as in p=2"),
     (

@@ -383,7 +383,7 @@ CLOSED = {"w": array(8, 3, seed=8), "v": array(3, 4, seed=9), "p": array(5, seed
 
 
 def closing_body(w, v, p, s):
-    """A body that closes over two named arrays, one in another physical order, an unnamed array and a scalar."""
+    """A body that closes over two named arrays, one in a different physical order, an unnamed array and a scalar."""
     rows, columns = nx.named(w, ["a", "c"]), nx.named(v, ["c", "b"])
 
     def body(x, y):

@@ -116,7 +116,7 @@ def test_costs():
     ("call", "error", "words"),
     [
         (lambda x, r: nx.nn.top_k_routing(x, "expert", 2), AxisNotFoundError, ["top_k_routing: no axis 'expert'"]),
-        (lambda x, r: nx.nn.top_k_routing(x, "route", 5), ArgumentError, ["k=5 is not within 1 and 4", "axis 'route'"]),
+        (lambda x, r: nx.nn.top_k_routing(x, "route", 5), ArgumentError, ["k=5 is not between 1 and 4", "axis 'route'"]),
         (
             lambda x, r: nx.nn.top_k_routing(x, "route", 2, choice="token"),
             AxisNameError,

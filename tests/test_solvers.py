@@ -191,12 +191,12 @@ def test_resources_do_not_matter_for_derivatives_of_other_kinds():
             NamedAxesLeftError,
             "which has no axis 'row'",
         ),
-        (lambda b: linalg.cg(lambda v: (v, v), b), ArgumentTypeError, "cg: the result of A has another structure"),
+        (lambda b: linalg.cg(lambda v: (v, v), b), ArgumentTypeError, "cg: the result of A has a different structure"),
         (lambda b: linalg.gmres(lambda v: v, b, solve_method="fast"), ArgumentError, "gmres: solve_method='fast' is neither"),
         (
             lambda b: linalg.cg(lambda v: v, b.astype(int)),
             ArgumentTypeError,
-            "cg: the right-hand side i32[]{a:8} is not of floats",
+            "cg: the right-hand side i32[]{a:8} does not hold floats",
         ),
         (
             lambda b: linalg.cg(lambda v: v.astype(jnp.bfloat16), b),

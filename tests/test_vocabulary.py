@@ -363,7 +363,7 @@ def test_a_language_model_never_gathers_its_vocabulary():
         (lambda x, y: loss(x, y), PositionalAxisError, "positional axis -1 is out of range for f32[]{t:4, v:8}"),
         (lambda x, y: loss(x, nx.nn.one_hot(y, 8, axis="v").astype(int), "v"), AxisNameError, "write nx.argmax(labels, 'v')"),
         (lambda x, y: loss(x, x, "v"), ArgumentTypeError, "the labels are f32[]{t:4, v:8}, but a label is an integer"),
-        (lambda x, y: loss(x, y, "v", where=y), ArgumentTypeError, "where is i32[]{t:4}, but it has to be boolean"),
+        (lambda x, y: loss(x, y, "v", where=y), ArgumentTypeError, "where is i32[]{t:4}, but it must be boolean"),
         (lambda x, y: loss(x * 1j, y, "v"), ArgumentTypeError, "the logits c64[]{t:4, v:8} are complex"),
         (lambda x, y: loss(x, y, "v", z_loss=-1), ArgumentError, "z_loss=-1 is out of range; it is at least 0."),
         (
@@ -371,7 +371,7 @@ def test_a_language_model_never_gathers_its_vocabulary():
             ArgumentError,
             "label_smoothing=1 is out of range; it is at least 0 and",
         ),
-        (lambda x, y: loss(x, y, "v", z_loss=jnp.ones(())), ArgumentTypeError, "has to be a number; it is a constant"),
+        (lambda x, y: loss(x, y, "v", z_loss=jnp.ones(())), ArgumentTypeError, "must be a number; it is a constant"),
     ],
 )
 def test_mistakes(call, error, words):

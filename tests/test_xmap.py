@@ -332,7 +332,7 @@ def test_sizes_that_disagree():
 
 def test_a_size_that_does_not_divide():
     with pytest.raises(
-        AxisSizeError, match=r"xmap: axis 'a' of size 6 does not divide over mesh axes \('x',\) of together 4 devices"
+        AxisSizeError, match=r"xmap: axis 'a' of size 6 does not divide over mesh axes \('x',\), 4 devices in total"
     ):
         mapped()(X[:6], Y)
 

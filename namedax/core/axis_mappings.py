@@ -1,7 +1,7 @@
 """The notation for axis mappings: which positional axes of an array have which names.
 
 A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["batch", None, "k"]` with one entry per axis
-(it asserts the rank), or a list `["batch", ...]` that speaks of the first axes only. `nx.named`, `nx.positional` and the
+(it asserts the rank), or a list `["batch", ...]` that mentions the first axes only. `nx.named`, `nx.positional` and the
 `in_axes` and `out_axes` of `nx.xmap` take it, and pytrees of it.
 """
 
@@ -48,7 +48,7 @@ class AxisMapping:
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
                 f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {what} has {ndim}. Write one entry per axis "
-                "(None for one without a name), or end the list with '...' to speak of the first axes only."
+                "(None for one without a name), or end the list with '...' to name the first axes only."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:
@@ -129,8 +129,7 @@ def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple
         if position < 0:
             raise AxisMappingError(
                 f"{op}: position {position} in the axis mapping {text} is negative; the rank that it would count from depends "
-                f"on "
-                "where the mapping is used. Count from the front, from 0."
+                "on where the mapping is used. Count from the front, from 0."
             )
         pairs.append((int(position), _check_name(name, text, op)))
     return pairs, None

@@ -1,8 +1,9 @@
 """Sums of `bfloat16` between devices, which XLA's CPU backend cannot make in a mapped region (JAX 0.10 and 0.11).
 
-In a `jax.shard_map` over a part of the mesh axes they abort the process, in plain JAX too: an all-reduce or a reduce-scatter is
-"Invalid binary instruction opcode copy". Over all mesh axes, in other element types, and for what only moves values it is not so. In
-such a region these sums, and those that JAX makes of the transposes of casts and gathers, are of `float32`.
+In a `jax.shard_map` over a part of the mesh axes they abort the process, in plain JAX too: an all-reduce or a reduce-scatter
+fails with "Invalid binary instruction opcode copy". Over all mesh axes, in other element types, and where values are only
+moved, this does not happen. In such a region these sums, and those that JAX makes when it transposes casts and gathers, are
+computed in `float32`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def on_cpus() -> bool:
 
 
 def widened(data: Any) -> Any:
-    """`data` in a type that XLA can add up between devices here; what moves it and is transposed to a sum takes this, too."""
+    """`data` in a type that XLA can add up between devices here, also for what moves it and is transposed to a sum."""
     return data.astype(jnp.float32) if sums_abort(data) else data
 
 

@@ -1,8 +1,8 @@
 """How a named array shows itself: its type in a line, `repr`, and the displays of IPython and treescope.
 
-Nothing here fails or computes for want of values: under a trace, after donation and for values on other processes the type is
-shown alone. Neither library is imported before it asks. `NamedArray` is a `Shown`, so that the array knows its printer and the
-printer needs to know no array.
+Nothing here fails or computes where there are no values: under a trace, after donation, and for values on other processes, only
+the type is shown. Neither library is imported before it asks. `NamedArray` is a `Shown`, so the array has its printer, and the
+printer depends on no array.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapt
 
 
 class Shown:
-    """What shows itself: `NamedArray`, as far as its displays see it."""
+    """An array that shows itself: `NamedArray`, as far as its displays see it."""
 
     __slots__ = ()
 
@@ -269,7 +269,7 @@ def _mask(mask: Any, array: Shown) -> np.ndarray:
 
     Raises:
       NamedAxesLeftError: the mask has an axis that the array lacks.
-      AxisSizeError: an axis has another size in the mask.
+      AxisSizeError: an axis has a different size in the mask.
     """
     values = np.asarray(mask.data if isinstance(mask, Shown) else mask, bool)
     labels = _labels(mask.dims if isinstance(mask, Shown) else (None,) * values.ndim)

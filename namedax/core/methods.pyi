@@ -75,12 +75,11 @@ class Methods:
           precision: as in `jax.lax.dot_general`.
           preferred_element_type: the type to accumulate in and to return; by default that of the
             operands.
-          overlap: as in `einsum`; of use where an operand's axis has to move to meet the other operand.
+          overlap: as in `einsum`; useful where an operand's axis must move to meet the other operand.
 
         Returns:
-          An array with all names of both but the contracted ones. The positional axes of at most one
-          operand are not empty, or those of both are equal and meet elementwise; for outer products of
-          positional axes use `einsum`.
+          An array with all names of both but the contracted ones. At most one operand has positional axes, or those of both are
+          equal and meet elementwise; for outer products of positional axes use `einsum`.
 
         Over a sharded name: one all-reduce of the result.
 
@@ -102,8 +101,8 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          indices: integers, named or not; axes that `x` has too are batch axes. It may have the axis that is read, and then the
-            result has it as `indices` does.
+          indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
+            then has it as `indices` does.
           axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
           mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
             `"wrap"`. Negative indices count from the end, but not with `"clip"`.
@@ -200,15 +199,15 @@ class Methods:
           x: an array, named or not.
           axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
           dtype: element type of the result.
-          ddof: what is taken off the count.
+          ddof: what is subtracted from the count.
           keepdims: whether reduced positional axes stay, with size 1.
           where: a boolean array, named or not; elements where it is false are left out.
           mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
             deviations from it are squared, whatever it is.
-          correction: another word for `ddof`, that of the array API.
+          correction: the array API's word for `ddof`.
 
         Returns:
-          An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -231,15 +230,15 @@ class Methods:
           x: an array, named or not.
           axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
           dtype: element type of the result.
-          ddof: what is taken off the count.
+          ddof: what is subtracted from the count.
           keepdims: whether reduced positional axes stay, with size 1.
           where: a boolean array, named or not; elements where it is false are left out.
           mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
             deviations from it are squared, whatever it is.
-          correction: another word for `ddof`, that of the array API.
+          correction: the array API's word for `ddof`.
 
         Returns:
-          An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.

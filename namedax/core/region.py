@@ -136,9 +136,8 @@ class Region:
         devices = self.mesh_axis_size(mesh_axes)
         if size % devices:
             raise AxisSizeError(
-                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {mesh_axes} of together "
-                f"{devices} devices. Use a size that is a multiple of {devices}, or map {name!r} to fewer devices in "
-                "axis_resources."
+                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {devices} devices in total. "
+                f"Use a size that is a multiple of {devices}, or map {name!r} to fewer devices in axis_resources."
             )
         return size // devices if self.mode == MANUAL else size
 
@@ -181,8 +180,8 @@ Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
 class _Left(threading.local):
     """The arrays that JAX has put together after the body that they were taken apart in, for as long as they live.
 
-    JAX keeps the arguments of a rule alive while it traces the rule, so that while an entry is here a rule is traced, or an
-    exception is kept that came out of one.
+    JAX keeps the arguments of a rule alive while it traces the rule. So while there is an entry, a rule is being traced, or
+    somebody keeps an exception that came out of one.
     """
 
     def __init__(self) -> None:
@@ -242,7 +241,7 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
 
 @contextlib.contextmanager
 def leave_for_kernel() -> Iterator[None]:
-    """Within a mapped body: no region is ambient. Kernels know of none, so that all regions share them."""
+    """Within a mapped body, a context without a region: kernels know of none, so all regions share them."""
     token = _within_kernel.set(True)
     try:
         with _context(None):

@@ -7,10 +7,10 @@ its transpose is an all-reduce, so it is made early (before a broadcast makes th
 once: an array keeps its casts, and a parameter that is used many times has its gradient reduced
 once.
 
-A value that was gathered has two forms. In the one it counts as replicated, and the transpose of
-the gather is a slice. In the other it varies over the mesh axes that it was gathered over, and the
-transpose is a reduce-scatter. Who returns the value wants the first form; who combines it with
-values that vary there wants the second. So an array that was gathered keeps ways to both.
+A value that was gathered has two forms. In the one it counts as replicated, and the transpose of the gather is a slice. In the
+other it varies over the mesh axes that it was gathered over, and the transpose is a reduce-scatter. Code that returns the value
+wants the first form; code that combines it with values that vary there wants the second. So a gathered array keeps the means to
+make both.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def keep_varying_form(array: NamedArray, form: Callable[[frozenset[str]], Any]) 
 
 
 def has_varying_form(array: Any) -> bool:
-    """Whether `array` was gathered, or computed of arrays that were, and has a form for whoever needs it to vary."""
+    """Whether `array` was gathered, or computed from arrays that were, and has a form for code that needs it to vary."""
     return type(array) is NamedArray and array._casts is not None and _FORM in array._casts
 
 

@@ -6,7 +6,7 @@ from namedax.lax import linalg as linalg
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import LAX as _OWN
 
-# What speaks of types or tokens, or takes functions and pytrees, named arrays too.
+# What concerns types or tokens, or takes functions and pytrees, named arrays too.
 _UNTOUCHED = (
     "after_all axis_index_groups broadcast_shapes broadcasted_iota composite conv_dimension_numbers conv_general_permutations "
     "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve custom_root "

@@ -1137,7 +1137,7 @@ def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Axis = 0) -> Any:
-    """Applies a function to entry after entry along an axis: `lax.map` over names. It saves memory where `vmap` saves time.
+    """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
 
     Args:
       f: a function of one entry: arrays without the axis.
@@ -1255,7 +1255,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 
     Raises:
       AxisNotFoundError: a name has no size here.
-      UnsupportedArgumentError: `to` is another word; sums that are put off are namedax's own affair.
+      UnsupportedArgumentError: `to` is anything else; postponed sums are internal to namedax.
     """
 def pdot(
     x: ArrayLike,
@@ -1310,19 +1310,19 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
     Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
-
-    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
-    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
+    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
+    are groups.
     """
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
-    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
-    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`. `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
+    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
+    are groups.
     """
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`.
-    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
-    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`. `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
+    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
+    are groups.
     """
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
@@ -1352,7 +1352,7 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
     Args:
       x: a named array, or a pytree of them.
       axis_name: the name; a tuple of names counts instances row-major.
-      perm: pairs of indices along the axis. No source and no target stands twice.
+      perm: pairs of indices along the axis. No source and no target appears twice.
 
     Returns:
       An array of the same type. An instance that is not a target gets zeros.
@@ -1365,7 +1365,7 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
 
     Raises:
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
-      AxisSizeError: an index is out of range, or stands twice.
+      AxisSizeError: an index is out of range, or appears twice.
     """
 def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
     """`jax.lax.precv`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
@@ -1398,7 +1398,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False,
 ) -> Any:
-    """Sums over a named axis, of which instance `i` keeps the `i`-th part of a positional axis.
+    """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
@@ -1608,7 +1608,7 @@ def scan(
     *,
     axis: Axis = 0,
 ) -> tuple[Any, Any]:
-    """Applies a function to entry after entry along an axis, and carries a state: `lax.scan` over names.
+    """Applies a function to the entries along an axis in turn, and carries a state: `lax.scan` over names.
 
     See `nx.scan`.
     """
@@ -1985,7 +1985,7 @@ def slice_in_dim(operand: ArrayLike, start_index: Any, limit_index: Any, stride:
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the name would have another size in this mapped function.
+      AxisSizeError: the name would have a different size in this mapped function.
     """
 def sort(operand: Any, dimension: Axis = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.

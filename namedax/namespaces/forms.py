@@ -1,6 +1,6 @@
 """What JAX's functions take beside the ordinary: `var(mean=, correction=)`, `quantile(weights=)`, `logsumexp(b=)`, `where(size=)` and their like.
 
-The ordinary form of each stands in a module of its own, and is called wherever nothing else is asked for.
+The ordinary form of each has a module of its own, and is called whenever none of these arguments is given.
 """
 
 from __future__ import annotations
@@ -94,15 +94,15 @@ def var(
       x: an array, named or not.
       axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
       dtype: element type of the result.
-      ddof: what is taken off the count.
+      ddof: what is subtracted from the count.
       keepdims: whether reduced positional axes stay, with size 1.
       where: a boolean array, named or not; elements where it is false are left out.
       mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
         deviations from it are squared, whatever it is.
-      correction: another word for `ddof`, that of the array API.
+      correction: the array API's word for `ddof`.
 
     Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -133,15 +133,15 @@ def std(
       x: an array, named or not.
       axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
       dtype: element type of the result.
-      ddof: what is taken off the count.
+      ddof: what is subtracted from the count.
       keepdims: whether reduced positional axes stay, with size 1.
       where: a boolean array, named or not; elements where it is false are left out.
       mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
         deviations from it are squared, whatever it is.
-      correction: another word for `ddof`, that of the array API.
+      correction: the array API's word for `ddof`.
 
     Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -173,15 +173,15 @@ def nanvar(
       x: an array, named or not.
       axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
       dtype: element type of the result.
-      ddof: what is taken off the count.
+      ddof: what is subtracted from the count.
       keepdims: whether reduced positional axes stay, with size 1.
       where: a boolean array, named or not; elements where it is false are left out.
       mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
         deviations from it are squared, whatever it is.
-      correction: another word for `ddof`, that of the array API.
+      correction: the array API's word for `ddof`.
 
     Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -212,15 +212,15 @@ def nanstd(
       x: an array, named or not.
       axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
       dtype: element type of the result.
-      ddof: what is taken off the count.
+      ddof: what is subtracted from the count.
       keepdims: whether reduced positional axes stay, with size 1.
       where: a boolean array, named or not; elements where it is false are left out.
       mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
         deviations from it are squared, whatever it is.
-      correction: another word for `ddof`, that of the array API.
+      correction: the array API's word for `ddof`.
 
     Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, with a `mean` that is known one.
+      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -271,8 +271,8 @@ def logsumexp(
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       b: factors, named or not, that broadcast with `x`; 1 if they are left out.
       keepdims: whether reduced positional axes stay, with size 1.
-      return_sign: whether the sum's sign is returned too, and the logarithm is that of its size. Without it the logarithm of a sum below
-        zero is NaN.
+      return_sign: whether the sum's sign is returned too, and the logarithm is that of its absolute value. Otherwise the
+        logarithm of a negative sum is NaN.
       where: a boolean array, named or not; elements where it is false are left out.
 
     Returns:
@@ -341,7 +341,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
 
     Args:
       x: an array, named or not.
-      q: a number within 0 and 1, or an array of them with one positional axis.
+      q: a number between 0 and 1, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -349,9 +349,9 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
         `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
-      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
-      weights.
+      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
+      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
+      all-gather of the array, and one of the weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -372,7 +372,7 @@ def nanquantile(
 
     Args:
       x: an array, named or not.
-      q: a number within 0 and 1, or an array of them with one positional axis.
+      q: a number between 0 and 1, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -380,9 +380,9 @@ def nanquantile(
         `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
-      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
-      weights.
+      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
+      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
+      all-gather of the array, and one of the weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -403,7 +403,7 @@ def percentile(
 
     Args:
       x: an array, named or not.
-      q: a number within 0 and 100, or an array of them with one positional axis.
+      q: a number between 0 and 100, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -411,9 +411,9 @@ def percentile(
         `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
-      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
-      weights.
+      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
+      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
+      all-gather of the array, and one of the weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -434,7 +434,7 @@ def nanpercentile(
 
     Args:
       x: an array, named or not.
-      q: a number within 0 and 100, or an array of them with one positional axis.
+      q: a number between 0 and 100, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -442,9 +442,9 @@ def nanpercentile(
         `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands. Over a sharded name the blocks are sorted as by `sort`, and
-      the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of the
-      weights.
+      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
+      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
+      all-gather of the array, and one of the weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -548,8 +548,8 @@ def take_along_axis(
 
     Args:
       x: an array, named or not.
-      indices: integers. Along `axis` their size may be another one (not in a mapped function that fixes it); without `axis` the
-        result lacks it too. All other axes, named and positional, broadcast with those of `x`.
+      indices: integers. Along `axis` their size may differ from that of `x` (not in a mapped function that fixes it); if they
+        lack `axis`, so does the result. All other axes, named and positional, broadcast with those of `x`.
       axis: a name, or a position among the positional axes.
       mode: what an index out of range gives: `"fill"` (the default: NaN, or the least integer, or `fill_value`), `"clip"`, or
         `"promise_in_bounds"`.
@@ -610,7 +610,7 @@ def cumulative_sum(
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has another size in the mapped function.
+      AxisSizeError: the longer axis has a different size in the mapped function.
       PositionalAxisError: `axis` is not one axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -638,7 +638,7 @@ def cumulative_prod(
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has another size in the mapped function.
+      AxisSizeError: the longer axis has a different size in the mapped function.
       PositionalAxisError: `axis` is not one axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -665,10 +665,10 @@ def diff(
       a: an array, named or not.
       n: how often differences are taken.
       axis: a position or a name.
-      prepend: values before the first: a number, or an array with that axis. Along a name an array without it is one entry; one that has it
-        is as many as it has.
+      prepend: values before the first: a number, or an array with that axis. Along a name, an array without it is one entry;
+        one that has it, all of its entries.
       append: the same at the other end.
-      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has another size.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a different size.
 
     Returns:
       The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
@@ -676,7 +676,7 @@ def diff(
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result, or than the entries in front or behind.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the entries in front or behind.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])

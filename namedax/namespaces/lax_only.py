@@ -1,4 +1,4 @@
-"""What `jax.lax` has around its collectives: groups of instances, `pswapaxes`, casts of variance, barriers, and what speaks of devices alone.
+"""What `jax.lax` has around its collectives: groups of instances, `pswapaxes`, casts, barriers, and device functions.
 
 A collective within groups keeps the name: each instance has what its own group gives. JAX itself has them on devices only (under `jax.vmap`
 they are not implemented); here they have that meaning over logical indices, wherever these live.
@@ -41,7 +41,7 @@ Groups = Sequence[Sequence[int]] | None
 
 @dataclasses.dataclass(frozen=True)
 class _GroupsOf:
-    """The name of the axis along which the groups of the instances of `name` lie for a while."""
+    """The name of the axis along which the groups of the instances of `name` lie in the meantime."""
 
     name: Hashable
 
@@ -56,10 +56,10 @@ def _one_name(op: str, axis_name: Any) -> Hashable:
 
 
 def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The groups, which have every index of the axis once.
+    """The groups, which together have every index of the axis once.
 
     Raises:
-      ArgumentError: they have not.
+      ArgumentError: they do not.
     """
     members = [[operator.index(i) for i in group] for group in groups]
     size = _size(op, name)
@@ -146,9 +146,9 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
 
     del grouped.__wrapped__  # whose signature it does not have
     grouped.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
-    grouped.__doc__ = f"""{base.__doc__ or ""}
-    `axis_index_groups`, lists of indices that have every index of the axis once, goes over each of them by itself, and keeps the name: every
-    instance has what its group gives. Sharded: one all-reduce of as many values as there are groups.
+    grouped.__doc__ = f"""{base.__doc__ or ""} `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
+    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
+    are groups.
     """
     return grouped
 
@@ -179,10 +179,10 @@ def all_gather(
     return _map(one, x)
 
 
-all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
-    `axis_index_groups`, lists of one size that have every index of the axis once, gathers within each of them, and keeps the name: every instance
-    has the entries of its group. That too is one all-gather of the whole axis. `to=` is JAX's word for how the result varies over a mesh, which
-    follows from its names here: it changes nothing.
+all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis once,
+    gathers within each of them, and keeps the name: every instance has the entries of its group. That too is one all-gather of
+    the whole axis. `to=` is JAX's word for how the result varies over a mesh, which follows from its names here: it changes
+    nothing.
     """
 
 
@@ -204,9 +204,9 @@ def psum_scatter(
     return _map(lambda total: nmap(part)(total, _of_instances(op, name, ranks)), totals)
 
 
-psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""}
-    `axis_index_groups`, lists of one size that have every index of the axis once, sums within each of them, and each instance keeps the part of
-    its rank in its group. Sharded, that is one all-reduce of as many values as there are groups.
+psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis
+    once, sums within each of them, and each instance keeps the part of its rank in its group. Sharded, that is one all-reduce
+    of as many values as there are groups.
     """
 
 
@@ -232,9 +232,8 @@ def all_to_all(
     return _map(one, x)
 
 
-all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""}
-    `axis_index_groups`, lists of one size that have every index of the axis once, exchanges within each of them. Sharded, that is one all-gather
-    of the whole axis.
+all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis once,
+    exchanges within each of them. Sharded, that is one all-gather of the whole axis.
     """
 
 
@@ -263,7 +262,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 
     Raises:
       AxisNotFoundError: a name has no size here.
-      UnsupportedArgumentError: `to` is another word; sums that are put off are namedax's own affair.
+      UnsupportedArgumentError: `to` is anything else; postponed sums are internal to namedax.
     """
     for name in _names("pcast", axis_name):
         _size("pcast", name)
@@ -291,7 +290,7 @@ def optimization_barrier(operand: Any) -> Any:
 
 
 def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
-    """A function of JAX that speaks of devices: for plain arrays as it is, refused for named ones."""
+    """A function of JAX that concerns devices: for plain arrays as it is, refused for named ones."""
     function = getattr(lax, name)
 
     @functools.wraps(function)
@@ -301,7 +300,9 @@ def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
         if holds_names(values) or (collective and region is not None and bool(region.resources)):
             named = [leaf for leaf in jax.tree.leaves(values, is_leaf=_is_named) if _is_named(leaf)]
             of = ", ".join(map(type_text, named)) or "a mapped function"
-            raise ArgumentTypeError(f"{name}: it speaks of devices, which names do not know, and was called for {of}. {remedy}")
+            raise ArgumentTypeError(
+                f"{name}: it concerns devices, of which names know nothing, and was called for {of}. {remedy}"
+            )
         return function(*args, **kwargs)
 
     call.__module__ = "namedax.lax"

@@ -22,7 +22,7 @@ from namedax.operands.nmap import nmap
 
 __all__ = ["NAMESPACES", "Namespace", "lift_methods"]
 
-# Functions that speak of names whatever they are given.
+# Functions that are about names whatever they are given.
 _COLLECTIVES = frozenset(
     "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes".split()
 )
@@ -38,7 +38,7 @@ _NAMES_ELSEWHERE = {"arange": ("start",)}
 class Namespace:
     """A namespace of JAX as it stands in this package: what a name stands for is made when it is first asked for.
 
-    A module that shows one takes its `get` for `__getattr__` and its `names` for `__dir__`. What was made stays in the module.
+    A module that exposes one uses its `get` for `__getattr__` and its `names` for `__dir__`. What was made stays in the module.
 
     Functions are lifted, all else (types, constants) is as it is in JAX. To JAX's names come those of `own`, which need not be JAX's
     (of `pdot` and `pgather` JAX has dropped the names).
@@ -48,9 +48,9 @@ class Namespace:
       module: that of JAX, `jax.numpy` say.
       own: named versions that this package has; they win, and get JAX's signature.
       untouched: functions that go through as they are.
-      by_axis: for functions whose axis parameters bear other names than `AXIS_PARAMETERS`, those names.
+      by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those names.
       submodules: the modules below this one.
-      lift: how a function of JAX is lifted, given with its name; default: over its axes if it has such, else as `nx.nmap` does it.
+      lift: how a function of JAX, given with its name, is lifted; default: over its axes if it has any, else as by `nx.nmap`.
       mirrored: whether the functions of `own` get JAX's signature.
     """
 

@@ -1,9 +1,10 @@
 """JAX's signatures for the functions of this package that stand in a namespace of JAX's.
 
-Porting is an import swap: a call that JAX takes, with its parameter names, their order and their defaults, has to be taken here. A function of
-this package may have parameters more (`out_axis=`, `named_shape=`), words of its own (`x` for JAX's `a`), and may lack one that has no meaning
-for names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to JAX's own function, so that for them nothing
-changes at all; the others are handed on under this package's words, and what it lacks is refused, not dropped.
+Porting is an import swap: a call that JAX takes, with its parameter names, their order and their defaults, must be taken here.
+A function of this package may have further parameters (`out_axis=`, `named_shape=`), words of its own (`x` for JAX's `a`), and
+may lack one that has no meaning for names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to
+JAX's own function, so that for them nothing changes at all; the others are handed on under this package's words, and what it
+lacks is refused, not dropped.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def mirror(
     Args:
       theirs: the function of JAX.
       own: the function of this package that stands for it.
-      module: the namespace that the result stands in, where it can be found by its name.
+      module: the namespace in which the result is found by its name.
       always: whether calls without any name go to `own` too: functions that take functions, which may close over named arrays.
       also: parameters beside those of `AXIS_PARAMETERS` that may be names.
 
@@ -102,13 +103,13 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class _Plan:
-    """How arguments by one signature are handed to a function with another one.
+    """How arguments given by one signature are passed to a function with another one.
 
     Attributes:
       signature: JAX's parameters, then those that this package's function has besides.
       words: JAX's parameter to this package's, where it has one.
       extra: the parameters that are only this package's.
-      filled: what this package's parameters get if JAX's are left out, where the two have other defaults.
+      filled: what this package's parameters get if JAX's are left out, where the two have different defaults.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class _Plan:
 
     @classmethod
     def of(cls, theirs: Callable[..., Any], own: Callable[..., Any]) -> _Plan | None:
-        """The plan for two functions; `None` if nothing has to be done, or nothing is known of JAX's parameters."""
+        """The plan for two functions; `None` if nothing needs to be done, or nothing is known of JAX's parameters."""
         try:
             jax_signature, signature = inspect.signature(theirs), inspect.signature(own)
         except (TypeError, ValueError):
@@ -183,7 +184,8 @@ class _Plan:
         named = [leaf for leaf in jax.tree.leaves(list(given.values()), is_leaf=_is_named) if _is_named(leaf)]
         of = type_text(named[0]) if named else "arguments with names"
         raise UnsupportedArgumentError(
-            f"{own.__name__}: {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__} is not supported for {of}. "
+            f"{own.__name__}: {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__} is not "
+            f"supported for {of}. "
             + _REMEDY.get(key, "Leave it out; for an array without names it means what it means in JAX.")
         )
 

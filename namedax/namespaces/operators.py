@@ -232,7 +232,7 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Hangs operators and methods on `NamedArray`, and tells JAX that it is a pytree."""
+    """Attaches operators and methods to `NamedArray`, and tells JAX that it is a pytree."""
     pytree.register()
     for name, method in methods().items():
         if callable(method):

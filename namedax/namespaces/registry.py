@@ -1,4 +1,4 @@
-"""Which functions this package writes itself, by the JAX namespace that they stand in; the rest is lifted (`lifting`)."""
+"""Which functions this package writes itself, by the JAX namespace that they belong to; the rest is lifted (`lifting`)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _entries(axes: Any) -> tuple[Any, ...]:
 
 
 def _checked(function: F) -> F:
-    """`function`, with its axes looked at: what is left to JAX is JAX's own, and takes `True` for 1."""
+    """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -359,7 +359,7 @@ def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int =
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the name would have another size in this mapped function.
+      AxisSizeError: the name would have a different size in this mapped function.
     """
     if not _names(axis):
         return _positional_slice(operand, start_index, limit_index, stride, axis)

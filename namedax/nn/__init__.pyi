@@ -62,22 +62,22 @@ def avg_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance of the windows: one number for all axes, a sequence, or a dict; default: the window's size, so that windows
-        tile the axis.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
+        windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding is zero.
       count_include_pad: whether windows that reach into the padding are divided by their size, or by what lies within the axis.
       out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
 
     Returns:
-      An array of floats. Along a sharded axis each device gets the rows at its boundary that its windows reach, by
-      collective-permutes: none where windows tile the blocks. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh
-      axes. The gradient is `jax.lax.reduce_window`'s.
+      An array of floats. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      gradient is `jax.lax.reduce_window`'s.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has another size than the result, or that does not divide over its
-        mesh axes.
+      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
+        divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 def batch_norm(
@@ -103,7 +103,7 @@ def batch_norm(
       bias: an array, likewise.
       mean: the mean to use instead of that of `x`; together with `var`.
       var: the variance to use instead of that of `x`.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the moments.
 
     Returns:
@@ -135,10 +135,10 @@ def binary_cross_entropy(
     """
 @overload
 def causal_mask(named_shape: Mapping[Hashable, int], *, offset: Any = 0, window: int | None = None) -> NamedArray:
-    """Which keys a query sees that looks back only: true where `key <= query + offset`."""
+    """Which keys a query sees if it only looks back: true where `key <= query + offset`."""
 @overload
 def causal_mask(*, offset: Any = 0, window: int | None = None) -> jax.Array:
-    """Which keys a query sees that looks back only: true where `key <= query + offset`.
+    """Which keys a query sees if it only looks back: true where `key <= query + offset`.
 
     Args:
       named_shape: the names of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped function.
@@ -181,7 +181,7 @@ def dot_product_attention(
     """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
     Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes
-    are found by name. Names that are spoken of in no argument (batch, heads) are batch axes, wherever they are: if `key` and
+    are found by name. Names that no argument mentions (batch, heads) are batch axes, wherever they are: if `key` and
     `value` lack one that `query` has, its instances share them. So heads that share keys need only a name of their own:
     `query{batch, pos, kv_heads, group, d}` meets `key{batch, pos, kv_heads, d}`.
 
@@ -201,8 +201,8 @@ def dot_product_attention(
       key_heads: the name of the heads of `key` and `value` then. Mapped like `heads`, or not mapped.
       scale: a number; by default one over the root of the size of `features`.
       is_causal: whether a query attends only to keys at its own position and before.
-      query_seq_lengths: integers, named by batch axes: results of queries from there on are 0.
-      key_value_seq_lengths: integers, named by batch axes: keys from there on are masked.
+      query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
       local_window_size: how far a query sees to the left and to the right, in positions; one integer is for both sides.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
@@ -233,7 +233,7 @@ def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministi
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
       rate: the probability, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: a name, a position, or a tuple of both, along which all elements meet the same fate.
+      shared: a name, a position, or a tuple of both, along which elements are kept or dropped together.
       deterministic: whether to return `x` as it is, as in inference.
 
     Returns:
@@ -302,7 +302,7 @@ def layer_norm(
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
 ) -> NamedArray:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and moved by `bias`."""
+    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`."""
 @overload
 def layer_norm(
     x: ArrayLike,
@@ -313,14 +313,14 @@ def layer_norm(
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and moved by `bias`.
+    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`.
 
     Args:
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both.
       scale: an array that broadcasts by name; it may have the axes that are normalised over.
       bias: an array, likewise.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
     Returns:
@@ -338,7 +338,7 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
 def load_balancing_loss(routing: Any, over: Any) -> Array:
-    """How uneven the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same.
+    """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
 
     `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
     probability (Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one choice, here all of them count).
@@ -418,21 +418,21 @@ def max_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance of the windows: one number for all axes, a sequence, or a dict; default: the window's size, so that windows
-        tile the axis.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
+        windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding never wins.
       out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
 
     Returns:
-      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by
-      collective-permutes: none where windows tile the blocks. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh
-      axes. The gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
+      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has another size than the result, or that does not divide over its
-        mesh axes.
+      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
+        divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -459,21 +459,21 @@ def min_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance of the windows: one number for all axes, a sequence, or a dict; default: the window's size, so that windows
-        tile the axis.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
+        windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding never wins.
       out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
 
     Returns:
-      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by
-      collective-permutes: none where windows tile the blocks. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh
-      axes. The gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
+      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has another size than the result, or that does not divide over its
-        mesh axes.
+      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
+        divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -765,7 +765,7 @@ def standardize(
       axis: a position, a name, or a tuple of both.
       mean: the mean to use instead of that of `x`; it broadcasts by name.
       variance: the variance to use instead of that of `x`.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics.
       algorithm: `"fast"`: the variance is the mean square less the squared mean, as JAX has it by default. `"stable"`: it is the
         mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
@@ -793,7 +793,7 @@ def tanh(x: jax.typing.ArrayLike, /) -> jax.Array:
 def top_k_routing(
     logits: Any, axis: Hashable, k: int, *, choice: Hashable = 'choice', normalize: bool = True,
 ) -> Any:
-    """The `k` best experts of every token, and what each counts.
+    """The `k` best experts of every token, and the weight of each.
 
     Args:
       logits: the router's scores, a named array with `axis`.
@@ -803,8 +803,8 @@ def top_k_routing(
       normalize: whether the weights of a token add up to 1. If not, they are the probabilities themselves (Fedus et al., 2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the greatest softmax over `axis`, of equal ones the lower number first, and their
-      weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, the lower number first among equals, and
+      their weights, which have a gradient.
 
     Sends nothing, unless `axis` is sharded: then as `nx.nn.softmax` and `nx.top_k` do.
 
@@ -813,7 +813,7 @@ def top_k_routing(
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
       AxisNameError: `choice` is not a name, or `logits` has it already.
-      ArgumentError: `k` is not within 1 and the number of experts.
+      ArgumentError: `k` is not between 1 and the number of experts.
     """
 def update_moments(average: Any, new: Any, momentum: Any = 0.9) -> Any:
     """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it."""

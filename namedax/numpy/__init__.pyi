@@ -580,7 +580,7 @@ def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = Non
       array: an array, named or not.
       shape: the positional shape of the result, as in `jnp.broadcast_to`; default, with `named_shape`: that of the array.
       out_sharding: as in `jnp.broadcast_to`.
-      named_shape: names and sizes that the result shall have; `None` for the size of the mapped function. Names of the array that are
+      named_shape: names and sizes of the result; `None` for the size of the mapped function. Names of the array that are
         not mentioned stay.
 
     Returns:
@@ -588,7 +588,7 @@ def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = Non
       the sum over the new axes, one all-reduce for those that are sharded.
 
     Raises:
-      AxisSizeError: the array has one of the names with another size, or the mapped function does.
+      AxisSizeError: the array has one of the names with a different size, or the mapped function does.
       AxisNotFoundError: a new name has no size.
       PositionalAxisError: there is neither a shape nor a named shape.
       PlacementConflictError: two names of the result are on one mesh axis.
@@ -797,7 +797,7 @@ def cov(
       y: without `axis`, as in `jnp.cov`.
       rowvar: without `axis`, as in `jnp.cov`.
       bias: whether to divide by the number of observations `n`, instead of `n - 1`.
-      ddof: what is taken off that number; default: 1, or 0 with `bias`.
+      ddof: what is subtracted from that number; default: 1, or 0 with `bias`.
       fweights: how often each observation counts: integers along `axis`.
       aweights: the weight of each observation: floats along `axis`.
       dtype: element type of the result.
@@ -877,7 +877,7 @@ def cumulative_prod(
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has another size in the mapped function.
+      AxisSizeError: the longer axis has a different size in the mapped function.
       PositionalAxisError: `axis` is not one axis.
     """
 @overload
@@ -915,7 +915,7 @@ def cumulative_sum(
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has another size in the mapped function.
+      AxisSizeError: the longer axis has a different size in the mapped function.
       PositionalAxisError: `axis` is not one axis.
     """
 @overload
@@ -990,10 +990,10 @@ def diff(
       a: an array, named or not.
       n: how often differences are taken.
       axis: a position or a name.
-      prepend: values before the first: a number, or an array with that axis. Along a name an array without it is one entry; one that has it
-        is as many as it has.
+      prepend: values before the first: a number, or an array with that axis. Along a name, an array without it is one entry;
+        one that has it, all of its entries.
       append: the same at the other end.
-      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has another size.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a different size.
 
     Returns:
       The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
@@ -1001,7 +1001,7 @@ def diff(
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result, or than the entries in front or behind.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the entries in front or behind.
     """
 @overload
 def digitize(
@@ -1352,7 +1352,8 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
 
     Args:
       f: values, named or not.
-      *varargs: the distance of two values, for all axes or for each; or coordinates along the axis, an array that has it or a plain one.
+      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
+        or a plain one.
       axis: a position, a name, or a tuple of both; default: all positional axes.
       edge_order: not supported, as in `jnp.gradient`.
 
@@ -1361,7 +1362,7 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
 
     Raises:
       AxisNotFoundError: `f` lacks a name.
-      AxisSizeError: an axis has less than two entries.
+      AxisSizeError: an axis has fewer than two entries.
     """
 @overload
 def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1627,7 +1628,7 @@ def isreal(x: jax.typing.ArrayLike) -> jax.Array:
 def isrealobj(x: ArrayLike) -> builtins.bool:
     """Whether the element type is not complex."""
 def isscalar(element: Any) -> builtins.bool:
-    """Whether `x` is a scalar; a named array is none, however few positional axes it has.
+    """Whether `x` is a scalar; a named array is not, however few positional axes it has.
 
     See `nx.isscalar`.
     """
@@ -2166,12 +2167,12 @@ def nonzero(
       out_axis: the name of the result's axis; default: a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a number per
-      device to count what is before it, and one all-reduce of the result for each axis. (Of several names those but the last have a table
-      of the places each, before they are added up.)
+      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a
+      number per device to count what is before it, and one all-reduce of the result for each axis. (With several names, each
+      but the last needs a table of the places before they are added up.)
 
     Raises:
-      AxisNotFoundError: `a` lacks a name, or the places have no number.
+      AxisNotFoundError: `a` lacks a name, or the number of places is not known.
       ArgumentError: there is no size.
       AxisNameError: `out_axis` is a name of `a`.
     """
@@ -2967,14 +2968,14 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
     Args:
       y: values, named or not.
       x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance of two values.
+      dx: the distance between two values.
       axis: a position or a name.
 
     Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
 
     Raises:
       AxisNotFoundError: `y` lacks the name.
-      AxisSizeError: `x` has another size.
+      AxisSizeError: `x` has a different size.
     """
 @overload
 def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
@@ -3074,12 +3075,12 @@ def unique(
       out_axis: the name of the axis of the values.
 
     Returns:
-      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked for, under
-      its name; several names have to be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort (`nx.sort`), a number per
-      device, and one all-reduce of the result; the index and the inverse a sort of indices more.
+      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
+      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
+      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
 
     Raises:
-      AxisNotFoundError: `ar` lacks a name, or the values have no number.
+      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
       ArgumentError: there is no size, or an inverse over several names is asked for.
       AxisNameError: `out_axis` is a name of `ar`.
     """
@@ -3112,7 +3113,7 @@ def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.2
 
     Args:
       p: phases, named or not.
-      discont: jumps up to this stay; default: half the period.
+      discont: jumps up to this size stay; default: half the period.
       axis: a position or a name.
       period: the size of a jump that means nothing.
 

@@ -27,7 +27,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
       An array with the one axis. Sends nothing; every device keeps its block.
 
     Raises:
-      AxisSizeError: in the mapped function the name has another size.
+      AxisSizeError: in the mapped function the name has a different size.
     """
 def fftn(a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Compute a multidimensional discrete Fourier transform along given axes."""

@@ -81,7 +81,7 @@ def _hint(op: str, axis: Axis) -> str:
 
 
 def plain_axis(axis: Axis) -> Any:
-    """`axis` with Python's integers for NumPy's and JAX's of no dimension, and tuples for lists.
+    """`axis` with Python integers in place of NumPy's and JAX's scalar ones, and tuples in place of lists.
 
     >>> import numpy as np
     >>> plain_axis([np.array(1), "k"])
@@ -111,7 +111,7 @@ def axis_key(op: str, axis: Axis) -> Any:
 
 
 def axis_said(function: F) -> F:
-    """A reduction as it stands at the top level: of an array that has names and no positional axis the axis has to be given.
+    """A reduction as it stands at the top level: for an array with names and no positional axis, the axis must be given.
 
     Without it nothing would be reduced, since by default these functions reduce all positional axes.
     """

@@ -80,7 +80,7 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     So is what is a block of the body of a surrounding mapped function, along the names that are mapped in this one only.
 
     Raises:
-      AxisSizeError: a name has another size than the region says.
+      AxisSizeError: a name has a different size than the region says.
       PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
@@ -247,8 +247,9 @@ def wrap(data: Any, dims: Dims) -> Any:
 def settled(data: Any, dims: Dims) -> Any:
     """Under XLA's partitioner: `data` where its names say, and whole along its positional dimensions.
 
-    What an operation does over an axis that the partitioner may cut is the partitioner's affair, and it is wrong for some: a maximum
-    drops NaN, a convolution counts a sharded kernel several times. Such operations settle what they take, whole along that axis.
+    What an operation does over an axis that the partitioner may cut is up to the partitioner, which is wrong for some: a
+    maximum drops NaN, a convolution counts a sharded kernel several times. Such operations settle what they take, whole along
+    that axis.
     """
     region = ambient()
     if region is None or region.mode != "auto":

@@ -5,12 +5,13 @@ call is a dictionary look-up and one dispatch (`jax.jit` takes care of shapes, e
 region). Under a trace the same kernels are inlined: JAX then has the traced operation, and its linearization, in its
 caches, as it has those of `jnp`'s functions.
 
-A kernel knows no names. Names become numbers, in the order in which they appear in the operands and then in the axes that the operation
-was given, and are put back into the dims of the result. So what is the same but for the names is compiled once, and no result can depend on
-how an axis is called. What is kept is bounded, however many names and operations a process sees.
+A kernel knows no names. Names become numbers, in the order in which they appear in the operands and then in the axes that the
+operation was given, and are put back into the dims of the result. So what is the same but for the names is compiled once, and
+no result can depend on what an axis is called. What is kept is bounded, however many names and operations a process sees.
 
-What identifies a kernel is what is called: a function of the module, and the arguments that it is called with before the operands. There is
-no key beside them that could say something else. They are told apart by value and type, as `1`, `1.0` and `True` have to be.
+What identifies a kernel is what is called: a function of the module, and the arguments that it is called with before the
+operands. There is no key beside them that could say something else. They are told apart by value and type, as `1`, `1.0` and
+`True` must be.
 
 In a body whose names are sharded only elementwise operations do, on blocks; the others run as they are, because they may
 communicate.
@@ -47,7 +48,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     Args:
       op: the operation, for messages.
       function: returns one array. It must be the same object in every call, a function of the module: it and what stands before
-        the operands identify the kernel. It computes nothing of values, names or arrays that it has from elsewhere.
+        the operands identify the kernel. It uses no values, names or arrays from elsewhere.
       axes: all names that the operation was given: a name, a position or `None`, or a tuple of these; or an object that holds names, with a
         method `renamed(number)` that returns it with `number(name)` for each of its names.
       static: further arguments that are known when the kernel is compiled. If one is not hashable, `function` is called as it is.
@@ -95,9 +96,9 @@ def _in_region(
 
 
 def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
-    """Whether to cast the operands sends less, in the gradient, than to cast the result, which has `size` elements.
+    """Whether casting the operands sends less, in the gradient, than casting the result, which has `size` elements.
 
-    The transpose of a cast is an all-reduce, which sends twice what the reduce-scatter sends that is the transpose of a gather.
+    The transpose of a cast is an all-reduce, which sends twice as much as the reduce-scatter that is the transpose of a gather.
     """
     sent = 0
     for operand in operands:
@@ -130,7 +131,7 @@ def _renamed(axes: Any, number: Callable[[Hashable], Hashable]) -> Any:
 
 
 class _Recent:
-    """What was used of late: a table of at most `2 * size` entries.
+    """What was used recently: a table of at most `2 * size` entries.
 
     Of two generations the older one falls away when the younger one is full. An entry of the younger one costs one look-up, without the
     bookkeeping of a strict order of use.

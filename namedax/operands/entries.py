@@ -26,7 +26,7 @@ class Entries:
       op: the operation, for messages.
       xs: a pytree of arrays.
       axis: a name, or 0 for the first positional axis.
-      every: whether all of them have to have the axis; over a position they have to anyway.
+      every: whether all of them must have the axis; over a position they must in any case.
 
     Attributes:
       datas: the data of the leaves that are cut.

@@ -36,7 +36,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
 
 
 def data_of(value: Any) -> Any:
-    """The data of a named array; what is none, as it is."""
+    """The data of a named array; anything else as it is."""
     return value._data if isinstance(value, NamedArray) else value
 
 
@@ -69,7 +69,7 @@ def scalar_of(op: str, what: str, value: Any) -> Any:
 def wide_index(index: Any) -> Any:
     """An integer array, named or not, of a type that holds every position of an axis.
 
-    JAX adds the size of the axis to an index below zero in the type of the index, where it overflows if that is a small one.
+    JAX adds the size of the axis to a negative index in the type of the index, and overflows if that is too narrow.
     """
     if not jnp.issubdtype(index.dtype, jnp.integer) or jnp.iinfo(index.dtype).bits >= 32:
         return index

@@ -100,8 +100,8 @@ class _ExplainNames:
 def belongs_to_jax(function: Any) -> bool:
     """Whether a function is JAX's own, so that it takes positional arrays only.
 
-    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) bears the module of what it wraps, and is user code. So is a wrapper
-    that a user wrote around a function of JAX, whose module it bears but in which it was not defined.
+    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of what it wraps, and is user code. So is a wrapper that
+    a user wrote around a function of JAX, whose module it has but in which it was not defined.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -130,11 +130,11 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
     Returns:
       A function of named arrays (and others). Every name of any argument is a batch axis: `function` sees arrays without it,
       and every result has all of these names, in front of the positional axes, in the order in which the arguments have them.
-      Arguments that are neither arrays nor numbers are handed through. It has the name, signature and docstring of `function`.
+      Arguments that are neither arrays nor numbers are passed through. It has the name, signature and docstring of `function`.
 
-    Over sharded names `function` runs on every device by itself and moves no data. Loops that begin with a constant, and kernels
-    of Pallas, may be what JAX's checker of device variance refuses in a `jax.shard_map`; `function` is then run without the
-    checker, and has derivatives in reverse mode only.
+    Over sharded names `function` runs on every device by itself and moves no data. JAX's checker of device variance may refuse
+    loops that begin with a constant, and Pallas kernels, in a `jax.shard_map`; `function` is then run without the checker, and
+    has derivatives in reverse mode only.
 
     Raises:
       AxisSizeError: a name has two sizes.
@@ -161,7 +161,7 @@ class Lifted:
     Args:
       function: takes and returns pytrees of positional arrays.
       op: the operation, for messages.
-      like: whose name and docstring it bears; default: those of `function`.
+      like: whose name and docstring it has; default: those of `function`.
     """
 
     def __init__(self, function: Callable[..., Any], op: str, like: Any = None):
@@ -199,8 +199,7 @@ class Lifted:
                 if sizes.setdefault(dim, n) != n:
                     raise AxisSizeError(
                         f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one "
-                        f"size. "
-                        "Rename one of the two axes."
+                        "size. Rename one of the two axes."
                     )
         names = tuple(sizes)
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
@@ -277,9 +276,9 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, which would "
-            "mix their entries. A lifted function sees no names: take what names an axis on these mesh axes out of it, or rename that "
-            "axis to one that is not mapped."
+            f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, "
+            "which would mix their entries. A lifted function sees no names: move what names an axis on these mesh axes out "
+            "of it, or rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
@@ -290,7 +289,7 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     """`function(*datas)`, where JAX's checker of device variance has refused it with `error`.
 
     It refuses a loop that begins with a constant and goes on with values that vary over `axes`, and a kernel whose type does
-    not speak of variance. A function without names cannot know better. But it acts on what is on its device, so that there
+    not mention variance. A function without names cannot know better. But it acts on what is on its device, so that there
     is nothing to check.
 
     Raises:
@@ -301,7 +300,7 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     if loops:
         raise SerialLoopError(
             f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's checker of device variance "
-            "refuses: a loop that begins with a constant, or a kernel of Pallas. Let the loop begin with something that comes "
+            "refuses: a loop that begins with a constant, or a Pallas kernel. Let the loop begin with something that comes "
             "from an argument (x.sum() * 0), or use nx.scan, which does it for you."
         ) from error
     call = _unchecked(function, axes)

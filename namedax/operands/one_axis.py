@@ -69,7 +69,7 @@ class Along:
         """The dims of a result in which the axis has `size` entries, and the mesh axes of its blocks.
 
         Raises:
-          AxisSizeError: in this mapped function the name has another size, or the size does not divide over its mesh axes.
+          AxisSizeError: in this mapped function the name has a different size, or the size does not divide over its mesh axes.
           AxisNameError: the result would have the name twice.
         """
         op, region = self.op, self.region
@@ -85,8 +85,7 @@ class Along:
         if known is not None and known != size:
             raise AxisSizeError(
                 f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
-                "size. Give the "
-                f"result {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
+                f"size. Give the result {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
         region.seen.add(new)

@@ -1,8 +1,8 @@
 """A named array as a pytree with one leaf, and in exported functions.
 
-As a pytree an array remembers its dims from the first named one on. Whatever stands before is positional, however many
-dimensions that are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`)
-works on an array without knowing of it.
+As a pytree an array remembers its dims from the first named one on. Everything before that is positional, however many
+dimensions there are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`) works
+on an array without knowing of it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def elementwise_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# Parameters that choose what is computed, and have to be known when it is compiled.
+# Parameters that choose what is computed, and must be known when it is compiled.
 _STATIC = {
     "angle": ("deg",),
     "around": ("decimals",),
@@ -132,7 +132,7 @@ _where = elementwise_call(jnp.where)
 
 
 def _absent(name: str) -> Callable[..., Any]:
-    """What stands for a function that JAX has dropped, so that only who calls it has to know."""
+    """What stands for a function that JAX has dropped, so that only a caller needs to know."""
 
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedArgumentError(

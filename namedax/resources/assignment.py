@@ -20,7 +20,7 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
     """The mesh axes of every mapped name, as tuples, major first. A name mapped to `()` or `None` is vectorised.
 
     Raises:
-      AxisResourceError: it is no mapping from names to mesh axes, or one entry has a mesh axis twice.
+      AxisResourceError: it is not a mapping from names to mesh axes, or one entry has a mesh axis twice.
 
     >>> parse_resources({"batch": "x", "hidden": ("y", "z")})
     {'batch': ('x',), 'hidden': ('y', 'z')}

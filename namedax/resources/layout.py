@@ -81,8 +81,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     Args:
       data: the local block.
       old: the placement of every dimension.
-      new: the placement that every dimension shall have; no mesh axis twice.
-      keep_varying: mesh axes over which the result shall be device-varying although it is gathered
+      new: the placement that every dimension is to have; no mesh axis twice.
+      keep_varying: mesh axes over which the result is to be device-varying although it is gathered
         over them, because it meets values that vary there.
     """
     used = {axis for axes in (*old, *new) for axis in axes}
@@ -144,7 +144,7 @@ def plan(
     Args:
       shape: of the local block.
       old: the layout that it has.
-      new: the layout that it shall have.
+      new: the layout that it is to have.
       sizes: the number of devices along every mesh axis of both, in the order of the mesh.
       loops: those of the axes that are executed in steps.
 

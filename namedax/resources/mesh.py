@@ -1,7 +1,8 @@
 """Which mesh applies, and bringing arrays onto it.
 
 On a mesh with Auto axes XLA moves what arrives with another sharding. On one with Explicit axes the sharding is part of a
-value's type, and has to be changed before it enters `jax.shard_map`; over mesh axes on which none of its names lives it is replicated.
+value's type, and must be changed before it enters `jax.shard_map`; over mesh axes on which none of its names lives it is
+replicated.
 """
 
 from __future__ import annotations
@@ -120,11 +121,11 @@ def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
 
 
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
-    """`mesh` with the axis types that suit the values: Explicit if one of their types speaks of such axes, or else Auto.
+    """`mesh` with the axis types that suit the values: Explicit if one of their types mentions such axes, or else Auto.
 
     JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any,
     a result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one. And where a value
-    has such a type, its gradient has to have it too.
+    has such a type, its gradient must have it too.
     """
     if current_mesh() is not None:
         return mesh
@@ -143,7 +144,7 @@ def use_mesh(mesh: Any, from_context: bool) -> Any:
 
 
 def mesh_of_types(datas: Iterable[Any]) -> Any:
-    """A context manager that makes the mesh of which the types of some values speak the current one, where there is none.
+    """A context manager that makes the mesh that the types of some values mention the current one, where there is none.
 
     Values that are made beside them, the zeros that a loop fills, have types of that mesh then; JAX does not let others meet them.
     """
@@ -176,8 +177,8 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any) -> Any:
 
     `mesh` is `None` for that of `jax.set_mesh`.
 
-    Explicit axes of which `spec` does not speak hold whole copies afterwards: no name lives there, and what JAX does with values whose
-    types still spoke of them would depend on where an argument comes from.
+    Explicit axes that `spec` does not mention hold whole copies afterwards: no name lives there, and what JAX does with
+    values whose types still mentioned them would depend on where an argument comes from.
     """
     target = current_mesh() if mesh is None else mesh
     explicit = _explicit_axes(target)
@@ -189,7 +190,7 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any) -> Any:
 
 
 def replicated(data: Any) -> Any:
-    """`data` replicated over the Explicit axes that its type speaks of."""
+    """`data` replicated over the Explicit axes that its type mentions."""
     if not _is_tracked(data):
         return data
     sharding = data.sharding if not isinstance(data, jax.core.Tracer) else jax.typeof(data).sharding
@@ -197,7 +198,7 @@ def replicated(data: Any) -> Any:
 
 
 def entering(data: Any, mesh: Any) -> Any:
-    """A value from outside, as the body of `jax.shard_map` can use it: of a type that does not speak of the mesh outside.
+    """A value from outside, as the body of `jax.shard_map` can use it: of a type that does not mention the mesh outside.
 
     JAX casts values by itself where all axes of that mesh are Auto.
     """
@@ -223,7 +224,7 @@ def _is_tracked(data: Any) -> bool:
 
 
 def explicit_specs(specs: Any, mesh: Any) -> Any:
-    """A tree of partition specs without the mesh axes that are Auto, of which JAX's types do not speak."""
+    """A tree of partition specs without the mesh axes that are Auto, which JAX's types do not mention."""
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:

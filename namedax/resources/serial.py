@@ -48,10 +48,10 @@ class SerialLoop:
     that a step computed. A mapped function with loops can be differentiated in reverse mode (`jax.grad`, `jax.vjp`, again and
     again), not in forward mode.
 
-    Alone, or the last in a tuple with mesh axes, of which each device's part is what the loop divides.
+    It stands alone, or last in a tuple with mesh axes; the loop then divides each device's part.
 
     Args:
-      steps: the number of steps; the size of the axis on one device has to be a multiple of it.
+      steps: the number of steps; the size of the axis on one device must be a multiple of it.
       keep: what is kept from step to step of parameters that are stored in parts on several devices (FSDP), and of their gradients.
         `"parts"`: each step gathers what it reads and scatters its share of the gradient, whose parts are added up. A step sends
         what it sends without a loop, so a loop sends `steps` times the bytes; it keeps one part of every parameter and gradient.

@@ -11,12 +11,12 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
     Args:
       y: values, named or not.
       x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance of two values.
+      dx: the distance between two values.
       axis: a position or a name.
 
     Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
 
     Raises:
       AxisNotFoundError: `y` lacks the name.
-      AxisSizeError: `x` has another size.
+      AxisSizeError: `x` has a different size.
     """

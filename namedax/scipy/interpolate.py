@@ -20,12 +20,12 @@ class RegularGridInterpolator:
 
     Args:
       points: for each axis of the grid the coordinates along it.
-      values: the values on the grid, which is their first positional axes.
+      values: the values on the grid, whose axes are their first positional ones.
       method: `"linear"` or `"nearest"`.
       bounds_error: as in JAX, which takes `False`.
-      fill_value: what is outside of the grid; `None`: extrapolate.
+      fill_value: the value outside of the grid; `None`: extrapolate.
 
-    Names are batch axes: the result has those of the values, of the points and of the places. Everything is done on each device for
+    Names are batch axes: the result has those of the values, of the points and of the places. Everything runs on each device by
     itself, and moves no data.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -58,8 +58,8 @@ def detrend(
     Args:
       data: values, named or not.
       axis: a position or a name.
-      type: `"linear"`, what is taken off is the line of least squares, or `"constant"`, the mean.
-      bp: where lines begin, beside 0; with more than one line a sharded axis is gathered.
+      type: `"linear"` subtracts the least-squares line, `"constant"` the mean.
+      bp: where lines begin, besides 0; with more than one line a sharded axis is gathered.
       overwrite_data: as in JAX.
 
     Over a sharded name: all-reduces of the size of the mean, one, or two for a line.

@@ -84,7 +84,7 @@ class Branch(Operation):
 
 
 def _settle(r: Any, step: Any, init: V) -> V:
-    """The carry as it has to begin, so that a step does not change its names."""
+    """The carry as it must begin, so that a step does not change its names."""
     for _ in range(4):
         after = step(init)
         if after.shape != init.shape:

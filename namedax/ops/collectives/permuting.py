@@ -71,7 +71,7 @@ class _Site:
 
     @property
     def sharded(self) -> tuple[int, ...]:
-        """Which names the value has and are sharded."""
+        """Which of the names are sharded axes of the value."""
         return tuple(i for i, axes in enumerate(self.places) if axes and self.present[i])
 
     def devices(self, i: int) -> int:
@@ -145,7 +145,7 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
         raise PositionalAxisError(
-            f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it has to be {rule} the size of the axis "
+            f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it must be {rule} the size of the axis "
             f"{show_names(site.names)}, {total}, because every instance gets one part of it."
         )
     part = (size // total,) if tiled else ()
@@ -161,7 +161,7 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
-    """Sums over a named axis, of which instance `i` keeps the `i`-th part of a positional axis.
+    """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
@@ -293,7 +293,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     Args:
       x: a named array, or a pytree of them.
       axis_name: the name; a tuple of names counts instances row-major.
-      perm: pairs of indices along the axis. No source and no target stands twice.
+      perm: pairs of indices along the axis. No source and no target appears twice.
 
     Returns:
       An array of the same type. An instance that is not a target gets zeros.
@@ -306,7 +306,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
     Raises:
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
-      AxisSizeError: an index is out of range, or stands twice.
+      AxisSizeError: an index is out of range, or appears twice.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), in_axes=["i"], out_axes=["i"])
@@ -326,14 +326,13 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
             if not (0 <= source < size and 0 <= target < size):
                 raise AxisSizeError(
                     f"ppermute: the pair {(source, target)} is out of range: the axis {show_names(names)} has size {size}, and "
-                    f"indices "
-                    f"go from 0 to {size - 1}."
+                    f"indices go from 0 to {size - 1}."
                 )
             if source in seen or result[target] >= 0:
                 raise AxisSizeError(
                     f"ppermute: the pair {(source, target)} has a source or a target that stands in another pair too; an "
-                    f"instance sends "
-                    "once and receives once. To send one entry to all, use pbroadcast; for several reads of one entry, pgather."
+                    "instance sends once and receives once. To send one entry to all, use pbroadcast; for several reads of "
+                    "one entry, pgather."
                 )
             seen.add(source)
             result[target] = source
@@ -404,8 +403,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
         if not 0 <= source < site.total:
             raise AxisSizeError(
                 f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has size {site.total}, and indices "
-                f"go from 0 to "
-                f"{site.total - 1}."
+                f"go from 0 to {site.total - 1}."
             )
         data, mine = site.data, None
         for i, index in enumerate(int(g) for g in np.unravel_index(source, site.sizes)):

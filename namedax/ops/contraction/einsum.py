@@ -38,15 +38,13 @@ def einsum(
     """Contraction over positional and named axes.
 
     Args:
-      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in
-        operands that are not in the result are summed over. A name that the specification does not
-        mention is carried by broadcasting. Two axes of an operand under one name, `{i,i:j}`, are read
-        along their diagonal, as a letter that stands twice (if both are sharded, the second is gathered).
-        `{new:old}` reads the axis `old` of an operand as `new`,
-        and in the result writes the axis `old` as `new`; where the two names have different
-        placements, this moves data (see the module's text). `...` stands for further positional
-        axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as
-        in NumPy.
+      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in operands that are not in the
+        result are summed over. A name that the specification does not mention is carried by broadcasting. Two axes of an
+        operand under one name, `{i,i:j}`, are read along their diagonal, like a letter that appears twice (if both are sharded,
+        the second is gathered). `{new:old}` reads the axis `old` of an operand as `new`, and in the result writes the axis
+        `old` as `new`; where the two names have different placements, this moves data (see the module's text). `...` stands for
+        further positional axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as in
+        NumPy.
       *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, lists of numbers
         stand for the letters.
       precision: as in `jax.lax.dot_general`.
@@ -59,7 +57,7 @@ def einsum(
         gradients (which then exist in reverse mode only). A result that would be all-reduced is
         reduce-scattered in that way, along its largest axis that divides, and its blocks then go around
         once more; it is all-reduced after all if it is a vector, or if no axis of it divides by the
-        number of devices. By default what `xmap` was told.
+        number of devices. By default as given to `xmap`.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no names.
@@ -80,8 +78,8 @@ def einsum(
     parsed = parse_einsum(spec)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
-            f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but "
-            f"{_count(len(operands), 'array')} came with it. Separate operands by commas."
+            f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
+            "Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
     given = (precision, preferred_element_type, overlap)
@@ -192,9 +190,8 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
         raise EinsumError(
-            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has "
-            f"{rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or "
-            f"'...'.{spec.point(term.at)}"
+            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has {rank} positional "
+            f"ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or '...'.{spec.point(term.at)}"
         )
     return rank - letters
 
@@ -223,9 +220,8 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
             labels.append(read[dim])
         elif dim in mentioned:
             raise EinsumError(
-                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is mentioned "
-                f"elsewhere but skipped here. Mention it here too, or read it under another name, "
-                f"{{other:{dim}}}.{spec.point(term.at)}"
+                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is mentioned elsewhere but skipped "
+                f"here. Mention it here too, or read it under another name, {{other:{dim}}}.{spec.point(term.at)}"
             )
         else:
             labels.append(dim)
@@ -250,12 +246,11 @@ def dot(
       precision: as in `jax.lax.dot_general`.
       preferred_element_type: the type to accumulate in and to return; by default that of the
         operands.
-      overlap: as in `einsum`; of use where an operand's axis has to move to meet the other operand.
+      overlap: as in `einsum`; useful where an operand's axis must move to meet the other operand.
 
     Returns:
-      An array with all names of both but the contracted ones. The positional axes of at most one
-      operand are not empty, or those of both are equal and meet elementwise; for outer products of
-      positional axes use `einsum`.
+      An array with all names of both but the contracted ones. At most one operand has positional axes, or those of both are
+      equal and meet elementwise; for outer products of positional axes use `einsum`.
 
     Over a sharded name: one all-reduce of the result.
 
@@ -296,10 +291,9 @@ def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type
     shapes = [tuple(block.shape) for block in blocks]
     if all(shapes) and shapes[0] != shapes[1]:
         raise PositionalAxisError(
-            f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} "
-            f"({type_text(blocks[0])} and {type_text(blocks[1])}); they have to be equal, or "
-            "those of one operand empty. For an outer product write einsum with a letter for "
-            "each axis."
+            f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} ({type_text(blocks[0])} and "
+            f"{type_text(blocks[1])}); they must be equal, or those of one operand empty. For an outer product write einsum "
+            "with a letter for each axis."
         )
     keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
     letters = tuple(range(-max(map(len, shapes)), 0))

@@ -4,10 +4,10 @@ Every dimension of every operand has a label (a name, or an integer for a positi
 are summed over. Two operands meet in one `dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs
 (`order`).
 
-Communication follows from the labels. Reading an axis under a name with another placement moves it (`namedax.resources.layout`). A label
-that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter where the result is written onto the mesh
-axes that were just reduced. Nothing else communicates. With `overlap=` what is sent goes around a ring, beside the computation
-(`namedax.ops.contraction.rings`).
+Communication follows from the labels. Reading an axis under a name with a different placement moves it
+(`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter
+where the result is written onto the mesh axes that were just reduced. Nothing else communicates. With `overlap=` what is sent
+goes around a ring, beside the computation (`namedax.ops.contraction.rings`).
 """
 
 from __future__ import annotations
@@ -166,10 +166,10 @@ class Contraction:
             terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
 
-    # --- what has to hold ---
+    # --- what must hold ---
 
     def _check(self, blocks: Sequence[Any]) -> None:
-        """Raises where one label has two sizes, or a name of the region has another size."""
+        """Raises where one label has two sizes, or a name of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
         for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
@@ -182,8 +182,8 @@ class Contraction:
                     known[label] = (i, max(size, other))  # the axes of `...` broadcast
                     continue
                 both = (
-                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size "
-                    f"{size} in operand {i}, {type_text(block)}"
+                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size {size} in operand {i}, "
+                    f"{type_text(block)}"
                 )
                 if not isinstance(label, int):
                     raise AxisSizeError(f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two.")
@@ -290,7 +290,7 @@ class Contraction:
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
-        """The contraction of two terms around a ring, where one has to be gathered or the result reduce-scattered."""
+        """The contraction of two terms around a ring, where one must be gathered or the result reduce-scattered."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None

@@ -5,7 +5,7 @@ them together: each block is used where it is, sent on, and the next one used. `
 which each device keeps its block: the block of every device goes around and is added to. In both the transfer of one block runs
 while another is computed with, and no device ever has the whole operand, nor the whole sum.
 
-A third form, `ring_reduce`, is for a sum that every device shall have whole: the second one, and then its blocks go around once
+A third form, `ring_reduce`, is for a sum that every device needs whole: the second one, and then its blocks go around once
 more. Only the first half of what it sends runs beside a computation. Its transpose sends nothing, as that of any sum.
 
 In one direction every device sends its block `n - 1` times to one neighbour. In two directions, half as often to each of both.

@@ -1,8 +1,8 @@
 """Parsing einsum specifications with braces into a small frozen plan.
 
-One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an
-operand `{new:old}` reads its axis `old` under the name `new` (two axes under one: the diagonal); in the result it writes the axis
-`old` under the name `new`. `...` stands for the positional axes that no letter speaks of.
+One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an operand `{new:old}` reads its
+axis `old` under the name `new` (two axes under one: the diagonal); in the result it writes the axis `old` under the name `new`.
+`...` stands for the positional axes that no letter stands for.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class _Parser:
                     self.fail("the result ends here; there is one, without a comma or a second arrow.")
             else:
                 self.fail(
-                    f"{char!r} has no meaning here. Write one letter per positional axis, names in "
-                    "braces, commas between operands, and '->' before the result."
+                    f"{char!r} has no meaning here. Write one letter per positional axis, names in braces, commas between "
+                    "operands, and '->' before the result."
                 )
         return EinsumSpec(tuple(operands), result, self.text)
 

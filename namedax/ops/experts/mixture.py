@@ -171,8 +171,8 @@ class _Names:
         for what, name in (("axis", axis), ("slot", slot)):
             if not is_name(name) or name in own or name == routing.choice:
                 raise AxisNameError(
-                    f"{_OP}: {what}={name!r} is to be the name of an axis that the experts see and {type_text(x)} does not have. Give "
-                    f"another name as {what}=, or rename that of x."
+                    f"{_OP}: {what}={name!r} must be the name of an axis that the experts see and {type_text(x)} does not "
+                    f"have. Give another name as {what}=, or rename that of x."
                 )
         if axis == slot:
             raise AxisNameError(f"{_OP}: axis and slot are both {axis!r}; the experts and their slots are two axes.")

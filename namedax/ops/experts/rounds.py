@@ -1,8 +1,8 @@
 """A mixture of experts without capacity: as many rounds of a fixed number of slots as the fullest expert needs.
 
-Slots are as many as an even load needs, so that there are most often one or two rounds. All devices that communicate agree on their number
-(one all-reduce of a number). The gradient runs the rounds again: it keeps nothing of them. It sends the results' gradients to the experts
-along with the tokens, in one all-to-all of every round, and those of the tokens back in another.
+There are as many slots as an even load needs, so that one or two rounds usually suffice. All devices that communicate agree on
+their number (one all-reduce of a number). The gradient runs the rounds again: it keeps nothing of them. It sends the results'
+gradients to the experts along with the tokens, in one all-to-all of every round, and those of the tokens back in another.
 """
 
 from __future__ import annotations

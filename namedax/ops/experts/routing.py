@@ -47,7 +47,7 @@ class Routing:
 
     Attributes:
       index: the numbers of the experts, with the names of the tokens and `choice`. A number out of range chooses nobody.
-      weight: what the result of each expert counts, with the same names.
+      weight: the weight of each expert's result, with the same names.
       probabilities: of all experts, with the names of the tokens and `route`; for `load_balancing_loss`.
       experts: how many experts there are.
       route: the name of the router's axis.
@@ -68,7 +68,7 @@ jax.tree_util.register_dataclass(
 
 
 def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
-    """The `k` best experts of every token, and what each counts.
+    """The `k` best experts of every token, and the weight of each.
 
     Args:
       logits: the router's scores, a named array with `axis`.
@@ -78,8 +78,8 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
       normalize: whether the weights of a token add up to 1. If not, they are the probabilities themselves (Fedus et al., 2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the greatest softmax over `axis`, of equal ones the lower number first, and their
-      weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, the lower number first among equals, and
+      their weights, which have a gradient.
 
     Sends nothing, unless `axis` is sharded: then as `nx.nn.softmax` and `nx.top_k` do.
 
@@ -88,7 +88,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
       AxisNameError: `choice` is not a name, or `logits` has it already.
-      ArgumentError: `k` is not within 1 and the number of experts.
+      ArgumentError: `k` is not between 1 and the number of experts.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.log(jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])), ["token", "route"])
@@ -104,11 +104,11 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
-            f"{op}: choice={choice!r} is to be the name of a new axis of {type_text(logits)}. Give another name as choice=."
+            f"{op}: choice={choice!r} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
         )
     experts = logits.named_shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
-        raise ArgumentError(f"{op}: k={k!r} is not within 1 and {experts}, the size of axis {axis!r} in {type_text(logits)}.")
+        raise ArgumentError(f"{op}: k={k!r} is not between 1 and {experts}, the size of axis {axis!r} in {type_text(logits)}.")
     probabilities = softmax(logits, axis)
     weight, index = top_k(probabilities, int(k), axis=axis, out_axis=choice)
     if normalize:
@@ -117,7 +117,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
 
 
 def load_balancing_loss(routing: Routing, over: Any) -> Array:
-    """How uneven the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same.
+    """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
 
     `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
     probability (Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one choice, here all of them count).

@@ -1,6 +1,6 @@
 """Slots of experts: which token is in which slot, how slots are filled and read, and the order in which tokens fill them.
 
-All by indices: tokens are sorted by the number of their expert, and never is there a mask of tokens by experts.
+All by indices: tokens are sorted by the number of their expert, and there is never a mask of tokens by experts.
 """
 
 from __future__ import annotations

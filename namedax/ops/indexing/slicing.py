@@ -1,7 +1,7 @@
 """Parts of named axes under new names, in one step: `slice`.
 
-A part has another size than its axis, and in a mapped function a name has one size. So the part gets a name of its own, which may live
-elsewhere. Only the rows that are asked for move.
+A part has a different size than its axis, and in a mapped function a name has one size. So the part gets a name of its own,
+which may live elsewhere. Only the rows that are asked for move.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def slice(
     Args:
       x: a named array.
       index: slices by name, `{"w": slice(3, 7)}`.
-      out_axes: new names, `{"w": "part"}`. In a mapped function a name that has a size there keeps it, and a part of another size needs
-        another name. Outside it is optional.
+      out_axes: new names, `{"w": "part"}`. In a mapped function a name that has a size there keeps it, and a part of a
+        different size needs another name. Outside it is optional.
 
     Returns:
       The array with the parts. What moves over a sharded axis: if the new name is on the same mesh axes, the rows that a device wants and
@@ -40,7 +40,7 @@ def slice(
 
     Raises:
       AxisNotFoundError: `x` lacks a name, or `out_axes` has one that is not sliced.
-      AxisSizeError: in a mapped function the new name has another size, or it does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the new name has a different size, or it does not divide over its mesh axes.
       ArgumentTypeError: an entry is not a slice.
 
     >>> import jax.numpy as jnp, namedax as nx

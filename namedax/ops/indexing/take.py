@@ -37,8 +37,8 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
 
     Args:
       x: an array, named or not.
-      indices: integers, named or not; axes that `x` has too are batch axes. It may have the axis that is read, and then the
-        result has it as `indices` does.
+      indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
+        then has it as `indices` does.
       axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
       mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
         `"wrap"`. Negative indices count from the end, but not with `"clip"`.

@@ -60,7 +60,7 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class At:
-    """What `x.at` is: index it."""
+    """What `x.at` returns: index it."""
 
     __slots__ = ("_array",)
 

@@ -1,4 +1,4 @@
-"""`associative_scan`: what has come up to each entry along an axis, computed in parallel, also over devices."""
+"""`associative_scan`: the combination of all entries up to each one, computed in parallel, across devices too."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any
         leaves, result_tree = flatten(fn(tree.unflatten(a), tree.unflatten(b)))
     if result_tree != tree:
         raise ArgumentTypeError(
-            f"{op}: the function takes the structure {tree} and returns {result_tree}; these have to be the same."
+            f"{op}: the function takes the structure {tree} and returns {result_tree}; these must be the same."
         )
     return [block_of(leaf, op) for leaf in leaves]
 

@@ -1,8 +1,8 @@
 """Branches over names: `cond` and `switch`.
 
-**Branches meet.** The results of all branches are broadcast to the names that those of any have, in the physical order and with the
-element type that they have together. For that the branches are traced, and where their types differ traced once more: JAX
-remembers what a function was traced to, so the second tracing is of other functions.
+**Branches meet.** The results of all branches are broadcast to the names that any of them has, in one physical order and with
+one element type. For that the branches are traced, and where their types differ traced once more: JAX remembers what a function
+was traced to, so the second tracing is of other functions.
 
 **Named predicates.** A condition with names is what `jax.vmap` makes of it: all branches are computed and selected entry by entry.
 """
@@ -46,8 +46,8 @@ def cond(
       operand: the only operand, as `lax.cond` takes it by keyword.
 
     Returns:
-      The results, broadcast to the names that those of either function have, and to those of `pred`. Python numbers and other
-      results of weak type take the element type of the other function's. Moves nothing itself.
+      The results, broadcast to the names that the result of either function has, and to those of `pred`. Python numbers and
+      other results of weak type take the element type of the other function's. Moves nothing itself.
 
     Raises:
       PositionalAxisError: `pred` or the results have positional axes that do not fit.
@@ -83,8 +83,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
       operand: the only operand, as `lax.switch` takes it by keyword.
 
     Returns:
-      The results, broadcast to the names that those of any branch have, and to those of `index`; element types as for `cond`. Moves
-      nothing itself.
+      The results, broadcast to the names that the result of any branch has, and to those of `index`; element types as for
+      `cond`. Moves nothing itself.
 
     Raises:
       ArgumentError: there is no branch.
@@ -102,7 +102,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         raise ArgumentError("switch: there are no branches; give at least one function.")
     index = scalar_of("switch", "index", index)
     if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it has to be an integer.")
+        raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it must be an integer.")
     if _is_common(index):
         return _branch("switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands)
     clamped = wrap(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
@@ -157,7 +157,7 @@ class _Results:
 
 
 class _Differ(Exception):
-    """Branches have to return other types than they do; raised while they are traced."""
+    """Branches need to return other types than they do; raised while they are traced."""
 
     def __init__(self, found: _Results):
         super().__init__("branches return different types")
@@ -184,8 +184,8 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
     for number, other in enumerate(results[1:], 1):
         if other.tree != first.tree:
             raise ArgumentTypeError(
-                f"{op}: one branch returns the structure {first.tree} and {f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; "
-                "these have to be the same."
+                f"{op}: one branch returns the structure {first.tree} and "
+                f"{f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; these must be the same."
             )
         verb = ("is in one branch", f"in branch {number}" if op == "switch" else "in the other")
         types = [a.join(b, op, f"result {i}", verb) for i, (a, b) in enumerate(zip(types, other.types, strict=True))]
@@ -194,8 +194,8 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
         if met is None:
             dtypes = sorted({str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak})
             raise ArgumentTypeError(
-                f"{op}: result {i}, {types[i]}, has the element types {', '.join(dtypes)} in different branches; these have to be the same. "
-                "Convert them with astype."
+                f"{op}: result {i}, {types[i]}, has the element types {', '.join(dtypes)} in different branches; these must be "
+                "the same. Convert them with astype."
             )
         elements[i] = met
     check_placements(op, types)
@@ -251,7 +251,7 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
         for name, n in which.sizes.items():
             if kind.sizes.get(name, n) != n:
                 raise AxisSizeError(
-                    f"{op}: axis {name!r} of {type_text(index)} has another size in result {i}, {kind}. Rename one."
+                    f"{op}: axis {name!r} of {type_text(index)} has a different size in result {i}, {kind}. Rename one."
                 )
         types.append(kind.with_names_of(which))
     check_placements(op, types)

@@ -1,8 +1,8 @@
 """The types of values that meet in a loop or in branches, and the carry of a loop that gains names.
 
-A loop of JAX wants a carry whose type does not change. Here a carry may begin without a name, or without a device variance, that
-it has after one step: the body is traced, the carry's beginning is broadcast by name, and the body is traced again, until
-nothing is gained. A body that loses a name is broadcast back, and one that returns another physical order is reordered.
+A loop of JAX expects a carry whose type does not change. Here a carry may begin without a name, or without a device variance,
+that it has after one step: the body is traced, the carry's beginning is broadcast by name, and the body is traced again, until
+nothing is gained. A body that loses a name is broadcast back, and one that returns a different physical order is reordered.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ValueType:
                 )
         if self.positional != other.positional:
             raise PositionalAxisError(
-                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes have to be the same. Only names are "
+                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes must be the same. Only names are "
                 "broadcast; make them equal before."
             )
         axes = self.axes | other.axes
@@ -191,7 +191,7 @@ def check_placements(op: str, types: Iterable[ValueType]) -> None:
 
 
 class Grow(Exception):
-    """Values have to begin with other types; raised while a body is traced, for whoever traces it."""
+    """Values need to begin with other types; raised while a body is traced, for whoever traces it."""
 
     def __init__(self, types: Sequence[ValueType]):
         super().__init__("a loop's carry has gained names")
@@ -237,13 +237,14 @@ class Carry:
         """The data of what the body returned, as a value of the carry's type.
 
         Raises:
-          Grow: the carry has to begin with more names.
+          Grow: the carry needs to begin with more names.
           ArgumentTypeError: the structure or an element type is another one.
         """
         leaves, tree = flatten(value)
         if tree != self.tree:
             raise ArgumentTypeError(
-                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these have to be the same."
+                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these must be the "
+                "same."
             )
         leaves = [block_of(leaf, self.op) for leaf in leaves]
         types = [
@@ -265,8 +266,8 @@ class Carry:
             return data
         if Element.met([into, out]) != into:
             raise ArgumentTypeError(
-                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these have to be the "
-                f"same. Begin with {out.dtype}, or convert what the body returns: .astype({into.dtype})."
+                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these must "
+                f"be the same. Begin with {out.dtype}, or convert what the body returns: .astype({into.dtype})."
             )
         return into.convert(data)
 

@@ -50,7 +50,7 @@ def scan(
     *,
     axis: Any = 0,
 ) -> tuple[Any, Any]:
-    """Applies a function to entry after entry along an axis, and carries a state: `lax.scan` over names.
+    """Applies a function to the entries along an axis in turn, and carries a state: `lax.scan` over names.
 
     Args:
       f: takes the carry and one entry of `xs`, arrays without the axis; returns the next carry and a result.
@@ -73,7 +73,7 @@ def scan(
       AxisNameError: `axis` is neither 0 nor a name, or a result has it already.
       AxisSizeError: a name of the carry has two sizes.
       PositionalAxisError: there is no positional axis, or those of the carry change.
-      ArgumentTypeError: `f` returns no pair, or a carry of another structure.
+      ArgumentTypeError: `f` does not return a pair, or returns a carry of a different structure.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "time"])
@@ -271,8 +271,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     for what, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, NamedArray) and names_of(bound.dims):
             raise NamedAxesLeftError(
-                f"fori_loop: {what} is {type_text(bound)}; a bound has no named axes. For another number of steps in every entry "
-                "use nx.while_loop, whose condition may have names."
+                f"fori_loop: {what} is {type_text(bound)}; a bound has no named axes. For a different number of steps in every "
+                "entry use nx.while_loop, whose condition may have names."
             )
     lower, upper = data_of(lower), data_of(upper)
     state = Carry("fori_loop", init_val)
@@ -334,7 +334,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             pred = scalar_of("while_loop", "condition", cond_fun(state.value(datas)))
         if pred.dtype != jnp.bool_:
             raise ArgumentTypeError(
-                f"while_loop: the condition is {type_text(pred)}; it has to be a truth value. Compare it, as in x != 0."
+                f"while_loop: the condition is {type_text(pred)}; it must be a truth value. Compare it, as in x != 0."
             )
         return pred
 
@@ -376,7 +376,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
         start = state.start()
         first = kind.fit(wanted(start))
-        # Devices that communicate with each other have to take the same number of steps.
+        # Devices that communicate with each other must take the same number of steps.
         together = kind.axes & collective_axes(jax.make_jaxpr(step)(first, *start).jaxpr) if kind.axes else ()
 
         def any_left(values: list[Any]) -> Any:

@@ -1,9 +1,9 @@
 """Functions of named arrays with derivatives of their own: `custom_jvp` and `custom_vjp`.
 
-JAX traces a rule when it differentiates, and that may be when the mapped function has ended long since: `jax.grad` outside of it.
-The rule's arrays are blocks then, but nothing says so, and a reduction over a name would go over a block. What this module makes
+JAX traces a rule when it differentiates, which may be long after the mapped function has ended: `jax.grad` outside of it. The
+rule's arrays are blocks then, but nothing says so, and a reduction over a name would go over a block. What this module makes
 remembers the region in which the function was called, and enters it for the rules. It also brings what the rules return to the
-axes that JAX expects: another physical order is reordered, names that are lacking are broadcast.
+axes that JAX expects: a different physical order is reordered, and missing names are broadcast.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
     want = [n for n, dim in zip(shape, target, strict=True) if dim is None]
     if have != want:
         raise PositionalAxisError(
-            f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes have to be the same."
+            f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes must be the same."
         )
     kind = data_of(like)  # a value, or the type of one
     axes = varying(kind) if isinstance(kind, jax.Array) else kind.manual_axis_type.varying
@@ -85,12 +85,12 @@ def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any
     try:
         given = tree.flatten_up_to(values)
     except ValueError as error:
-        raise ArgumentTypeError(f"{op}: {what} has another structure than what it is for: {error}.") from None
+        raise ArgumentTypeError(f"{op}: {what} has a different structure than what it is for: {error}.") from None
     texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
     for value, like, text in zip(given, leaves, texts, strict=True):
         if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
             raise ArgumentTypeError(
-                f"{op}: {text} has another structure than {type_text(like)}: it is a {type(value).__name__}."
+                f"{op}: {text} has a different structure than {type_text(like)}: it is a {type(value).__name__}."
             )
     fitted = [
         _as(value, like, f"{op}: {text}", remedy) if value is not None else None

@@ -74,7 +74,7 @@ class _Space:
         for block in blocks:
             if not jnp.issubdtype(block.dtype, jnp.inexact):
                 raise ArgumentTypeError(
-                    f"{op}: the right-hand side {type_text(block)} is not of floats; write b.astype(float)."
+                    f"{op}: the right-hand side {type_text(block)} does not hold floats; write b.astype(float)."
                 )
         region = ambient()
         mesh_axes: list[tuple[str, ...]] = [()] * len(blocks)
@@ -93,7 +93,7 @@ class _Space:
         """The blocks of a vector, in the axes and types of the right-hand side.
 
         Raises:
-          ArgumentTypeError: it has another structure, or other element types.
+          ArgumentTypeError: it has a different structure, or other element types.
           NamedAxesLeftError: it has a name that the right-hand side lacks.
           PositionalAxisError: its positional axes differ.
         """
@@ -459,8 +459,9 @@ def _has_names(*trees: Any) -> bool:
 
 _TEXT = """
 
-    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All axes of all arrays together, named and
-    positional, are the one vector: names are not batch axes here (for one system an entry, write `nx.vmap` over the name).
+    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All axes of all arrays together,
+    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
+    name).
 
     Args:
       A: a linear map: a function of trees like `b`{kind}. For arrays without names a square matrix will do.
@@ -469,7 +470,7 @@ _TEXT = """
       tol: the residual's norm, relative to that of `b`, that is small enough.
       atol: the same, absolute.
       {more}maxiter: the largest number of {steps}; default: ten times the number of unknowns.
-      M: a preconditioner, a function like `A` that is near to its inverse.{method}
+      M: a preconditioner: a function like `A` that is close to its inverse.{method}
 
     Returns:
       The solution, a tree like `b`, and {info}. The derivative is that of the exact solution, by another solve.
@@ -479,7 +480,7 @@ _TEXT = """
     Raises:
       AxisNameError: `A` is an array with names.
       NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives another structure or element type, or `b` is not of floats.
+      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
 
 """
 
@@ -500,7 +501,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
 
 
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
-    """Solves `A(x) = b` by the stabilised bi-conjugate gradients.
+    """Solves `A(x) = b` by the stabilised biconjugate gradient method.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
@@ -561,7 +562,7 @@ _describe(
     kind="",
     more="restart: the dimension of the Krylov space, all of whose vectors are kept.\n      ",
     steps="restarts",
-    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not look.',
+    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not check.',
     info="0, or -1 if it is NaN",
     cost="a step sends one number for every vector of the basis, twice, and two norms",
 )

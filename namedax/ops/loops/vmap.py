@@ -66,7 +66,7 @@ class _Entry:
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
-    """Applies a function to entry after entry along an axis: `lax.map` over names. It saves memory where `vmap` saves time.
+    """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
 
     Args:
       f: a function of one entry: arrays without the axis.
@@ -124,8 +124,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
     """Vectorises a function over an axis that it does not see: `jax.vmap` over names.
 
-    Functions of named arrays are vectorised over names that they do not speak of as it is. `vmap` hides a name: from a function that
-    uses it for an axis of its own, or for `jax.grad` of the loss of a single example.
+    Functions of named arrays are vectorised in any case over names that they do not mention. `vmap` hides a name: from a
+    function that uses it for an axis of its own, or for `jax.grad` of the loss of a single example.
 
     Args:
       fun: a function of pytrees of arrays.
@@ -195,7 +195,7 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
         )
     if len(sizes) > 1:
         raise AxisSizeError(
-            f"vmap: the axes that are mapped have the sizes {', '.join(str(n) for n in sorted(sizes))}; they have to agree."
+            f"vmap: the axes that are mapped have the sizes {', '.join(str(n) for n in sorted(sizes))}; they must agree."
         )
 
     def value(flat: Sequence[Any]) -> Any:

@@ -99,7 +99,7 @@ def dot_product_attention(
     """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
     Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes
-    are found by name. Names that are spoken of in no argument (batch, heads) are batch axes, wherever they are: if `key` and
+    are found by name. Names that no argument mentions (batch, heads) are batch axes, wherever they are: if `key` and
     `value` lack one that `query` has, its instances share them. So heads that share keys need only a name of their own:
     `query{batch, pos, kv_heads, group, d}` meets `key{batch, pos, kv_heads, d}`.
 
@@ -119,8 +119,8 @@ def dot_product_attention(
       key_heads: the name of the heads of `key` and `value` then. Mapped like `heads`, or not mapped.
       scale: a number; by default one over the root of the size of `features`.
       is_causal: whether a query attends only to keys at its own position and before.
-      query_seq_lengths: integers, named by batch axes: results of queries from there on are 0.
-      key_value_seq_lengths: integers, named by batch axes: keys from there on are masked.
+      query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
       local_window_size: how far a query sees to the left and to the right, in positions; one integer is for both sides.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
@@ -236,7 +236,7 @@ class _Names:
                     "axis=, for attention over positional axes."
                 )
         if (heads is None) != (key_heads is None):
-            raise AxisNameError(f"{_OP}: heads={heads!r} and key_heads={key_heads!r}: give both, or none of them.")
+            raise AxisNameError(f"{_OP}: heads={heads!r} and key_heads={key_heads!r}: give both, or neither.")
         if heads == key_heads:
             heads = key_heads = None  # an axis that all have is a batch axis
         own = axis
@@ -246,8 +246,8 @@ class _Names:
             own = key_axis
         elif key_axis is not None and key_axis in dims_of(key):
             raise AxisNameError(
-                f"{_OP}: key, {type_text(key)}, has both axis={axis!r} and key_axis={key_axis!r}; one of them has to be its positions. "
-                "Rename the other."
+                f"{_OP}: key, {type_text(key)}, has both axis={axis!r} and key_axis={key_axis!r}; one of them must be its "
+                "positions. Rename the other."
             )
         if key_axis is None:
             key_axis = f"key_{axis}" if isinstance(axis, str) else ("key", axis)
@@ -403,7 +403,7 @@ def _check_names(blocks: Arrays, names: _Names) -> None:
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
         if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
             kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
-            raise ArgumentTypeError(f"{_OP}: {shown} is {type_text(block)}; it has to be {kinds.get(which, 'integers')}.")
+            raise ArgumentTypeError(f"{_OP}: {shown} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(
@@ -451,7 +451,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
                 what = f"positional axis {label}" if isinstance(label, int) else f"axis {dim!r}"
                 raise AxisSizeError(
                     f"{_OP}: {what} has size {size} in {which}, {type_text(blocks[which])}, and size {other} in {first}, "
-                    f"{type_text(blocks[first])}. These have to be equal; rename an axis that is another one."
+                    f"{type_text(blocks[first])}. These must be equal; if they are different axes, rename one."
                 )
     for operand in operands.values():
         ones = [
@@ -495,8 +495,8 @@ def _split_heads(operands: dict[str, _Operand], names: _Names, place: Axes, key_
     heads, key_heads = here * devices, key_here * math.prod(map(lax.axis_size, key_place))
     if not key_heads or heads % key_heads:
         raise AxisSizeError(
-            f"{_OP}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former have to be a "
-            f"multiple of the latter ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
+            f"{_OP}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former "
+            f"must be a multiple of the latter ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(

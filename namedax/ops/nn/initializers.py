@@ -7,8 +7,8 @@ constants it makes the block only); nothing is sent. A key that has names itself
 per layer.
 
 Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positions among the positional axes, or tuples of both. As
-in JAX, all other axes count as receptive field, and go into both fans. The matrix of `delta_orthogonal` are the last two axes
-of the array.
+in JAX, all other axes count as receptive field, and go into both fans. The last two axes of the array are the matrix of
+`delta_orthogonal`.
 """
 
 from __future__ import annotations
@@ -131,16 +131,15 @@ class NamedInitializer:
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
                 f"{self.name}: {argument} is {axis!r}, but the parameter has {rank} positional axes beside the names "
-                f"{show_names(names)}; "
-                f"positions count without these. Write {argument}= a name."
+                f"{show_names(names)}; positions count without these. Write {argument}= a name."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
 
     def _checked(self, argument: str, axis: Any, position: int) -> int:
         if self.name == "delta_orthogonal" and position < -2:
             raise PositionalAxisError(
-                f"delta_orthogonal: {argument} is {axis!r}, which is none of the last two axes; these are the matrix, and the "
-                f"others are taps."
+                f"delta_orthogonal: {argument} is {axis!r}, which is not one of the last two axes; these are the matrix, and "
+                "the others are taps."
             )
         return position
 

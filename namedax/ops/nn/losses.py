@@ -94,7 +94,7 @@ def softmax_cross_entropy(
 
 def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
-        raise ArgumentTypeError(f"{_OP}: {name}={value!r} has to be a number; it is a constant of the program.")
+        raise ArgumentTypeError(f"{_OP}: {name}={value!r} must be a number; it is a constant of the program.")
     if not allowed(float(value)):
         raise ArgumentError(f"{_OP}: {name}={value!r} is out of range; it is {rule}.")
     return float(value)
@@ -111,7 +111,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         )
     mask = None if mask is None else _array(local_block(mask, _OP, region))
     if mask is not None and mask.dtype != jnp.bool_:
-        raise ArgumentTypeError(f"{_OP}: where is {type_text(mask)}, but it has to be boolean; write where=weight != 0.")
+        raise ArgumentTypeError(f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0.")
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order.")
     (place,) = resolve_axis(_OP, logits, axis)
@@ -170,7 +170,7 @@ class _CrossEntropy:
       count: how many there are on all devices.
       z: the factor of the squared log-sum-exp.
       smoothing: the part of the target that all classes share.
-      by_class: whether the mask speaks of classes; otherwise it has size 1 along `dim`.
+      by_class: whether the mask is over classes; otherwise it has size 1 along `dim`.
     """
 
     dim: int

@@ -1,7 +1,7 @@
 """Masks and biases of attention, made by name: which query sees which key. In `nx.nn`.
 
-All are made of the indices along two names, which every device knows for its own entries: nothing is sent, and no mask is ever whole on one
-device whose axes are sharded. `dot_product_attention(is_causal=True)` needs none of them.
+All are made from the indices along two names, which every device knows for its own entries: nothing is sent, and a mask with
+sharded axes is never whole on one device. `dot_product_attention(is_causal=True)` needs none of them.
 
 Sources: Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 3.2.1 (the prefix); Press, Smith & Lewis, "Train Short,
 Test Long: Attention with Linear Biases", 2022 (ALiBi).
@@ -29,7 +29,7 @@ _Shape = Mapping[Hashable, int | None]
 
 
 def _indices(op: str, named_shape: _Shape, what: tuple[str, ...]) -> list[Any]:
-    """The indices along the names, of which there have to be as many as `what` says."""
+    """The indices along the names; there must be as many names as `what` says."""
     sizes = named_sizes(op, named_shape)
     if len(sizes) != len(what):
         raise ArgumentError(
@@ -40,7 +40,7 @@ def _indices(op: str, named_shape: _Shape, what: tuple[str, ...]) -> list[Any]:
 
 
 def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = None) -> Array:
-    """Which keys a query sees that looks back only: true where `key <= query + offset`.
+    """Which keys a query sees if it only looks back: true where `key <= query + offset`.
 
     Args:
       named_shape: the names of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped function.

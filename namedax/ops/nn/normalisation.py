@@ -202,7 +202,7 @@ def _norm(
 def _epsilon(op: str, epsilon: Any) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
-    raise ArgumentTypeError(f"{op}: epsilon={epsilon!r} has to be a number; it is a constant of the program.")
+    raise ArgumentTypeError(f"{op}: epsilon={epsilon!r} must be a number; it is a constant of the program.")
 
 
 # --- the norms ------------------------------------------------------------------------------------------------------
@@ -211,14 +211,14 @@ def _epsilon(op: str, epsilon: Any) -> float:
 def layer_norm(
     x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
 ) -> LikeArguments:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and moved by `bias`.
+    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`.
 
     Args:
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both.
       scale: an array that broadcasts by name; it may have the axes that are normalised over.
       bias: an array, likewise.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
     Returns:
@@ -274,7 +274,7 @@ def standardize(
       axis: a position, a name, or a tuple of both.
       mean: the mean to use instead of that of `x`; it broadcasts by name.
       variance: the variance to use instead of that of `x`.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics.
       algorithm: `"fast"`: the variance is the mean square less the squared mean, as JAX has it by default. `"stable"`: it is the
         mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
@@ -343,7 +343,7 @@ def batch_norm(
       bias: an array, likewise.
       mean: the mean to use instead of that of `x`; together with `var`.
       var: the variance to use instead of that of `x`.
-      epsilon: is added to the variance.
+      epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the moments.
 
     Returns:
@@ -366,7 +366,7 @@ def batch_norm(
     """
     op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
     if (mean is None) != (var is None):
-        raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or none of them (training).")
+        raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or neither (training).")
     if mean is not None:
         reduction_site(op, x, axis)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
@@ -442,7 +442,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
       rate: the probability, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: a name, a position, or a tuple of both, along which all elements meet the same fate.
+      shared: a name, a position, or a tuple of both, along which elements are kept or dropped together.
       deterministic: whether to return `x` as it is, as in inference.
 
     Returns:
@@ -471,7 +471,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate={rate!r} is not a probability below 1; it is the part of the elements that are set to zero."
+            f"{op}: rate={rate!r} is not a probability below 1; it is the fraction of the elements that are set to zero."
         )
     if deterministic or (fixed and rate == 0):
         return x
@@ -499,7 +499,7 @@ def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int],
                 )
             shape[entry] = 1
         elif not is_name(entry) or entry not in sizes:
-            raise_not_found(op, entry, type_text(x), list(sizes), "shared= speaks of axes of x.")
+            raise_not_found(op, entry, type_text(x), list(sizes), "shared= names axes of x.")
         else:
             del sizes[entry]
     own = set(dims_of(key)) if isinstance(key, NamedArray) else set()

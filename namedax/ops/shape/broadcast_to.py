@@ -30,7 +30,7 @@ def broadcast_to(
       array: an array, named or not.
       shape: the positional shape of the result, as in `jnp.broadcast_to`; default, with `named_shape`: that of the array.
       out_sharding: as in `jnp.broadcast_to`.
-      named_shape: names and sizes that the result shall have; `None` for the size of the mapped function. Names of the array that are
+      named_shape: names and sizes of the result; `None` for the size of the mapped function. Names of the array that are
         not mentioned stay.
 
     Returns:
@@ -38,7 +38,7 @@ def broadcast_to(
       the sum over the new axes, one all-reduce for those that are sharded.
 
     Raises:
-      AxisSizeError: the array has one of the names with another size, or the mapped function does.
+      AxisSizeError: the array has one of the names with a different size, or the mapped function does.
       AxisNotFoundError: a new name has no size.
       PositionalAxisError: there is neither a shape nor a named shape.
       PlacementConflictError: two names of the result are on one mesh axis.

@@ -70,7 +70,7 @@ def _tree_text(axes: Any) -> str:
 
 
 def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) -> tuple[Any, Dims]:
-    """The data of `array` and its dims after the positional axes that the mapping speaks of got names. Global data."""
+    """The data of `array` and its dims with names for the positional axes that the mapping names. Global data."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
@@ -110,8 +110,7 @@ def detach_names(
         if size is None:
             raise AxisMappingError(
                 f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size "
-                f"to broadcast to. "
-                "Remove it from the mapping, or give its size in axis_sizes."
+                "to broadcast to. Remove it from the mapping, or give its size in axis_sizes."
             )
         block = size if region is None else region.block_size(name, size, op)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
@@ -145,7 +144,7 @@ def named(array: Any, axes: Any) -> Any:
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
-      AxisSizeError: the name has another size in the mapped function.
+      AxisSizeError: the name has a different size in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.named(jnp.ones((2, 5, 3)), {0: "batch", 2: "k"}).dims
@@ -176,8 +175,7 @@ def _enter(array: NamedArray, before: Dims) -> Any:
         if known != size:
             raise AxisSizeError(
                 f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
-                f"size, and a "
-                "positional array is whole on every device. Choose another name."
+                "size, and a positional array is whole on every device. Choose another name."
             )
         region.block_size(dim, size, "named")
     if not region.manual:
@@ -333,7 +331,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 def order_like(tree: Tree, like: Any) -> Tree:
     """`tree` with the axes of every named array in the physical order that they have in `like`.
 
-    Raw JAX compares tree structures, which include the order; this makes them equal. The named shapes have to agree.
+    Raw JAX compares tree structures, which include the order; this makes them equal. The named shapes must agree.
 
     Raises:
       NamedAxesLeftError: two arrays have different names.

@@ -152,7 +152,7 @@ def zeros(
 
     Raises:
       AxisNotFoundError: a name has no size.
-      AxisSizeError: a name has another size in the mapped function.
+      AxisSizeError: a name has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.zeros(3, named_shape={"batch": 2}).dims

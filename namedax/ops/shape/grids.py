@@ -111,7 +111,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
       An array with the one axis. Sends nothing; every device keeps its block.
 
     Raises:
-      AxisSizeError: in the mapped function the name has another size.
+      AxisSizeError: in the mapped function the name has a different size.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.fftfreq(4, axis="f").named_shape["f"]

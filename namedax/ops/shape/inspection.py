@@ -69,7 +69,7 @@ def isrealobj(x: Any) -> bool:
 
 
 def isscalar(x: Any) -> bool:
-    """Whether `x` is a scalar; a named array is none, however few positional axes it has."""
+    """Whether `x` is a scalar; a named array is not, however few positional axes it has."""
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 

@@ -81,8 +81,7 @@ def _solve(
         if len(missing) > 1:
             raise RearrangeError(
                 f"{op}: {what} of size {n} in {type_text(x)} is made of {show_names(term.axes)}, of which "
-                f"{show_names(missing)} have no "
-                f"size{text}. Give all but one of them, as in {missing[0]}=2."
+                f"{show_names(missing)} have no size{text}. Give all but one of them, as in {missing[0]}=2."
             )
         product = math.prod(known[label] for label in term.axes if label not in missing)
         if missing and product and n % product == 0:
@@ -111,8 +110,7 @@ def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[in
         if known is not None and known != n:
             raise AxisSizeError(
                 f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped function; a name has one "
-                "size. Choose "
-                "another name."
+                "size. Choose another name."
             )
         region.block_size(dim, n, op)
 
@@ -307,9 +305,8 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
-            f"{op}: {pattern.text!r} speaks of {'at least ' if has_ellipsis else ''}{fixed} positional axes, but "
-            f"{type_text(x)} has {rank}. Write one "
-            "entry per positional axis ('...' for those that do not matter), and names in braces."
+            f"{op}: {pattern.text!r} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
+            f"{rank}. Write one entry per positional axis ('...' for those that do not matter), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
 
@@ -343,7 +340,7 @@ def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction
                 f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}"
             )
     region = ambient()
-    if region is not None:  # an axis that only the pattern speaks of occurs, too
+    if region is not None:  # an axis that only the pattern mentions occurs, too
         region.seen.update(label for label in labels if isinstance(label, str))
     sized = pattern.with_sizes(given)
     if callable(reduction):  # the user's, which may depend on anything
@@ -390,7 +387,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
     Raises:
       RearrangeError: the pattern is malformed (with a caret under the spot), or does not fit the array.
       AxisNotFoundError: `x` lacks a name.
-      AxisSizeError: a new name has another size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
       PlacementConflictError: two names of the result are on one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -498,7 +495,7 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     Raises:
       AxisNotFoundError: `x` lacks `axis`.
       RearrangeError: the sizes do not multiply to that of `axis`, or too few are known.
-      AxisSizeError: a new name has another size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
@@ -545,7 +542,7 @@ def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> LikeArgument
 
     Raises:
       AxisNotFoundError: `x` lacks one of the axes.
-      AxisSizeError: the new name has another size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: the new name has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 5, 8)), ["heads", "pos", "key"])

@@ -1,4 +1,4 @@
-"""Renaming axes, which is how data moves: a name with another placement is another layout."""
+"""Renaming axes, which is how data moves: a name with a different placement is another layout."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: 
 
     Raises:
       AxisNotFoundError: `x` lacks an old name.
-      AxisNameError: a new name is none, or two axes would have one name.
-      AxisSizeError: a new name has another size in the mapped function, or does not divide over its
+      AxisNameError: a new name is not an axis name, or two axes would have one name.
+      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its
         mesh axes.
       PlacementConflictError: two of the resulting names are on one mesh axis.
 
@@ -120,7 +120,7 @@ def move(
     Args:
       source: the local block, or the named array that holds it.
       old: the placement of every dimension.
-      new: the placement that every dimension shall have.
+      new: the placement that every dimension is to have.
       dims: of the result.
       finish: what else is done to the data, without communication.
     """
@@ -149,8 +149,8 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
     Args:
       source: the local block, or the named array that holds it.
       old: the placement of every dimension.
-      new: the placement that every dimension shall have.
-      variance: mesh axes over which the result shall vary; those of `new` are among them.
+      new: the placement that every dimension is to have.
+      variance: mesh axes over which the result is to vary; those of `new` are among them.
     """
     before = frozenset(axis for axes in old for axis in axes)
     variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)

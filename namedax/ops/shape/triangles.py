@@ -1,6 +1,6 @@
 """Triangles over two axes, named or positional: `tril` and `triu`, and the index along an axis that they are made of.
 
-An entry is kept or not by where it is along two axes, and every device knows that of its own entries. Nothing is sent.
+Whether an entry is kept depends on where it is along two axes, which every device knows of its own entries. Nothing is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is found along names, in a fixed number of places: `nonzero`, and `unique` over names.
 
-How many entries there are depends on data, so the result has a size that is given, and an axis of its own. Each device knows how many are
-found before its block (a cumulative sum), so it knows the places of those that it finds; one all-reduce puts them together.
+How many entries there are depends on data, so the result has a given size, and an axis of its own. Each device knows how many
+are found before its block (a cumulative sum), so it knows the places of those that it finds; one all-reduce puts them together.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
         raise ArgumentError(f"{op}: size={size!r} must be an integer from 0, the number of places in the result.")
     if out_axis is None:
         if size is None:
-            raise ArgumentError(f"{op}: give size=, the number of places in the result; how much is found depends on data.")
+            raise ArgumentError(f"{op}: give size=, the number of places in the result; how many are found depends on data.")
         return int(size)
     return size_of(op, out_axis, None if size is None else int(size), "size")
 
@@ -94,12 +94,12 @@ def nonzero(
       out_axis: the name of the result's axis; default: a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a number per
-      device to count what is before it, and one all-reduce of the result for each axis. (Of several names those but the last have a table
-      of the places each, before they are added up.)
+      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a
+      number per device to count what is before it, and one all-reduce of the result for each axis. (With several names, each
+      but the last needs a table of the places before they are added up.)
 
     Raises:
-      AxisNotFoundError: `a` lacks a name, or the places have no number.
+      AxisNotFoundError: `a` lacks a name, or the number of places is not known.
       ArgumentError: there is no size.
       AxisNameError: `out_axis` is a name of `a`.
 
@@ -194,12 +194,12 @@ def unique(
       out_axis: the name of the axis of the values.
 
     Returns:
-      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked for, under
-      its name; several names have to be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort (`nx.sort`), a number per
-      device, and one all-reduce of the result; the index and the inverse a sort of indices more.
+      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
+      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
+      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
 
     Raises:
-      AxisNotFoundError: `ar` lacks a name, or the values have no number.
+      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
       ArgumentError: there is no size, or an inverse over several names is asked for.
       AxisNameError: `out_axis` is a name of `ar`.
 

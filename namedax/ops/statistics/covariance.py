@@ -56,7 +56,7 @@ def cov(
       y: without `axis`, as in `jnp.cov`.
       rowvar: without `axis`, as in `jnp.cov`.
       bias: whether to divide by the number of observations `n`, instead of `n - 1`.
-      ddof: what is taken off that number; default: 1, or 0 with `bias`.
+      ddof: what is subtracted from that number; default: 1, or 0 with `bias`.
       fweights: how often each observation counts: integers along `axis`.
       aweights: the weight of each observation: floats along `axis`.
       dtype: element type of the result.

@@ -46,7 +46,7 @@ def _one_name(axis: Any) -> Any:
 
 
 def _inexact(op: str, x: Any, axis: Hashable) -> Any:
-    """`x` as floating-point numbers; it has to have the axis."""
+    """`x` as floating-point numbers; it must have the axis."""
     resolve_axis(op, x, axis)
     dtype = inexact_type(x.dtype)
     return x if x.dtype == dtype else x.astype(dtype)
@@ -85,14 +85,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     Args:
       y: values, named or not.
       x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance of two values.
+      dx: the distance between two values.
       axis: a position or a name.
 
     Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
 
     Raises:
       AxisNotFoundError: `y` lacks the name.
-      AxisSizeError: `x` has another size.
+      AxisSizeError: `x` has a different size.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.numpy.trapezoid(nx.named(jnp.array([1.0, 2.0, 6.0]), ["t"]), axis="t")
@@ -116,7 +116,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
 
     Args:
       f: values, named or not.
-      *varargs: the distance of two values, for all axes or for each; or coordinates along the axis, an array that has it or a plain one.
+      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
+        or a plain one.
       axis: a position, a name, or a tuple of both; default: all positional axes.
       edge_order: not supported, as in `jnp.gradient`.
 
@@ -125,7 +126,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
 
     Raises:
       AxisNotFoundError: `f` lacks a name.
-      AxisSizeError: an axis has less than two entries.
+      AxisSizeError: an axis has fewer than two entries.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.numpy.gradient(nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"]), axis="t"), ["t"])
@@ -170,7 +171,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
 
     Args:
       p: phases, named or not.
-      discont: jumps up to this stay; default: half the period.
+      discont: jumps up to this size stay; default: half the period.
       axis: a position or a name.
       period: the size of a jump that means nothing.
 
@@ -207,8 +208,8 @@ def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwr
     Args:
       data: values, named or not.
       axis: a position or a name.
-      type: `"linear"`, what is taken off is the line of least squares, or `"constant"`, the mean.
-      bp: where lines begin, beside 0; with more than one line a sharded axis is gathered.
+      type: `"linear"` subtracts the least-squares line, `"constant"` the mean.
+      bp: where lines begin, besides 0; with more than one line a sharded axis is gathered.
       overwrite_data: as in JAX.
 
     Over a sharded name: all-reduces of the size of the mean, one, or two for a line.

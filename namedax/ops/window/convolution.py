@@ -60,11 +60,12 @@ def convolve(
 
     Returns:
       The convolution. Along a sharded name each device gets the rows at its boundary that the kernel reaches; nothing is
-      gathered, but where `out_axis` is not on the mesh axes of `axis`.
+      gathered, except where `out_axis` is not on the mesh axes of `axis`.
 
     Raises:
       AxisNotFoundError: `a` lacks the axis.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 4.0]), ["k"])
@@ -125,7 +126,7 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
 
 
 def _without_constraints(region: Region | None) -> Any:
-    """XLA's partitioner shall not take an axis for whole only because it has no name for a moment."""
+    """Keeps XLA's partitioner from taking an axis for whole only because it has no name for a moment."""
     return enter(region if region is None or region.mode != "auto" else None)
 
 
@@ -162,7 +163,7 @@ def conv(
       features_out: the axis of `kernel` that the result gets, or `None`.
       strides: one for all axes, or one for each.
       padding: `"SAME"` (the result has `ceil(size / stride)` entries), `"VALID"`, or a pair `(before, after)` for each axis.
-      kernel_dilation: distance of the kernel's entries, one for all axes, or one for each.
+      kernel_dilation: distance between the kernel's entries, one for all axes, or one for each.
       out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
       precision: as in `lax.conv_general_dilated`.
       preferred_element_type: as in `lax.conv_general_dilated`.
@@ -170,11 +171,12 @@ def conv(
     Returns:
       The convolution, with the names of `x` but `features_in`, and `features_out`. Along a sharded axis each device gets the
       rows at its boundary that the kernel reaches, by collective-permutes (a corner takes two); a sharded `features_in` is
-      reduced by one all-reduce. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh axes.
+      reduced by one all-reduce. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
@@ -238,8 +240,8 @@ def conv_transpose(
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes, or its
-        blocks are not multiples of the stride.
+      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
+        axes, or its blocks are not multiples of the stride.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0]), ["w"])
@@ -288,14 +290,14 @@ def _conv_by_name(
         if dims_of(kernel).count(None) != count:
             raise PositionalAxisError(
                 f"{op}: the kernel {type_text(kernel)} has {dims_of(kernel).count(None)} positional axes for the {count} axes "
-                f"{axes}; say kernel_axes=."
+                f"{axes}; give kernel_axes=."
             )
     else:
         kernel_axes = (kernel_axes,) if isinstance(kernel_axes, str) else tuple(kernel_axes)
         if len(kernel_axes) != count or dims_of(kernel).count(None):
             raise PositionalAxisError(
-                f"{op}: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} "
-                "have no positional axis beside."
+                f"{op}: kernel_axes={kernel_axes} must be one name for each of {axes}, and the kernel {type_text(kernel)} must "
+                "have no other positional axis."
             )
     stride = per_axis(op, "strides", strides, axes)
     dilation = per_axis(op, "kernel_dilation", kernel_dilation, axes)

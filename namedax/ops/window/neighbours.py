@@ -2,7 +2,7 @@
 
 Along a sharded axis all of them are one question: which rows of the whole axis does each device need? `move_rows` answers
 it. It cuts the wanted rows into runs that come from one device each, copies those that are at home, and sends the
-others, so many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip
+others, as many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip
 the blocks; the axis is never gathered.
 """
 
@@ -197,7 +197,7 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 
 
 def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
-    """Raises where something else than zeros would stand among random keys: a number is not a key."""
+    """Raises where something other than zeros would stand among random keys: a number is not a key."""
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
             f"{op}: {parameter}={value!r} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
@@ -300,11 +300,12 @@ def pad(
     Returns:
       The padded array. Along a sharded name rows move to the neighbours only, as far as blocks shift; never the whole axis,
       unless the new name is not sharded: then it is gathered. The modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
-      `"symmetric"` are done so. Others, statistics and ramps, gather the axis.
+      `"symmetric"` work this way. The others, statistics and ramps, gather the axis.
 
     Raises:
       AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
@@ -387,15 +388,15 @@ def diff(
       prepend: values before the first difference: a scalar or, for a positional axis, what `jnp.diff` takes. Along a name: an
         array without that name (one entry; other names broadcast).
       append: the same at the other end.
-      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has another size. With `prepend=` and
-        `n=1` the size stays.
+      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has a different size. With `prepend=`
+        and `n=1` the size stays.
 
     Returns:
       The differences. Along a sharded name each device gets the rows that it lacks of the next block.
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result.
+      AxisSizeError: in a mapped function the name has a different size than the result.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(diff(nx.named(jnp.array([1, 4, 9]), ["k"]), axis="k"), ["k"])

@@ -101,21 +101,21 @@ _WINDOWS = """
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every axis that is pooled over, `{{"h": 2, "w": 2}}`.
-      strides: the distance of the windows: one number for all axes, a sequence, or a dict; default: the window's size, so that windows
-        tile the axis.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
+        windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. {padded}{more}
       out_axes: new names for axes, `{{"h": "h_out"}}`; needed in a mapped function for those whose size changes.
 
     Returns:
-      {returns} Along a sharded axis each device gets the rows at its boundary that its windows reach, by
-      collective-permutes: none where windows tile the blocks. Nothing is gathered, but an axis whose `out_axes` name is not on its mesh
-      axes. The gradient is `jax.lax.reduce_window`'s{gradient}
+      {returns} Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      gradient is `jax.lax.reduce_window`'s{gradient}
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has another size than the result, or that does not divide over its
-        mesh axes.
+      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
+        divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
 
 """

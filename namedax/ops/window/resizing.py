@@ -1,7 +1,7 @@
 """Resizing along named axes: `resize`, in `nx.image`.
 
-An entry of the result is a weighted sum of a few rows of the axis, with weights that are known when the program is compiled: those that
-JAX has. Over a sharded axis a device gets the rows that its entries need.
+An entry of the result is a weighted sum of a few rows of the axis, with weights that are known when the program is compiled:
+JAX's own. Over a sharded axis a device gets the rows that its entries need.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def resize(
 
     Raises:
       AxisNotFoundError: `image` lacks a name.
-      AxisSizeError: in a mapped function a name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
+        axes.
       ArgumentTypeError: `out_axes` is given with a positional shape.
 
     >>> import jax.numpy as jnp, namedax as nx

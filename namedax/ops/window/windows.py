@@ -49,7 +49,7 @@ class Window:
 def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> Any:
     """`data` whose dimensions of the names `axes` XLA's partitioner does not cut, where it is what cuts.
 
-    It gets gradients of windows wrong that overlap, have strides or are dilated.
+    It computes wrong gradients of windows that overlap, have strides, or are dilated.
     """
     return settled(data, tuple(None if dim in axes else dim for dim in dims))
 
@@ -207,7 +207,7 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
       op: the operation.
       x: the local block.
       plans: one for each axis.
-      keep: mesh axes over which the result has to vary, if axes are gathered.
+      keep: mesh axes over which the result must vary, if axes are gathered.
       fill: what stands in the padding.
     """
     value = x

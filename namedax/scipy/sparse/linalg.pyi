@@ -6,10 +6,11 @@ from typing import Any
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-05, atol: Any = 0.0, maxiter: Any = None, M: Any = None,
 ) -> Any:
-    """Solves `A(x) = b` by the stabilised bi-conjugate gradients.
+    """Solves `A(x) = b` by the stabilised biconjugate gradient method.
 
-    The named version of `jax.scipy.sparse.linalg.bicgstab`, with its arguments and results. All axes of all arrays together, named and
-    positional, are the one vector: names are not batch axes here (for one system an entry, write `nx.vmap` over the name).
+    The named version of `jax.scipy.sparse.linalg.bicgstab`, with its arguments and results. All axes of all arrays together,
+    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
+    name).
 
     Args:
       A: a linear map: a function of trees like `b`. For arrays without names a square matrix will do.
@@ -18,7 +19,7 @@ def bicgstab(
       tol: the residual's norm, relative to that of `b`, that is small enough.
       atol: the same, absolute.
       maxiter: the largest number of steps; default: ten times the number of unknowns.
-      M: a preconditioner, a function like `A` that is near to its inverse.
+      M: a preconditioner: a function like `A` that is close to its inverse.
 
     Returns:
       The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
@@ -28,15 +29,16 @@ def bicgstab(
     Raises:
       AxisNameError: `A` is an array with names.
       NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives another structure or element type, or `b` is not of floats.
+      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
     """
 def cg(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-05, atol: Any = 0.0, maxiter: Any = None, M: Any = None,
 ) -> Any:
     """Solves `A(x) = b` by conjugate gradients.
 
-    The named version of `jax.scipy.sparse.linalg.cg`, with its arguments and results. All axes of all arrays together, named and
-    positional, are the one vector: names are not batch axes here (for one system an entry, write `nx.vmap` over the name).
+    The named version of `jax.scipy.sparse.linalg.cg`, with its arguments and results. All axes of all arrays together,
+    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
+    name).
 
     Args:
       A: a linear map: a function of trees like `b`, Hermitian and positive definite. For arrays without names a square matrix will do.
@@ -45,7 +47,7 @@ def cg(
       tol: the residual's norm, relative to that of `b`, that is small enough.
       atol: the same, absolute.
       maxiter: the largest number of steps; default: ten times the number of unknowns.
-      M: a preconditioner, a function like `A` that is near to its inverse.
+      M: a preconditioner: a function like `A` that is close to its inverse.
 
     Returns:
       The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
@@ -55,7 +57,7 @@ def cg(
     Raises:
       AxisNameError: `A` is an array with names.
       NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives another structure or element type, or `b` is not of floats.
+      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
     """
 def gmres(
     A: Any,
@@ -71,8 +73,9 @@ def gmres(
 ) -> Any:
     """Solves `A(x) = b` by the generalised minimal residual method with restarts.
 
-    The named version of `jax.scipy.sparse.linalg.gmres`, with its arguments and results. All axes of all arrays together, named and
-    positional, are the one vector: names are not batch axes here (for one system an entry, write `nx.vmap` over the name).
+    The named version of `jax.scipy.sparse.linalg.gmres`, with its arguments and results. All axes of all arrays together,
+    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
+    name).
 
     Args:
       A: a linear map: a function of trees like `b`. For arrays without names a square matrix will do.
@@ -82,8 +85,8 @@ def gmres(
       atol: the same, absolute.
       restart: the dimension of the Krylov space, all of whose vectors are kept.
       maxiter: the largest number of restarts; default: ten times the number of unknowns.
-      M: a preconditioner, a function like `A` that is near to its inverse.
-      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not look.
+      M: a preconditioner: a function like `A` that is close to its inverse.
+      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not check.
 
     Returns:
       The solution, a tree like `b`, and 0, or -1 if it is NaN. The derivative is that of the exact solution, by another solve.
@@ -93,5 +96,5 @@ def gmres(
     Raises:
       AxisNameError: `A` is an array with names.
       NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives another structure or element type, or `b` is not of floats.
+      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
     """

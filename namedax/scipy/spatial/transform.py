@@ -13,7 +13,7 @@ __all__ = ["Rotation", "Slerp"]
 class Rotation(_module.Rotation):
     """`jax.scipy.spatial.transform.Rotation`, made from and applied to named arrays too.
 
-    Names are batch axes. Everything is done on each device for itself, and moves no data.
+    Names are batch axes. Everything runs on each device by itself, and moves no data.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> turns = nx.scipy.spatial.transform.Rotation.from_rotvec(nx.named(jnp.eye(3) * jnp.pi / 2, ["turn", None]))
