@@ -21,7 +21,7 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from namedax.hlo import summary
-from namedax.resources.rows import move_rows
+from namedax.resources.row_moves import move_rows
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]

@@ -1,5 +1,6 @@
 """The collectives that keep the name, against `jax.vmap(axis_name=...)` with JAX's own, and the bytes that they send."""
 
+import math
 import types
 
 import jax
@@ -11,7 +12,7 @@ import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.lax import all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter
-from namedax.resources.routes import plan_route
+from namedax.resources.row_moves import plan_rows, rows_of_blocks
 from tests.harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 
 MIXED = [3, 0, 6, 1, 7, 2, 5, 4]
@@ -168,26 +169,27 @@ def test_every_permutation_of_blocks():
         sources = rng.permutation(n) if trial % 4 else (np.arange(n) + trial) % n
         if trial % 3 == 0:
             sources = np.where(rng.random(n) < 0.4, -1, sources)
-        plan = plan_route(tuple(int(s) for s in sources), sizes, blocks)
+        plan = plan_rows(rows_of_blocks(tuple(int(s) for s in sources), sizes, blocks), math.prod(blocks), True)
         x = rng.normal(size=sizes)
         counts = [s // b for s, b in zip(sizes, blocks, strict=True)]
         cut = x.reshape([part for pair in zip(counts, blocks, strict=True) for part in pair])
         k = len(sizes)
         order = [*range(0, 2 * k, 2), *range(1, 2 * k, 2)]
         local = cut.transpose(order).reshape(np.prod(counts), np.prod(blocks))
-        rows = [local]
+        pieces = []
         devices = np.arange(len(local))
-        if plan.exchange is not None:
-            sent = local[devices[:, None], plan.exchange].reshape(len(local), len(local), -1)
-            rows.append(sent.swapaxes(0, 1).reshape(len(local), -1))
-        for step in plan.rounds:
-            assert len({s for s, _ in step.pairs}) == len({t for _, t in step.pairs}) == len(step.pairs)
-            arrived = np.zeros((len(local), step.send.shape[1]))
-            for s, t in step.pairs:
-                arrived[t] = local[s, step.send[s]]
-            rows.append(arrived)
-        rows.append(np.zeros((len(local), 1)))
-        have = np.concatenate(rows, 1)[devices[:, None], plan.read]
+        for message in plan.messages:
+            if message.pairs is None:
+                sent = local[devices[:, None], message.rows].reshape(len(local), len(local), -1)
+                pieces.append(sent.swapaxes(0, 1).reshape(len(local), -1))
+                continue
+            assert len({s for s, _ in message.pairs}) == len({t for _, t in message.pairs}) == len(message.pairs)
+            arrived = np.zeros((len(local), message.rows.shape[1]))
+            for s, t in message.pairs:
+                arrived[t] = local[s, message.rows[s]]
+            pieces.append(arrived)
+        pieces.insert(plan.before, local)
+        have = np.where(plan.read < 0, 0, np.concatenate(pieces, 1)[devices[:, None], plan.read])
         want = np.where(sources < 0, 0, x.reshape(-1)[sources]).reshape(sizes)
         want = want.reshape(cut.shape).transpose(order).reshape(local.shape)
         np.testing.assert_array_equal(have, want)

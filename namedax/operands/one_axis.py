@@ -24,7 +24,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
-from namedax.resources.rows import FILL, along_dim, move_rows
+from namedax.resources.row_moves import FILL, along_dim, move_rows
 
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
 

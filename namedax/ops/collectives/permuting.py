@@ -29,7 +29,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size
 from namedax.resources import communication as comm
-from namedax.resources.routes import execute_route, plan_route
+from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pgather", "ppermute", "pshuffle", "psum_scatter"]
 
@@ -275,7 +275,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         axes = tuple(axis for place in site.places for axis in place)
         data = cast_data(data, axes) if axes else data
         data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
-        data = execute_route(data, plan_route(sources, site.sizes, site.blocks), axes)
+        data = move_rows(data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks))
         return wrap(data.reshape(shape), out)
     # The same value everywhere: it is repeated, or zero where nothing arrives.
     there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)

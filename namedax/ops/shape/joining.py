@@ -1,7 +1,7 @@
 """Joining and taking apart along an axis: concatenate, stack, split, flip, tile, repeat, and axes of size 1.
 
 Along a sharded name, blocks of the result are made of rows of a few blocks of the operands; only these rows move (see
-`namedax.resources.rows.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
+`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
 another name, `out_axis=`. A name that was born in the body has no fixed size.
 """
 
@@ -28,7 +28,7 @@ from namedax.operands.broadcasting import align, local_block, settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.resources import communication as comm
-from namedax.resources.rows import move_rows
+from namedax.resources.row_moves import move_rows
 
 __all__ = [
     "FUNCTIONS",

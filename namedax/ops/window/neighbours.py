@@ -36,7 +36,7 @@ from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
-from namedax.resources.rows import FILL, along_dim, move_rows
+from namedax.resources.row_moves import FILL, along_dim, move_rows
 
 __all__ = ["FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 

@@ -22,7 +22,7 @@ from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish
 from namedax.resources import communication as comm
-from namedax.resources.rows import FILL, move_rows
+from namedax.resources.row_moves import FILL, move_rows
 
 __all__ = ["FUNCTIONS", "resize"]
 

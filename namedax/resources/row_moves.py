@@ -1,0 +1,294 @@
+"""Rows of a sharded axis to the devices that ask for them: `move_rows`, the one planner of who sends what.
+
+Which device needs which rows of which other one is known while the program is traced. Rows that stay cost nothing, and the others travel in
+as few collective-permutes as the traffic allows, or in one all-to-all. A roll by one sends one row, a convolution its halo, a flip the
+blocks, a permutation what it permutes; the axis is never gathered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.variance import cast_data, varying
+from namedax.resources import communication as comm
+
+__all__ = ["FILL", "Message", "Plan", "along_dim", "move_rows", "plan_rows", "rows_of_blocks"]
+
+Axes = tuple[str, ...]
+Pair = tuple[int, int]
+FILL = -1  # in a table of rows: no row, but the fill value
+_SLICES = 8  # rows in at most so many runs are sliced; others are taken one by one
+
+
+def rows_of_blocks(sources: Sequence[int], sizes: tuple[int, ...], blocks: tuple[int, ...]) -> np.ndarray:
+    """The rows that each device asks for where `result[i] = x[sources[i]]`, row-major over axes that are all cut into blocks.
+
+    Rows count through the blocks, device by device, as `move_rows` does for data whose blocks are flattened.
+
+    Args:
+      sources: for every index of the result the index that it has in the operand, or -1 for none.
+      sizes: of the axes.
+      blocks: of one device's part of each.
+    """
+    source = np.asarray(sources)
+    row = np.zeros(len(source), int)
+    count = math.prod(n // b for n, b in zip(sizes, blocks, strict=True))
+    device = offset = np.zeros(len(source), int)
+    for g, size, block in zip(np.unravel_index(np.arange(len(source)), sizes), sizes, blocks, strict=True):
+        device, offset = device * (size // block) + g // block, offset * block + g % block
+    row = device * math.prod(blocks) + offset
+    wanted = np.full(len(source), FILL)
+    wanted[row] = np.where(source < 0, FILL, row[source])
+    return wanted.reshape(count, -1)
+
+
+def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any = 0) -> Any:
+    """The rows of a blocked dimension that this device asks for.
+
+    Args:
+      data: the block of this device; dimension `dim` is blocked evenly over `mesh_axes`.
+      dim: the blocked dimension.
+      mesh_axes: the mesh axes of its blocks, major first.
+      rows: integers of shape (devices, rows per device): the global rows that device `d` gets, in order; `FILL` for none. All devices get
+        equally many. Rows may be wanted more than once.
+      fill: the value of a row that is none.
+
+    Costs: a row travels once to each device that wants it and lacks it, beside what fills up the shorter of the messages that travel together.
+    """
+    if comm.is_keys(data):
+        return comm.over_words(lambda words: move_rows(words, dim, mesh_axes, rows), data)
+    data = cast_data(data, mesh_axes)
+    plan = plan_rows(rows, data.shape[dim], isinstance(fill, int) and fill == 0)
+    pieces = []
+    for message in plan.messages:
+        sent = _read([data], dim, message.rows, mesh_axes)
+        if message.pairs is None:
+            pieces.append(comm.all_to_all(sent, dim, dim, mesh_axes))
+        else:
+            pieces.append(comm.ppermute(sent, mesh_axes, list(message.pairs)))
+    pieces.insert(plan.before, data)
+    return _read(pieces, dim, plan.read, mesh_axes, fill)
+
+
+def along_dim(values: Any, dim: int, ndim: int) -> Any:
+    """A vector as an array of `ndim` dimensions that extends along `dim`."""
+    return values.reshape((1,) * dim + (-1,) + (1,) * (ndim - dim - 1))
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """What travels at the same time: the rows of its block that each device puts in, and who sends to whom (`None`: an all-to-all)."""
+
+    rows: np.ndarray
+    pairs: tuple[Pair, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How rows are moved: the messages, and where each device then finds its rows.
+
+    `read[device, i]` counts through what the messages have brought, with the own block behind the first `before` of them; `FILL` is none
+    of these.
+    """
+
+    messages: tuple[Message, ...]
+    read: np.ndarray
+    before: int = 0
+
+
+def plan_rows(rows: np.ndarray, block: int, fills_zero: bool) -> Plan:
+    """How `move_rows` moves rows.
+
+    Args:
+      rows: as for `move_rows`.
+      block: how many rows a device has.
+      fills_zero: whether the fill value is zero, which is what a device gets that nobody sends anything.
+    """
+    table = np.ascontiguousarray(rows, np.int64)
+    return _plan(table.tobytes(), table.shape, block, fills_zero)
+
+
+@functools.lru_cache(maxsize=512)
+def _plan(table: bytes, shape: tuple[int, int], block: int, fills_zero: bool) -> Plan:
+    """Plans for a table of rows of this shape.
+
+    All rows that travel between two devices travel together, and pairs of devices in which each one sends once and receives once form a
+    message. Where there are many of these, and not much more than that would be sent, all go in one all-to-all.
+    """
+    rows = np.frombuffer(table, np.int64).reshape(shape)
+    count = len(rows)
+    owner = np.where(rows < 0, -1, rows // max(block, 1))
+    read = np.where(owner == np.arange(count)[:, None], rows - owner * block, FILL)
+    edges: dict[Pair, np.ndarray] = {}
+    where: dict[Pair, tuple[np.ndarray, np.ndarray]] = {}
+    for target in range(count):
+        for source in np.unique(owner[target]):
+            if source not in (-1, target):
+                places = np.flatnonzero(owner[target] == source)
+                pair = (int(source), target)
+                edges[pair], slots = np.unique(rows[target, places] - source * block, return_inverse=True)
+                where[pair] = places, slots
+    groups = _groups(list(edges), count)
+    widths = [max(len(edges[pair]) for pair in group) for group in groups]
+    most = max(map(len, edges.values()), default=0)
+    if len(groups) > 2 and count * most <= 2 * sum(widths):
+        sent = np.full((count, count * most), FILL)
+        for (source, target), (places, slots) in where.items():
+            sent[source, target * most : target * most + len(edges[source, target])] = edges[source, target]
+            read[target, places] = block + source * most + slots
+        return Plan((Message(_complete(sent), None),), read)
+    # Pieces in the order of the axis as far as they have one, so that rows of neighbours are beside each other.
+    order = sorted(zip(groups, widths, strict=True), key=lambda each: float(np.median([s - t for s, t in each[0]])))
+    before = sum(width for group, width in order if np.median([s - t for s, t in group]) < 0)
+    read, own, start = np.where(read < 0, FILL, read + before), before, 0
+    messages, heard = [], list[tuple[range, set[int]]]()
+    for group, width in order:
+        start += block if start == own else 0
+        sent = np.full((count, width), FILL)
+        for source, target in group:
+            places, slots = where[source, target]
+            first = width - len(edges[source, target]) if source < target else 0
+            sent[source, first : first + len(edges[source, target])] = edges[source, target]
+            read[target, places] = start + first + slots
+        messages.append(Message(_complete(sent), tuple(sorted(group))))
+        heard.append((range(start, start + width), {target for _, target in group}))
+        start += width
+    before_own = sum(1 for places, _ in heard if places.start < own)
+    return Plan(tuple(messages), _zeros_as_others_read(read, heard) if fills_zero else read, before_own)
+
+
+def _groups(pairs: list[Pair], count: int) -> list[list[Pair]]:
+    """The pairs in groups in which each device sends once at most, and receives once: cyclic shifts, or by an edge colouring.
+
+    The colouring needs no more groups than one device has partners.
+    """
+    shifts: dict[int, list[Pair]] = {}
+    for s, t in pairs:
+        shifts.setdefault((t - s) % count, []).append((s, t))
+    partners = max((np.bincount([pair[side] for pair in pairs]).max() for side in (0, 1)), default=0) if pairs else 0
+    return list(shifts.values()) if len(shifts) <= partners else _coloured(pairs, partners)
+
+
+def _coloured(pairs: list[Pair], colours: int) -> list[list[Pair]]:
+    # Edge colouring of a bipartite graph: sender and receiver each have a free colour; where these differ, the two colours
+    # are swapped along the path that leads away from the receiver. It never comes back to the sender, who lacks the first.
+    tables: tuple[dict[int, dict[int, int]], dict[int, dict[int, int]]] = ({}, {})
+    for s, t in pairs:
+        mine, its = tables[0].setdefault(s, {}), tables[1].setdefault(t, {})
+        a = next(c for c in range(colours) if c not in mine)
+        if a in its:
+            b = next(c for c in range(colours) if c not in its)
+            path = []
+            node, side, colour = t, 1, a
+            while colour in tables[side][node]:
+                other = tables[side][node][colour]
+                path.append((node, other, side, colour))
+                node, side, colour = other, 1 - side, b if colour == a else a
+            for node, other, side, colour in path:
+                del tables[side][node][colour], tables[1 - side][other][colour]
+            for node, other, side, colour in path:
+                swapped = b if colour == a else a
+                tables[side][node][swapped] = other
+                tables[1 - side][other][swapped] = node
+        mine[a], its[a] = t, s
+    groups: dict[int, list[Pair]] = {}
+    for s, row in tables[0].items():
+        for colour, t in row.items():
+            groups.setdefault(colour, []).append((s, t))
+    return [groups[colour] for colour in sorted(groups)]
+
+
+def _complete(table: np.ndarray) -> np.ndarray:
+    """`table` with what does not matter (`FILL`) as the first device that knows has it, so that all do the same if they can."""
+    first = np.argmax(table >= 0, 0)
+    known = table[first, np.arange(table.shape[1])]
+    return np.where(table < 0, np.maximum(known, 0), table)
+
+
+def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]]) -> np.ndarray:
+    """Places without a row filled in: a device that receives nothing in a message gets zeros there."""
+    read = read.copy()
+    for j in np.flatnonzero((read < 0).any(0)):
+        known = [int(value) for value in np.unique(read[:, j]) if value >= 0]
+        for device in np.flatnonzero(read[:, j] < 0):
+            silent = (v for v in known for where, targets in heard if v in where and device not in targets)
+            read[device, j] = next(silent, FILL)
+    return read
+
+
+# --- its execution --------------------------------------------------------------------------------------------------
+
+
+def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: Axes, fill: Any = 0) -> Any:
+    """The rows `table[this device]` of all pieces, one behind the other."""
+    starts = np.cumsum([0] + [piece.shape[dim] for piece in pieces])
+    variance = frozenset[str]().union(*map(varying, pieces))
+    shape, dtype = pieces[0].shape, pieces[0].dtype
+
+    def filled(length: int) -> Any:
+        return cast_data(jnp.full((*shape[:dim], length, *shape[dim + 1 :]), fill, dtype), variance)
+
+    def mine(values: np.ndarray) -> Any:
+        return values[0] if (values == values[0]).all() else jnp.asarray(values)[comm.block_index(axes)]
+
+    def one_by_one(columns: np.ndarray) -> Any:
+        every = [*pieces, *([filled(1)] if (columns < 0).any() else [])]
+        whole = every[0] if len(every) == 1 else lax.concatenate([cast_data(piece, variance) for piece in every], dim)
+        index = mine(np.where(columns < 0, starts[-1], columns))
+        whole = whole if isinstance(index, np.ndarray) else cast_data(whole, varying(index))
+        return jnp.take(whole, index, axis=dim, mode="clip")
+
+    def run(begin: int, end: int) -> Any:
+        columns = table[:, begin:end]
+        known = columns.max(0)
+        if known[0] < 0:
+            return filled(end - begin)
+        if ((columns != known) & (columns >= 0)).any():
+            if (columns < 0).any() or (np.diff(columns) != 1).any():
+                return one_by_one(columns)
+            whole = lax.concatenate([cast_data(piece, variance) for piece in pieces], dim)
+            return lax.dynamic_slice_in_dim(whole, mine(columns[:, 0]), end - begin, dim)
+        low, high, piece = int(known.min()), int(known.max()), int(np.searchsorted(starts, known[0], side="right")) - 1
+        part = lax.slice_in_dim(pieces[piece], low - int(starts[piece]), high + 1 - int(starts[piece]), axis=dim)
+        if len(known) > 1 and known[0] > known[1]:
+            part = lax.rev(part, (dim,))
+        part = jnp.broadcast_to(part, (*shape[:dim], end - begin, *shape[dim + 1 :]))
+        return part if (columns[:, 0] >= 0).all() else jnp.where(mine(columns[:, 0] >= 0), part, filled(end - begin))
+
+    runs = _runs(table, starts)
+    parts = [filled(0)] if not table.shape[1] else [one_by_one(table)] if runs is None else [run(*each) for each in runs]
+    return parts[0] if len(parts) == 1 else lax.concatenate([cast_data(part, variance) for part in parts], dim)
+
+
+def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
+    """Ranges of columns that are one slice on all devices that have rows there, or none; `None` where these are many.
+
+    A slice may go forwards, backwards, or be one row again and again. Columns in which devices read different rows are one range.
+    """
+    known, missing = table.max(0), table < 0
+    differ = ((table != known) & ~missing).any(0)
+    piece = np.searchsorted(starts, known, side="right")
+    step = np.diff(known)
+    alike = (differ[1:] == differ[:-1]) & (piece[1:] == piece[:-1]) & (missing[:, 1:] == missing[:, :-1]).all(0)
+    begins = np.ones(table.shape[1], bool)
+    begins[1:] = ~np.where(differ[1:] & differ[:-1], True, alike & ((np.abs(step) <= 1) | (known[1:] < 0)))
+    hard = begins.copy()
+    turns = np.flatnonzero(~hard[2:] & (step[1:] != step[:-1]) & ~differ[2:]) + 2
+    if begins.sum() + len(turns) > 4 * _SLICES:
+        return None
+    for i in turns:  # another step begins a run, unless the run has begun just before, and has no step yet
+        begins[i] = not begins[i - 1]
+    edges = [*np.flatnonzero(begins).tolist(), table.shape[1]]
+    return list(itertools.pairwise(edges)) if len(edges) <= _SLICES + 1 else None
