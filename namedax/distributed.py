@@ -98,7 +98,7 @@ def from_process_local(
     mesh: Any = None,
     global_sizes: Mapping[Hashable, int] | None = None,
 ) -> Any:
-    """Global named arrays, of whose data each process brings its part. For input, in a program of many processes.
+    """Global named arrays, made from the parts that the processes bring. For input, in a program of many processes.
 
     Along every mapped axis, each process passes the entries that `process_entries` names, in that order; along an axis that is
     not mapped, all of them. Parts that several processes hold must be equal: this is not checked, and nothing is sent. In a

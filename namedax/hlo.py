@@ -185,13 +185,13 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
     text = compiled.as_text() if isinstance(compiled, jax.stages.Compiled) else compiled
     if not isinstance(text, str):
         raise ArgumentTypeError(
-            "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got "
+            "hlo.collectives: takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got "
             f"{type(compiled).__name__}. XLA places the collectives when it compiles."
         )
     if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
         raise ArgumentError(
-            "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a lowered one. Compile it "
-            "first: jax.jit(f).lower(...).compile().as_text()."
+            "hlo.collectives: reads the HLO text of a compiled program, and this is the StableHLO of a lowered one. Compile "
+            "it first: jax.jit(f).lower(...).compile().as_text()."
         )
     return text
 

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
-Every sampler takes `named_shape={"batch": 128}` by keyword, beside its shape (in a mapped function `None` stands for the size
+Every sampler takes `named_shape={"batch": 128}` by keyword, besides its shape (in a mapped function `None` stands for the size
 that a name has there); keys and parameters may be named. The numbers depend neither on the mesh nor on `axis_resources`
 (`namedax.ops.random.drawing` says which they are, and what a draw costs).
 """

@@ -553,12 +553,12 @@ def message(error, argument):
 def test_lowered_is_refused():
     lowered = jax.jit(jnp.sin).lower(np.float32(0))
     assert message(TypeError, lowered) == (
-        "hlo.collectives takes a compiled program, jax.jit(f).lower(...).compile(), or its text; "
-        "got Lowered. XLA places the collectives when it compiles."
+        "hlo.collectives: takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got Lowered. XLA places the "
+        "collectives when it compiles."
     )
     assert message(ValueError, lowered.as_text()) == (
-        "hlo.collectives reads the HLO text of a compiled program; this is the StableHLO of a "
-        "lowered one. Compile it first: jax.jit(f).lower(...).compile().as_text()."
+        "hlo.collectives: reads the HLO text of a compiled program, and this is the StableHLO of a lowered one. Compile it "
+        "first: jax.jit(f).lower(...).compile().as_text()."
     )
 
 

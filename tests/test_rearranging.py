@@ -256,7 +256,7 @@ CARETS = [
     ("{k=} -> k", "after 'k=' stands one axis", 2),
     ("{k l} -> k l", "'k l' is not an axis name", 2),
     ("{, k} -> k", "expected an axis name here", 1),
-    ("a$ -> a", "'a$' is no axis", 0),
+    ("a$ -> a", "'a$' is not an axis", 0),
     ("a 2 -> a", "the size 2 has no place here", 2),
     ("(...) a -> a", "'...' stands in parentheses on the right only", 1),
     ("... a ... -> a", "a second '...' on one side", 6),

@@ -207,7 +207,7 @@ def placements_to_note() -> Placements | None:
 
 
 def note_left(array: Any, placements: Placements) -> None:
-    """Notes that `array`, a block, was put together where no region is ambient, of what was taken apart in one."""
+    """Notes that `array`, a block, was put together where no region is ambient, from what was taken apart in one."""
     if ambient() is not None or _within_kernel.get():
         return
     arrays, key = _left.arrays, id(array)

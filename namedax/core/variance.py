@@ -116,7 +116,7 @@ def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> Nam
 
     Args:
       dims: its dims.
-      form: makes the value that varies over the mesh axes that it is given (beside those of its own names). Over those of them
+      form: makes the value that varies over the mesh axes that it is given (besides those of its own names). Over those of them
         that it was gathered over, the gather's transpose is a reduce-scatter; over others the value is cast before it is
         gathered, while it is small.
     """

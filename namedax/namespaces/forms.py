@@ -1,4 +1,4 @@
-"""What JAX's functions take beside the ordinary: `var(mean=, correction=)`, `quantile(weights=)`, `logsumexp(b=)`, `where(size=)` and their like.
+"""What JAX's functions take besides the ordinary: `var(mean=)`, `quantile(weights=)`, `logsumexp(b=)`, and the like.
 
 The ordinary form of each has a module of its own, and is called whenever none of these arguments is given.
 """
@@ -522,7 +522,8 @@ def where(
     if x is not None and y is not None:
         if not (size is None and fill_value is None and axis is None and out_axis is None):
             raise ArgumentError(
-                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument; leave them out beside x and y."
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument; leave them out if x and y "
+                "are given."
             )
         return elementwise.where(condition, x, y)
     if axis is not None:

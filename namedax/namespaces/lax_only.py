@@ -237,7 +237,7 @@ all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""} `axis_index_groups
     """
 
 
-# --- beside the collectives ---------------------------------------------------------------------------------------------
+# --- besides the collectives ---------------------------------------------------------------------------------------------
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:

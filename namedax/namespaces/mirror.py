@@ -53,7 +53,7 @@ def mirror(
       own: the function of this package that stands for it.
       module: the namespace in which the result is found by its name.
       always: whether calls without any name go to `own` too: functions that take functions, which may close over named arrays.
-      also: parameters beside those of `AXIS_PARAMETERS` that may be names.
+      also: parameters besides those of `AXIS_PARAMETERS` that may be names.
 
     Returns:
       A function with the parameters of `theirs`, then those that `own` has besides, by keyword. `own` itself, if that has them already.

@@ -122,7 +122,7 @@ def binary_cross_entropy(
     Args:
       logits: an array, named or not.
       labels: probabilities, truth values or integers; they broadcast by name.
-      pos_weight: a number or an array that broadcasts: the weight of the positive class, beside 1 for the negative one.
+      pos_weight: a number or an array that broadcasts: the weight of the positive class, relative to 1 for the negative one.
       where: a boolean array that broadcasts: where the loss counts. Elsewhere it is 0 and has no gradient, whatever logits and labels are.
 
     Returns:
@@ -324,7 +324,7 @@ def layer_norm(
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
     Returns:
-      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have beside them.
+      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have in addition.
 
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
 
@@ -506,7 +506,8 @@ def mixture_of_experts(
       tokens: the name of the tokens, or a tuple of names. Other names that `x` and the routing share (a batch) are groups of tokens;
         names of `x` alone are features, positional axes too.
       axis: the name of the experts. It differs from the router's, because it may be on a mesh axis of the groups or tokens.
-      slot: the name of the slots. It has no entry in `axis_resources`: slots are where the groups are, as far as the experts are not.
+      slot: the name of the slots. It has no entry in `axis_resources`: slots are on
+        the mesh axes of the groups that the experts are not on.
       capacity: how many slots an expert has for each group. Tokens beyond it are dropped (the result is zero for them): first choices
         go before second ones, then tokens in their order, row-major over `tokens`. `None`: no token is dropped.
       chunk: without capacity, how many slots an expert has on a device in one round; by default what an even load needs.
@@ -696,7 +697,7 @@ def softmax_cross_entropy(
         that only pad a vocabulary do not). Where no class counts, the loss and the gradient are zero, whatever logits and label are.
 
     Returns:
-      An array with the axes of `logits` (and those that `labels` and `where` have beside them) but `axis`; of the type of the
+      An array with the axes of `logits` (and those that `labels` and `where` have in addition) but `axis`; of the type of the
       logits, float32 for 16-bit logits: it is computed in at least 32 bits. The gradient has the type of the logits.
 
     Over a sharded name: two all-reduces, one number per token for the maximum and two for the sums (with `where` over the classes three; for

@@ -812,7 +812,7 @@ def cov(
     Raises:
       AxisNotFoundError: `m` lacks a name.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one beside `variables`.
+      PositionalAxisError: `m` has several positional axes, or has one besides `variables`.
     """
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Axis = None) -> Any:
     """Compute the (batched) cross product of two arrays."""
@@ -1293,7 +1293,7 @@ def full(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`."""
+    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`."""
 @overload
 def full(
     shape: Any = (),
@@ -1303,7 +1303,7 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
-    """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
+    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
 
     See `nx.full`.
     """
@@ -2193,10 +2193,10 @@ def ones(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Ones, with named axes beside the positional ones; arguments as for `zeros`."""
+    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
 @overload
 def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Ones, with named axes beside the positional ones; arguments as for `zeros`.
+    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
@@ -2971,7 +2971,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
       dx: the distance between two values.
       axis: a position or a name.
 
-    Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
+    Over a sharded name: one all-reduce of the result; with `x`, also the row at the boundary of two blocks, for both `x` and
+    `y`.
 
     Raises:
       AxisNotFoundError: `y` lacks the name.
@@ -3210,10 +3211,10 @@ def zeros(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Zeros, with named axes beside the positional ones."""
+    """Zeros, with named axes in addition to the positional ones."""
 @overload
 def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Zeros, with named axes beside the positional ones.
+    """Zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.
     """

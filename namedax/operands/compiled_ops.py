@@ -10,7 +10,7 @@ operation was given, and are put back into the dims of the result. So what is th
 no result can depend on what an axis is called. What is kept is bounded, however many names and operations a process sees.
 
 What identifies a kernel is what is called: a function of the module, and the arguments that it is called with before the
-operands. There is no key beside them that could say something else. They are told apart by value and type, as `1`, `1.0` and
+operands. There is no key besides these that could say something else. They are told apart by value and type, as `1`, `1.0` and
 `True` must be.
 
 In a body whose names are sharded only elementwise operations do, on blocks; the others run as they are, because they may
@@ -133,8 +133,8 @@ def _renamed(axes: Any, number: Callable[[Hashable], Hashable]) -> Any:
 class _Recent:
     """What was used recently: a table of at most `2 * size` entries.
 
-    Of two generations the older one falls away when the younger one is full. An entry of the younger one costs one look-up, without the
-    bookkeeping of a strict order of use.
+    There are two generations, and the older one is dropped when the younger one is full. An entry of the younger one costs one
+    look-up, without the bookkeeping of a strict order of use.
     """
 
     def __init__(self, size: int):

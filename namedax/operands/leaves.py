@@ -1,7 +1,7 @@
 """Leaves of the pytrees that functions over names take and return: arrays, named or not, and Python numbers.
 
-Loops, branches and functions of one entry work on the data of such leaves, and on their dims beside it. Here is how a leaf is taken
-apart and put together again.
+Loops, branches and functions of one entry work on the data of such leaves, with their dims alongside. Here is how a leaf is
+taken apart and put together again.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _STATIC = {
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The named version of an elementwise function of JAX. Arguments beside arrays and numbers stay what they are."""
+    """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
     signature = inspect.signature(function)
     static = _STATIC.get(name, ())
     parameters = tuple(signature.parameters)

@@ -53,7 +53,7 @@ def check_mesh(mesh: Any, op: str) -> None:
 def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     """The mesh to use for the argument `mesh`, and whether it is that of the surrounding `jax.set_mesh`.
 
-    Of two meshes of one shape, the surrounding one is used: JAX allows no other, and it says how its types track shardings.
+    If two meshes have one shape, the surrounding one is used: JAX allows no other, and it says how its types track shardings.
 
     Raises:
       MeshError: the two have different axes.
@@ -146,7 +146,8 @@ def use_mesh(mesh: Any, from_context: bool) -> Any:
 def mesh_of_types(datas: Iterable[Any]) -> Any:
     """A context manager that makes the mesh that the types of some values mention the current one, where there is none.
 
-    Values that are made beside them, the zeros that a loop fills, have types of that mesh then; JAX does not let others meet them.
+    Values that are made alongside, such as the zeros that a loop fills, then have types of that mesh; JAX does not let others
+    meet them.
     """
     tracking = next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
     if tracking is None or current_mesh() is not None:

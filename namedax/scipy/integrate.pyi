@@ -14,7 +14,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
       dx: the distance between two values.
       axis: a position or a name.
 
-    Over a sharded name: one all-reduce of the result; with `x` beside it the row at the boundary of two blocks, of `x` and `y` each.
+    Over a sharded name: one all-reduce of the result; with `x`, also the row at the boundary of two blocks, for both `x` and
+    `y`.
 
     Raises:
       AxisNotFoundError: `y` lacks the name.

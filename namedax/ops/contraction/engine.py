@@ -7,7 +7,7 @@ are summed over. Two operands meet in one `dot_general`, or in one multiplicatio
 Communication follows from the labels. Reading an axis under a name with a different placement moves it
 (`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter
 where the result is written onto the mesh axes that were just reduced. Nothing else communicates. With `overlap=` what is sent
-goes around a ring, beside the computation (`namedax.ops.contraction.rings`).
+goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Term:
         return term
 
     def without_broadcast(self) -> _Term:
-        """Without the axes of `...` that have size 1; whoever has them larger broadcasts."""
+        """Without the axes of `...` that have size 1; an operand that has them larger broadcasts."""
         ones = [i for i, label in enumerate(self.labels) if isinstance(label, int) and label < 0 and self.data.shape[i] == 1]
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
@@ -268,7 +268,7 @@ class Contraction:
         return read(term.source, term.places, goal, variance)
 
     def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
-        """Contracts two terms over what they have in common and nobody needs any more."""
+        """Contracts two terms over what they have in common and nothing else needs."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
         x, y = a.data, b.data
         if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
@@ -346,7 +346,8 @@ class Contraction:
         """What is left to gather of a term, if that is all that is to be done and the other operand varies there.
 
         Returns:
-          The term, the label and the mesh axes. Of several labels, the one in the most blocks; the others are gathered at once.
+          The term, the label and the mesh axes. If there are several labels, the one in the most blocks; the others are
+          gathered at once.
         """
         goal = [self.place(label) for label in term.labels]
         moved = {i: place[len(new) :] for i, (place, new) in enumerate(zip(term.places, goal, strict=True)) if place != new}

@@ -1,4 +1,4 @@
-"""Collective matmul: contractions whose communication runs beside the computation, around a ring.
+"""Collective matmul: contractions whose communication runs alongside the computation, around a ring.
 
 Two forms, each the other's transpose. `ring_gather` contracts an operand that is cut into blocks over mesh axes without putting
 them together: each block is used where it is, sent on, and the next one used. `ring_scatter` computes a sum over mesh axes of
@@ -6,7 +6,7 @@ which each device keeps its block: the block of every device goes around and is 
 while another is computed with, and no device ever has the whole operand, nor the whole sum.
 
 A third form, `ring_reduce`, is for a sum that every device needs whole: the second one, and then its blocks go around once
-more. Only the first half of what it sends runs beside a computation. Its transpose sends nothing, as that of any sum.
+more. Only the first half of what it sends runs alongside a computation. Its transpose sends nothing, like that of any sum.
 
 In one direction every device sends its block `n - 1` times to one neighbour. In two directions, half as often to each of both.
 
@@ -142,7 +142,7 @@ def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
         total, block, k = _loop(n - 1, step, (total, block, jnp.zeros((), mine.dtype)))
         return use(total, block, (mine - k) % n)
 
-    # In both directions, as far as half the way: what has come from `k` devices away is sent on while it is used.
+    # In both directions, half of the way: what has come from `k` devices away is sent on while it is used.
     half = (n - 1) // 2
 
     def both_steps(carry: Any) -> Any:

@@ -90,7 +90,8 @@ def mixture_of_experts(
       tokens: the name of the tokens, or a tuple of names. Other names that `x` and the routing share (a batch) are groups of tokens;
         names of `x` alone are features, positional axes too.
       axis: the name of the experts. It differs from the router's, because it may be on a mesh axis of the groups or tokens.
-      slot: the name of the slots. It has no entry in `axis_resources`: slots are where the groups are, as far as the experts are not.
+      slot: the name of the slots. It has no entry in `axis_resources`: slots are on
+        the mesh axes of the groups that the experts are not on.
       capacity: how many slots an expert has for each group. Tokens beyond it are dropped (the result is zero for them): first choices
         go before second ones, then tokens in their order, row-major over `tokens`. `None`: no token is dropped.
       chunk: without capacity, how many slots an expert has on a device in one round; by default what an even load needs.

@@ -127,6 +127,6 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
         before = comm.cut(before, 2 + i, placement[i])
     before = before.reshape(-1, experts)
     rank = rank.reshape(len(before), -1)
-    # Whoever chose nobody reads a number that does not matter.
+    # A choice of nobody reads a number that does not matter.
     rank = rank + jnp.take_along_axis(before, by_group.reshape(rank.shape), 1, mode="clip")
     return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)

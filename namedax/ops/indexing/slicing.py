@@ -75,7 +75,8 @@ def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: A
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
     rows = np.asarray(at, int)
     dims, placed = site.result(new, len(at))
-    # Of a part that is whole everywhere each device gives its rows; to gather all rows sends less if most are asked for.
+    # For a part that is whole everywhere, each device contributes its rows; gathering all rows sends less if most are asked
+    # for.
     moves = placed and len(at) % site.blocks(site.old) == 0
     if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
         first = at.start + at.step * global_index(op, dims[site.dim], len(at))

@@ -344,7 +344,7 @@ def _scatter(
     own_names = [name for name in names if name in dims]
     rest = [i for i in range(len(dims)) if dims[i] is None and i not in targets and i not in slices]
     order = [dims.index(name) for name in own_names] + targets + list(slices) + rest
-    # XLA's partitioner gets gradients wrong of what is written along an axis that it cuts.
+    # XLA's partitioner computes wrong gradients of what is written along an axis that it cuts.
     data = settled(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
     index_names = [name for name in names if name in joint]
     index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]

@@ -124,7 +124,7 @@ def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ..
         return operands
     if operands:
         raise ArgumentError(
-            f"{op}: operand= is given beside {len(operands)} positional operands; give all of them by position."
+            f"{op}: operand= is given along with {len(operands)} positional operands; give all of them by position."
         )
     return (operand,)
 

@@ -191,7 +191,7 @@ def check_placements(op: str, types: Iterable[ValueType]) -> None:
 
 
 class Grow(Exception):
-    """Values need to begin with other types; raised while a body is traced, for whoever traces it."""
+    """Values need to begin with other types; raised while a body is traced, for the tracing code."""
 
     def __init__(self, types: Sequence[ValueType]):
         super().__init__("a loop's carry has gained names")
@@ -299,7 +299,7 @@ class Carry:
 
 
 def until_it_fits(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
-    """Runs `attempt` until it does not raise `Grow` any more, and each time lets values begin with the types that it wants.
+    """Runs `attempt` until it no longer raises `Grow`, each time letting values begin with the types that it asks for.
 
     Each time they gain a name or a mesh axis, so this ends.
     """

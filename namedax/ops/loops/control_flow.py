@@ -97,7 +97,7 @@ def _scan(
 
 
 def _length(op: str, entries: Entries, length: int | None) -> int | None:
-    """The number of steps on one device, as far as it is not that of arrays."""
+    """The number of steps on one device, where arrays do not give it."""
     if not entries.by_name:
         return length
     region = ambient()

@@ -223,7 +223,7 @@ class custom_jvp(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""
         if self.jvp is None:
-            raise ArgumentError(f"{self._name} has no rule; give one with defjvp.")
+            raise ArgumentError(f"{self._name}: it has no rule; give one with defjvp.")
         region, jvp = ambient(), self.jvp
         arguments = self._arguments(args, kwargs)
         static = self._static(len(arguments))
@@ -298,7 +298,7 @@ class custom_vjp(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""
         if self.fwd is None or self.bwd is None:
-            raise ArgumentError(f"{self._name} has no rule; give one with defvjp.")
+            raise ArgumentError(f"{self._name}: it has no rule; give one with defvjp.")
         region, fwd, bwd = ambient(), self.fwd, self.bwd
         arguments = self._arguments(args, kwargs)
         static = self._static(len(arguments))

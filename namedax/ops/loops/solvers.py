@@ -475,7 +475,7 @@ _TEXT = """
     Returns:
       The solution, a tree like `b`, and {info}. The derivative is that of the exact solution, by another solve.
 
-    Over sharded names {cost}, beside what `A` sends. Every device takes the same number of steps.
+    Over sharded names {cost}, in addition to what `A` sends. Every device takes the same number of steps.
 
     Raises:
       AxisNameError: `A` is an array with names.

@@ -12,7 +12,8 @@ and one number for each row, the logarithm of its sum, and computes the scores o
 "FlashAttention"), in a second ring in which the gradients of a block travel with it (Liu et al. 2023, "Ring Attention with
 Blockwise Transformers"). Each block of keys (of n) is sent n - 1 times forwards; backwards that, and its gradient n - 1 times,
 as float32. Heads of keys that several heads of queries share travel once. Blocks that causality or the window masks wholly are
-not computed, but the ring waits for whoever computes: with `is_causal` the last device has n blocks to do, and the first one.
+not computed, but the ring waits for the devices that do compute: with `is_causal` the last device has n blocks to do, and the
+first has one.
 
 **Key positions on mesh axes where query positions are not** (decoding with a cache that is spread over devices): every device
 attends to its own keys, and the results meet in one all-reduce for the largest scores and one for sums and weighted values.
@@ -407,7 +408,7 @@ def _check_names(blocks: Arrays, names: _Names) -> None:
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(
-                f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, beside "
+                f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, as well as "
                 f"{names.own_key!r}. Rename one of them."
             )
     if names.heads is not None:
@@ -518,7 +519,7 @@ def _split_heads(operands: dict[str, _Operand], names: _Names, place: Axes, key_
 
 
 def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> Any:
-    """Of all heads of the keys those that this device's `here` heads of the queries use."""
+    """Those heads of the keys that this device's `here` heads of the queries use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
     if here % group and group % here:  # a block begins within a group, and another head of the keys begins within the block

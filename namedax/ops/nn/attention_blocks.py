@@ -275,7 +275,7 @@ class BlockAttention:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
             return self._weigh(_softmax(scores, self._may_be_empty(arrays)), arrays["value"]).astype(self.dtype)
-        # Every device has other keys: the largest score of all, then the sums of what all have relative to it.
+        # Every device has different keys: the largest score of all, then the sums of what all have relative to it.
         largest = comm.pmax(jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf), self.rest)
         terms, total, _ = _terms(scores, largest)
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)

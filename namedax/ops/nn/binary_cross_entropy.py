@@ -26,7 +26,7 @@ def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, wh
     Args:
       logits: an array, named or not.
       labels: probabilities, truth values or integers; they broadcast by name.
-      pos_weight: a number or an array that broadcasts: the weight of the positive class, beside 1 for the negative one.
+      pos_weight: a number or an array that broadcasts: the weight of the positive class, relative to 1 for the negative one.
       where: a boolean array that broadcasts: where the loss counts. Elsewhere it is 0 and has no gradient, whatever logits and labels are.
 
     Returns:

@@ -130,7 +130,7 @@ class NamedInitializer:
             return int(axis)  # JAX knows what to say
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{self.name}: {argument} is {axis!r}, but the parameter has {rank} positional axes beside the names "
+                f"{self.name}: {argument} is {axis!r}, but the parameter has {rank} positional axes besides the names "
                 f"{show_names(names)}; positions count without these. Write {argument}= a name."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)

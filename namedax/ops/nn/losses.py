@@ -56,7 +56,7 @@ def softmax_cross_entropy(
         that only pad a vocabulary do not). Where no class counts, the loss and the gradient are zero, whatever logits and label are.
 
     Returns:
-      An array with the axes of `logits` (and those that `labels` and `where` have beside them) but `axis`; of the type of the
+      An array with the axes of `logits` (and those that `labels` and `where` have in addition) but `axis`; of the type of the
       logits, float32 for 16-bit logits: it is computed in at least 32 bits. The gradient has the type of the logits.
 
     Over a sharded name: two all-reduces, one number per token for the maximum and two for the sums (with `where` over the classes three; for

@@ -222,7 +222,7 @@ def layer_norm(
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
     Returns:
-      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have beside them.
+      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have in addition.
 
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
 

@@ -139,7 +139,7 @@ def _filled(
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
-    """Zeros, with named axes beside the positional ones.
+    """Zeros, with named axes in addition to the positional ones.
 
     Args:
       shape: sizes of the positional axes.
@@ -164,7 +164,7 @@ def zeros(
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
-    """Ones, with named axes beside the positional ones; arguments as for `zeros`.
+    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
@@ -193,7 +193,7 @@ def full(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
 ) -> Array:
-    """An array of one value, with named axes beside the positional ones; other arguments as for `zeros`.
+    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
 
     Args:
       shape: sizes of the positional axes.

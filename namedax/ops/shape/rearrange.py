@@ -416,7 +416,7 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
       **sizes: as in `rearrange`.
 
     Returns:
-      The reduced array. Of a sharded axis every device reduces its part; what follows is the reduction's own collective. A sum
+      The reduced array. Along a sharded axis every device reduces its part; then comes the reduction's own collective. A sum
       or mean whose result is wanted on the mesh axis that was reduced is one reduce-scatter.
 
     Raises:

@@ -114,8 +114,8 @@ def move(
 ) -> Any:
     """The local block `source` in another layout, as an array with `dims`.
 
-    Whoever combines the array with values that vary over mesh axes that it was gathered over gets a gather whose transpose is a
-    reduce-scatter; whoever returns it one whose transpose is a slice.
+    Code that combines the array with values that vary over the mesh axes that it was gathered over gets a gather whose
+    transpose is a reduce-scatter; code that returns it, one whose transpose is a slice.
 
     Args:
       source: the local block, or the named array that holds it.

@@ -71,7 +71,7 @@ def cov(
     Raises:
       AxisNotFoundError: `m` lacks a name.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one beside `variables`.
+      PositionalAxisError: `m` has several positional axes, or has one besides `variables`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 1.0], [5.0, 6.0]]), ["n", "k"])
@@ -151,8 +151,8 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
             raise_not_found(op, variables[0], type_text(x), names_of(x.dims))
     if x.ndim > (variables is None):
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has {x.ndim} positional axes{' beside variables' if variables is not None else ''}; the variables are one axis. "
-            "Name the others, which are batch axes."
+            f"{op}: {type_text(x)} has {x.ndim} positional axes{' besides variables' if variables is not None else ''}; the "
+            "variables are one axis. Name the others, which are batch axes."
         )
     if variables is not None:
         return x, *variables

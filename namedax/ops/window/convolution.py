@@ -227,8 +227,8 @@ def conv_transpose(
       features_in: the axis of both that is contracted, or `None`.
       features_out: the axis of `kernel` that the result gets, or `None`.
       strides: how much larger axes get, one for all, or one for each.
-      padding: `"SAME"` (the result has `size * stride` entries), `"VALID"` (`size * stride + max(reach - stride, 0)`, all that the kernel
-        reaches), or a pair `(before, after)` for each axis: rows beside the array with its zeros.
+      padding: `"SAME"` (the result has `size * stride` entries), `"VALID"` (`size * stride + max(reach - stride, 0)`, all that
+        the kernel reaches), or a pair `(before, after)` for each axis: rows around the array with its zeros.
       kernel_dilation: as in `nx.conv`.
       out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
       precision: as in `nx.conv`.

@@ -48,8 +48,9 @@ def resize(
       out_axes: with sizes by name, new names, `{"h": "h_out"}`; needed in a mapped function for axes whose size changes.
 
     Returns:
-      The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows beside its block that
-      its entries need, by collective-permutes; an axis is gathered where its new name is not on the same mesh axes.
+      The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows next to
+      its block that its entries need, by collective-permutes; an axis is gathered where its new name is not on the same mesh
+      axes.
 
     Raises:
       AxisNotFoundError: `image` lacks a name.

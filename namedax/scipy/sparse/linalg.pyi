@@ -24,7 +24,7 @@ def bicgstab(
     Returns:
       The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
 
-    Over sharded names a step sends six numbers, in as many all-reduces, beside what `A` sends. Every device takes the same number of steps.
+    Over sharded names a step sends six numbers, in as many all-reduces, in addition to what `A` sends. Every device takes the same number of steps.
 
     Raises:
       AxisNameError: `A` is an array with names.
@@ -52,7 +52,7 @@ def cg(
     Returns:
       The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
 
-    Over sharded names a step sends two or three numbers, in as many all-reduces, beside what `A` sends. Every device takes the same number of steps.
+    Over sharded names a step sends two or three numbers, in as many all-reduces, in addition to what `A` sends. Every device takes the same number of steps.
 
     Raises:
       AxisNameError: `A` is an array with names.
@@ -91,7 +91,7 @@ def gmres(
     Returns:
       The solution, a tree like `b`, and 0, or -1 if it is NaN. The derivative is that of the exact solution, by another solve.
 
-    Over sharded names a step sends one number for every vector of the basis, twice, and two norms, beside what `A` sends. Every device takes the same number of steps.
+    Over sharded names a step sends one number for every vector of the basis, twice, and two norms, in addition to what `A` sends. Every device takes the same number of steps.
 
     Raises:
       AxisNameError: `A` is an array with names.
