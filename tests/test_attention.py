@@ -181,7 +181,7 @@ FEATURES = [
 ]
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEATURES, ids=str)
 def test_features_that_are_mapped(placement):
     def named(q, k, v):

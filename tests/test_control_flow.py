@@ -197,7 +197,7 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(5)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]

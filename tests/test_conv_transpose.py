@@ -43,6 +43,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("placement", "more"),
     [

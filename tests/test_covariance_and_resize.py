@@ -85,7 +85,7 @@ def test_values_and_gradients(placement):
     check(named, plain, (array(8, 4, 3),), (["a", "b", "c"],), out_axes, placement, tol=1e-4)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("size", "method"), [(128, "linear"), (32, "cubic"), (64, "nearest"), (128, "nearest"), (96, "linear")]
 )

@@ -206,7 +206,7 @@ def test_refused_by_name(body, error, message):
 # --- modules that hold more than functions --------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("shape", "place"), PLACES[:3])
 def test_rotations(shape, place):
     theirs, ours = jax.scipy.spatial.transform, nx.scipy.spatial.transform

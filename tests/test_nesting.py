@@ -257,6 +257,7 @@ CLOSED_OVER = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)
 def test_what_an_inner_region_closes_over_on_any_mesh(case, kind):

@@ -307,7 +307,7 @@ def test_moving_averages():
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", [SOME[0], SOME[1], SOME[3]], ids=str)
 def test_dropout_in_every_placement(placement):
     key = jax.random.key(3)

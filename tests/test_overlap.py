@@ -231,6 +231,7 @@ def test_three_operands_and_no_compilation():
     assert {(c.kind, c.bytes) for c in collectives(f.lower(*args).compile())} == {("collective-permute", 4 * 8 * 4 // 4)}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_the_gathered_operand_never_exists(overlap):
     # 8 MiB of weights in blocks of 1 MiB; a few blocks are on their way at a time.

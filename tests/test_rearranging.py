@@ -68,7 +68,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_rearranging(placement):
     # Names of the result are where the shards are, or elsewhere, or nowhere.

@@ -240,7 +240,7 @@ def test_every_tie_has_its_share():
     assert jax.grad(f)(x).tolist() == [0.25, 0, 0.25, 0.25, 0, 0, 0.25, 0]
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_everything_masked(placement):
     """Rows of which the mask leaves nothing."""
@@ -341,7 +341,7 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):
     arrays = dict(NUMBERS)

@@ -110,7 +110,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]

@@ -72,7 +72,7 @@ def programs():
     )
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*FEW, *PLACEMENTS[-5:-4], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
     named, oracle, out_axes = programs()
