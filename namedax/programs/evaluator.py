@@ -1,4 +1,4 @@
-"""Traced programs: their evaluation, some equations otherwise than they stand, and what is asked of all of a program.
+"""Traced programs: how they are evaluated, with some equations replaced, and questions about a whole program.
 
 What a single equation does is the business of `namedax.programs.primitives`.
 """
@@ -71,9 +71,10 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
 
 
 class Replay:
-    """Evaluates the equations of an open jaxpr, some of them otherwise than they stand.
+    """Evaluates the equations of an open jaxpr, some of them in another way than they are written.
 
-    Those that are evaluated as they stand are so in groups, by JAX itself, which keeps what it knows of where they come from.
+    Those that are evaluated as written are evaluated in groups, by JAX itself, which keeps what it knows of where they come
+    from.
 
     Attributes:
       known: the values of variables.

@@ -1,13 +1,13 @@
 """Sums over mesh axes, postponed past what commutes with them, where that sends fewer bytes.
 
-A program over names says where it reduces, and each reduction alone is one all-reduce. Seen together, some need not be: sums that are
-only added can be added before, of a sum that is only sliced the slice can be summed, and a sum of which each device keeps its block is
-a reduce-scatter. A sum of blocks among zeros, which is what JAX makes of the transpose of a local slice, is an all-gather. None of this
-can be seen while the body is traced, because it depends on what comes after. So it is done to the traced body, before JAX
-differentiates or lowers it.
+A program over names says where it reduces, and each reduction alone is one all-reduce. Seen together, some are not needed: sums
+that are only added can be added before, where a sum is only sliced the slice can be summed, and a sum of which each device
+keeps its block is a reduce-scatter. A sum of blocks among zeros, which JAX makes of the transpose of a local slice, is an
+all-gather. None of this can be seen while the body is traced, because it depends on what comes after. So it is done to the
+traced body, before JAX differentiates or lowers it.
 
-A sum is postponed only as long as nothing else uses it, and only to where something is gained; everything else stays as it was. Values
-that are added to such a sum on the way (a residual) are added when it has been taken.
+A sum is postponed only as long as nothing else uses it, and only to a place where that gains something; everything else stays
+as it was. Values that are added to such a sum on the way (a residual) are added when it has been taken.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Late:
       source: the operands that were such sums themselves, each used only here.
       gain: whether this operation makes the sum smaller, or one of two.
       cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
-      mixed: whether something that is no such sum is added.
+      mixed: whether something that is not such a sum is added.
       scatter: the dimension that is cut into blocks, and the axes: the sum over them is a reduce-scatter.
     """
 

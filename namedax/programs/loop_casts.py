@@ -1,8 +1,8 @@
 """Casts to device-varying that are taken out of the body of a loop.
 
-What a loop's body closes over, or slices, is often the same on all devices, and cast to device-varying where it meets values with a
-sharded name. The transpose of the cast is an all-reduce. So casts of the operands of a loop are taken out of its body, past what is
-computed of these operands alone: the gradient is reduced once, after the loop, and not in every step.
+What a loop's body closes over, or slices, is often the same on all devices, and cast to device-varying where it meets values
+with a sharded name. The transpose of the cast is an all-reduce. So casts of the operands of a loop are taken out of its body,
+past what is computed from these operands alone: the gradient is reduced once, after the loop, and not in every step.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def _elements(aval: Any) -> int:
 
 @dataclasses.dataclass
 class _CastFinder:
-    """Looks for casts in a loop's body of what is computed of operands of the loop alone.
+    """Looks for casts, in a loop's body, of what is computed from operands of the loop alone.
 
     Attributes:
       sizes: the number of elements of every operand.
-      steps: the number of steps of the loop, as far as it is known.
+      steps: the number of steps, where it is known.
       found: operands (their numbers), and the mesh axes over which to cast them before the loop.
     """
 
@@ -160,7 +160,7 @@ def _evaluate_listed(
 
 
 class Hoist(Exception):
-    """A body casts operands of its loop; raised while it is traced, for whoever traces it."""
+    """A body casts operands of its loop; raised while it is traced, for the tracing code."""
 
     def __init__(self, closed: ClosedJaxpr, casts: set[tuple[int, MeshAxes]]):
         super().__init__("casts can be taken out of a loop")
@@ -173,7 +173,7 @@ class Body:
     Args:
       flat: takes the data of the carry and of what is sliced, and returns those of the next carry and of the results.
       carried: the number of leaves of the carry, which come first.
-      steps: the number of steps, as far as it is known.
+      steps: the number of steps, where it is known.
       sliced: whether what follows are slices of operands of the loop, one for each step.
     """
 

@@ -18,7 +18,7 @@ def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
     """The passes that are not among those that `xmap` was given.
 
     Raises:
-      ArgumentError: one of them is no pass.
+      ArgumentError: one of them is not a pass.
     """
     if isinstance(passes, str) or not isinstance(passes, Iterable):
         raise ArgumentError(f"xmap: passes={passes!r} is not a tuple of names of passes; they are {_listed()}.")

@@ -1,6 +1,6 @@
 """Fourier transforms in a mapped region on CPUs, which XLA's backend cannot do in every layout (JAX 0.10 and 0.11).
 
-They fail where the operand or the result has another than the usual layout, which XLA chooses as it likes beside a collective, in
+They fail where the operand or the result does not have the usual layout, which XLA chooses freely next to a collective, in
 plain JAX too. Here both are made one-dimensional for a moment, so that there is nothing to choose.
 """
 

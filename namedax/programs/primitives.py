@@ -62,7 +62,7 @@ MeshAxes = frozenset[str]
 
 
 class Kind(enum.Enum):
-    """What a primitive does, as far as passes treat it in a way of its own."""
+    """What a primitive does, if passes treat it in a way of its own."""
 
     UNKNOWN = "nothing is known of it"
     PLAIN = "computes with what its device has"
@@ -83,14 +83,14 @@ class Kind(enum.Enum):
     BRANCH = "cond"
     MAP = "maps a program over mesh axes"
     BARRIER = "gives its operands back, for the compiler to take them apart from what is before"
-    CONSTRAINT = "says where a value shall live"
+    CONSTRAINT = "says where a value is to live"
     TRANSFORM = "is a Fourier transform"
     SLICE = "takes a block that begins where numbers say"
     UPDATE = "puts a block where numbers say"
 
 
 class Algebra(enum.Enum):
-    """What a primitive does to numbers, as far as the indices of devices are computed of it."""
+    """What a primitive does to numbers, if the indices of devices are computed with it."""
 
     SAME = "its operand"
     SUM = "the sum of its operands"
@@ -148,7 +148,7 @@ class Known:
       linear: groups of operands. It is linear in all operands of a group together, whatever the others are. `...` at the end of a
         group stands for all operands that follow.
       when: whether it is linear in this operand of an equation, where that depends on types or parameters.
-      is_exact: whether the linearity is one of rounded numbers, too, as far as addition is.
+      is_exact: whether it is linear in rounded numbers too, to the extent that addition is.
       algebra: what it does to integers.
       moves: whether the result has exactly the entries of the operand, in another shape or element type.
       repeats: whether the result has the entries of the operand, again and again.
@@ -300,14 +300,14 @@ def bind_anew(eqn: Any, values: Sequence[Any], change: Callable[[Any], Any]) -> 
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:
-    """The mesh axes that an equation speaks of (a cast, a collective, the index of a device), in its order."""
+    """The mesh axes that an equation names (a cast, a collective, the index of a device), in its order."""
     axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
     return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
 
 
 def cast_axes(eqn: Any) -> MeshAxes:
-    """The mesh axes over which an equation casts its operand to device-varying; none if it is no cast."""
+    """The mesh axes over which an equation casts its operand to device-varying; none if it is not a cast."""
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
@@ -328,7 +328,7 @@ def dimension_of(eqn: Any) -> int:
 
 
 def is_tiled(eqn: Any) -> bool:
-    """Whether a gather, or a scatter, has blocks in a dimension that there is, and not one entry for each device in a new one."""
+    """Whether a gather, or a scatter, has blocks in an existing dimension, and not one entry for each device in a new one."""
     return bool(eqn.params["tiled"])
 
 
@@ -414,7 +414,7 @@ class Scan:
     Attributes:
       body: its closed jaxpr, of constants, carry and slices.
       consts: how many operands are constants.
-      carries: how many belong to the carry, and how many results; the others have an axis more than in the body.
+      carries: how many belong to the carry, and how many results; the others have one axis more than in the body.
       options: the number of steps and how they are taken, as keywords of `jax.lax.scan`.
     """
 
@@ -482,12 +482,12 @@ def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
 
 
 def has_side_effects(eqn: Any) -> bool:
-    """Whether an equation does something beside giving its results; JAX counts it as an effect that a collective names an axis."""
+    """Whether an equation does something besides giving its results; JAX counts it as an effect that a collective names an axis."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
 def commutes(eqn: Any) -> bool:
-    """Whether an operation of values that were cast is the operation, cast."""
+    """Whether an operation on values that were cast equals the operation's result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
     return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))

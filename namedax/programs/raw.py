@@ -1,11 +1,11 @@
 """What a traced body does with the blocks of devices that namedax did not make: raw collectives, and raw reductions.
 
-A named array in a body holds the block of one device. `jax.lax.psum` and the like would work on it by mesh axis, and a reduction of all
-of its entries (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device. Neither is what the program
-over names says, so the body is looked through once, when it has been traced.
+A named array in a body holds the block of one device. `jax.lax.psum` and the like would work on it by mesh axis, and a
+reduction of all of its entries (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device.
+Neither is what the program over names says, so the body is inspected once, when it has been traced.
 
-A collective that namedax makes names its mesh axes by `OwnAxis`, which JAX hands on to what it makes of the collective (its transpose, its
-batched form). A reduction is told by where it comes from: the innermost frame outside of JAX.
+A collective that namedax makes names its mesh axes by `OwnAxis`, which JAX passes on to what it makes of the collective (its
+transpose, its batched form). A reduction is recognised by where it comes from: the innermost frame outside of JAX.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
     """Whether the last equation of a path reduces what the body has, and not what JAX or an operation of namedax makes of it.
 
-    What a loop takes of a block are entries. The transpose of a broadcast is a sum, over which JAX then sums the devices.
+    A loop takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
     """
     if any(kind_of(eqn) in _LOOPS for eqn in path) or "transpose(" in _scope(path):
         return False
@@ -93,28 +93,28 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
-        f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes {show_names(axes)}, on "
-        f"which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{called} with the name of an axis. (What is to "
-        "work on blocks is lifted by nx.nmap(function, collectives=True).)"
+        f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes "
+        f"{show_names(axes)}, on which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{called} "
+        "with the name of an axis. (To work on blocks on purpose, lift the function: nx.nmap(function, collectives=True).)"
     )
 
 
 def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
     raise RawBlockError(
         f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all entries of the data of a "
-        f"named array, which in a body are the block of one device of the axes {show_names(dict.fromkeys(held))}; the result would change "
-        "with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot), and use nx.interop.global_norm or "
-        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for what is done to each entry. "
-        "nx.testing.assert_resources_do_not_matter tries what can not be seen like this."
+        f"named array, which in a body are the block of one device of the axes {show_names(dict.fromkeys(held))}; the result "
+        "would change with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot), and use nx.interop.global_norm or "
+        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for what is done to each "
+        "entry. nx.testing.assert_resources_do_not_matter tries what cannot be seen like this."
     )
 
 
 @contextlib.contextmanager
 def explain_unbound_axes(function: str) -> Iterator[None]:
-    """Makes JAX's complaint that no mesh axis has the name of a raw collective one that says `nx.lax`.
+    """Turns JAX's complaint that no mesh axis has the name of a raw collective into one that mentions `nx.lax`.
 
     Raises:
-      RawBlockError: in the body of `function` a collective of JAX names what is no mesh axis here.
+      RawBlockError: in the body of `function` a collective of JAX names something that is not a mesh axis here.
     """
     try:
         yield
@@ -168,7 +168,7 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
 def _is_raw(path: tuple[Any, ...]) -> bool:
     """Whether the last equation of a path comes from the function that was mapped, without an operation of namedax between.
 
-    Of an equation in a program that the body calls, JAX keeps the frames from the call on.
+    For an equation in a program that the body calls, JAX keeps the frames from the call on.
     """
     for eqn in reversed(path):
         first = next(((file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)), None)

@@ -1,8 +1,8 @@
-"""The rule "may this sum wait": whether an operation may be applied to the summands of a sum over mesh axes, and the sum be taken after it.
+"""The rule "may this sum wait": whether an operation may be applied to the summands of a sum over mesh axes, and the sum taken after it.
 
-Sums that wait are what `late_sums` and the steps of a serial loop have in common. An operation that is linear in an operand which waits
-may go first, where its other operands do not differ along the axes of the sum. What it adds to the sum (a residual, the padding) counts
-once, and not once for each summand; that is the caller's to see to.
+Sums that wait are what `late_sums` and the steps of a serial loop have in common. An operation that is linear in an operand
+which waits may go first, where its other operands do not differ along the axes of the sum. What it adds to the sum (a residual,
+the padding) counts once, and not once for each summand; the caller takes care of that.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Wait:
 def may_wait(
     eqn: Any, waiting: Mapping[int, Axes], is_zero: Callable[[int], bool] = lambda i: False, exactly: bool = False
 ) -> Wait | None:
-    """Whether the result of an equation is a sum that waits if these of its operands are; `None` if the sums have to be taken before.
+    """Whether the result of an equation is a sum that waits if these of its operands are; `None` if the sums must be taken before.
 
     Args:
       eqn: the equation, with one result.
       waiting: the axes of each operand that is a sum still to be taken.
-      is_zero: whether an operand is zero everywhere, so that it counts as often as one likes.
+      is_zero: whether an operand is zero everywhere, so that it may count any number of times.
       exactly: whether the summands must not be rounded otherwise than the sum is.
     """
     (axes, *others) = waiting.values()

@@ -1,7 +1,7 @@
 """A traced program as a list of nodes, for a loop over one of its mesh axes (`stepping`).
 
-Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. Sums over the loop's axis within a `lax.scan` that
-only collects them are moved behind it: within a loop no sum over that loop can be taken.
+Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. Sums over the loop's axis within a
+`lax.scan` that only collects them are moved to after it: within a loop no sum over that loop can be taken.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Node:
 
     @property
     def axes(self) -> Axes:
-        """The mesh axes that a collective speaks of."""
+        """The mesh axes that a collective names."""
         if self.kind == Added.LATE_SUM:
             return self.waiting[0]
         return axes_of(self.eqn) if isinstance(self.kind, Kind) else ()
@@ -108,7 +108,7 @@ class Flattener:
 
     Args:
       axis: of the loop.
-      whole: whether control flow with reductions over the axis that can not wait may be taken by all steps together.
+      whole: whether control flow with reductions over the axis that cannot wait may be taken by all steps together.
     """
 
     def __init__(self, axis: str, whole: bool):
@@ -196,7 +196,7 @@ class Flattener:
         node.bodies = self._bodies(eqn)
         if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
             raise SerialLoopError(
-                f"SerialLoop: {node.name} has a program of its own, which can not be executed in steps of {self.axis}. Call it "
+                f"SerialLoop: {node.name} has a program of its own, which cannot be executed in steps of {self.axis}. Call it "
                 "outside of the mapped function, or remove the SerialLoop from axis_resources."
             )
         if not any(self._speaks_of_loop(body) for body in node.bodies):
@@ -224,8 +224,8 @@ class Flattener:
     def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Moves sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
 
-        Within the scan a sum that waits is what this step has of it. It may be added to others of its kind, scaled and
-        reshaped. The sum itself is taken of what the scan gives. What a carry that collects begins with is one of the summands:
+        Within the scan, a sum that waits is this step's share of it. It may be added to others of its kind, scaled and
+        reshaped. The sum itself is taken of the scan's result. The beginning of a carry that collects is one of the summands:
         that of the first step, on the first device.
         """
         if node.kind != Kind.SCAN:

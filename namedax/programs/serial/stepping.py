@@ -2,9 +2,9 @@
 
 A `SerialLoop` is a mesh axis that no device stands behind. The body of the mapped function is traced over a mesh that has this
 axis, so that all operations, their collectives and their derivatives are what they are on any mesh axis. This module then
-executes the traced program on the mesh that there is, the blocks along the loop's axis one after the other.
+executes the traced program on the mesh that exists, the blocks along the loop's axis one after the other.
 
-What does not differ from step to step (parameters, and what is computed of them alone) is computed once, outside of the loop.
+What does not differ from step to step (parameters, and what is computed from them alone) is computed once, outside of the loop.
 A collective over the loop's axis needs all steps before anything that uses its result can go on, so the program falls into
 passes. In each the loop runs once: it computes, again where necessary, what this pass needs, and adds up what the collectives
 take in (a sum, a maximum, or the blocks themselves). What is left of a collective, over mesh axes of devices, runs after the
@@ -104,7 +104,7 @@ def run_in_steps(
     shard_map: Callable[..., Any] | None,
     late_sums: bool = True,
 ) -> Any:
-    """`jax.shard_map(body, ...)(*datas)` on a mesh that has an axis for every loop, executed on the mesh that there is.
+    """`jax.shard_map(body, ...)(*datas)` on a mesh that has an axis for every loop, executed on the mesh that exists.
 
     Args:
       body: takes and returns blocks.
@@ -118,7 +118,7 @@ def run_in_steps(
       late_sums: whether sums over mesh axes are postponed in the derivative.
 
     Raises:
-      SerialLoopError: the body does over a loop's axis what can not be done in steps.
+      SerialLoopError: the body does over a loop's axis what cannot be done in steps.
     """
     traced_on = virtual_mesh(mesh, loops)
     closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
@@ -168,7 +168,7 @@ class _Program:
         def forward(*primals: Any) -> tuple[list[Any], Any]:
             values = [primal.value for primal in primals]
             wanted = [i for i in floats if primals[i].perturbed]
-            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # as a structure: it has to be static
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # as a structure: it must be static
             if not is_loss:
                 return self._execute(values), (marks, values, None)
             both = self._with_gradient(wanted, outs[0])(values)
@@ -239,7 +239,7 @@ class _Program:
         out_specs: Sequence[Spec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
-        """The program of `body` on a mesh with these loops only, for arguments whose blocks are known on that with all."""
+        """The program of `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
             jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype, weak_type=aval.weak_type)
@@ -258,7 +258,7 @@ class _Program:
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
         last: SerialLoopError | None = None
-        # At best no iteration of the program's own loops has to wait for all steps.
+        # At best no iteration of the program's own loops needs to wait for all steps.
         for whole, order in itertools.product((False, True), itertools.permutations(self.loops)):
             try:
                 return self._nest_in(order, whole)
@@ -281,7 +281,7 @@ class _Program:
 
 
 def _on_mesh_in_use(data: Any) -> Any:
-    """`data` replicated over an Explicit mesh that it does not speak of, since what the steps are joined in is on that mesh."""
+    """`data` replicated over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
         return data

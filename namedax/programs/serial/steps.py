@@ -304,7 +304,7 @@ class Stepper:
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
-        """Values that are made anew in every step: kept outside of the loop they would take memory, and time to read.
+        """Values that are recomputed in every step: kept outside of the loop they would take memory, and time to read.
 
         So are those that are gathered from other devices, unless the loop is told to keep them whole.
         """
@@ -333,7 +333,7 @@ class Stepper:
         return value * jnp.asarray(self.steps, value.dtype)
 
     def _finish(self, node: Node, totals: Sequence[Any], known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
-        """What is left of a collective when the loop has ended: that over mesh axes of devices."""
+        """What is left of a collective when the loop has ended: the part over mesh axes of devices."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
         for output, total in zip(node.outputs, totals, strict=True):
             if others:
@@ -354,7 +354,7 @@ class Stepper:
                 scattered = comm.psum_scatter(total, dim, others) if others else total
                 if not is_tiled(node.eqn):
                     raise SerialLoopError(
-                        f"SerialLoop: an untiled psum_scatter over {self.axis} can not be done in steps; use tiled=True, or a "
+                        f"SerialLoop: an untiled psum_scatter over {self.axis} cannot be done in steps; use tiled=True, or a "
                         "name, as in nx.lax.psum_scatter."
                     )
                 sliced[output] = (scattered, dim)

@@ -1,9 +1,9 @@
 """Control flow that all steps of a loop in time take together.
 
-A scan that needs a reduction over the loop's axis in every iteration can not run within the loop: each iteration would have to wait
-for all steps. So it runs around it: in each iteration, the loop runs as often as the iteration needs. The same holds for a branch and
-a while loop, as long as all steps agree where to go. What differs from step to step, and goes from iteration to iteration, is kept
-for all steps at once, stacked in front.
+A scan that needs a reduction over the loop's axis in every iteration cannot run within the loop: each iteration would have to
+wait for all steps. So it runs around it: in each iteration, the loop runs as often as the iteration needs. The same holds for a
+branch and a while loop, as long as all steps agree on the way. What differs from step to step, and is passed from iteration to
+iteration, is kept for all steps at once, stacked in front.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
       node: a scan, a while loop or a branch.
       axis: of the loop.
       dims: of the operands.
-      make: plans a body for operands with such dims, and results of which those with a dim have to be stacked.
+      make: plans a body for operands with such dims, and results of which those with a dim must be stacked.
 
     Raises:
-      SerialLoopError: steps would take different ways.
+      SerialLoopError: steps would go different ways.
     """
     if node.kind == Kind.BRANCH:
         if dims[0] is not None:
@@ -65,7 +65,7 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
     if node.kind == Kind.SCAN:
         scan = Scan.of(node.eqn)
         consts, carries = scan.consts, scan.carries
-        # Of what is scanned over, the first dimension is gone in the body.
+        # What is scanned over lacks its first dimension in the body.
         xs = [STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim for dim in dims[consts + carries :]]
         return _until_stable(node, dims[:consts], dims[consts : consts + carries], xs, make)
     loop, (condition, _) = While.of(node.eqn), node.bodies
@@ -101,8 +101,8 @@ def _dims(differ: Sequence[bool]) -> list[Dim]:
 
 def _disagreement(axis: str, what: str) -> SerialLoopError:
     return SerialLoopError(
-        f"SerialLoop: {what} from step to step of {axis}, and a reduction or collective over that axis is taken inside, where all "
-        "steps have to go the same way. Take the reduction outside, reduce the condition over the axis first (nx.any), or "
+        f"SerialLoop: {what} from step to step of {axis}, and a reduction or collective over that axis is taken inside, where "
+        "all steps must go the same way. Take the reduction outside, reduce the condition over the axis first (nx.any), or "
         "remove the SerialLoop from axis_resources."
     )
 
