@@ -312,12 +312,14 @@ def pad(
     Array([0, 5, 6, 0, 0], dtype=int32)
     """
     if mode == "constant":
-        options = {"constant_values": constant_values}
+        options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
         raise ArgumentError(f"pad: mode={mode!r} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
     if isinstance(pad_width, str):
         raise ArgumentTypeError(f"pad: pad_width={pad_width!r} is a name; write how much, as in {{{pad_width!r}: (1, 2)}}.")
     if not isinstance(pad_width, Mapping):
+        if out_axes:
+            raise ArgumentError(f"pad: out_axes={out_axes!r} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}.")
         return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
     renamed = dict(out_axes or {})
     for name in renamed:
@@ -339,6 +341,15 @@ def pad(
             renamed.get(axis),
         )
     return array
+
+
+def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    if others:
+        raise ArgumentError(
+            f"pad: mode='constant' takes constant_values= only, not {', '.join(f'{name}=' for name in others)}. "
+            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names go in out_axes={'k': 'k2'}."
+        )
+    return {"constant_values": values}
 
 
 def _pad_one(
