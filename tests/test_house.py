@@ -111,7 +111,7 @@ def upwards(graph):
 
 
 def circles(graph):
-    """A circle among modules as a list, or nothing."""
+    """A circle among modules as a list, or nothing. What is a stub only, for static checkers, imports nothing."""
     done, path = set(), []
 
     def visit(module):
@@ -120,7 +120,7 @@ def circles(graph):
         if module in done:
             return []
         path.append(module)
-        found = next(filter(None, (visit(target) for target, _, _ in graph[module] if target != module)), [])
+        found = next(filter(None, (visit(target) for target, _, _ in graph.get(module, ()) if target != module)), [])
         path.pop()
         done.add(module)
         return found

@@ -259,7 +259,11 @@ MISTAKES = [
     (lambda: pad(X, {"k": 1}, out_axes={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),
     (lambda: pad(X, {"k": (1, 2, 3)}), PositionalAxisError, "neither a number nor a pair"),
     (lambda: pad(X, (1, 2), axis="k"), ArgumentError, "pad: mode='constant' takes constant_values= only, not axis="),
-    (lambda: pad(X, (1, 2), out_axes={"k": "m"}), ArgumentError, "pad: out_axes={'k': 'm'} is for named axes; write pad_width as a"),
+    (
+        lambda: pad(X, (1, 2), out_axes={"k": "m"}),
+        ArgumentError,
+        "pad: out_axes={'k': 'm'} is for named axes; write pad_width as a",
+    ),
     (lambda: diff(X, axis="k", out_axis=3), AxisNameError, "out_axis=3 is not an axis name"),
     (lambda: convolve(X, X, axis="k", mode="most"), PositionalAxisError, "convolve: mode='most'"),
     (lambda: convolve(X, 2.0, axis="k"), PositionalAxisError, "must have one positional axis"),
