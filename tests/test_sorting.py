@@ -13,7 +13,7 @@ from jax import lax
 
 import namedax as nx
 from namedax.hlo import collectives, summary
-from namedax.ops.sorting.sorting import merge_exchange
+from namedax.ops.sorting.network import merge_exchange
 from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 IN = ["a", None, "b"]

@@ -23,7 +23,7 @@ from namedax.core.names import Dims, check_dims
 from namedax.core.region import Region, ambient
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
 
-__all__ = ["NamedArray", "dims_of", "is_global", "is_named", "make", "make_in_region", "origin_of", "positions"]
+__all__ = ["NamedArray", "as_array", "dims_of", "is_global", "is_named", "make", "make_in_region", "origin_of", "positions"]
 
 
 class _ArrayType(type):
@@ -280,6 +280,11 @@ def positions(array: NamedArray, op: str) -> Dims:
             "positional axis to the front first, or use nx.nmap, which takes names."
         )
     return array._dims
+
+
+def as_array(x: Any) -> Any:
+    """`x` as an array: a named one as it is, all else as JAX has it."""
+    return x if type(x) is NamedArray else jnp.asarray(x)
 
 
 def is_named(leaf: Any) -> bool:

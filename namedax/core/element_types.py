@@ -1,4 +1,4 @@
-"""Element types that this package chooses: whatever `jax_numpy_dtype_promotion` says of those that a user mixes."""
+"""Element types that this package chooses, whatever `jax_numpy_dtype_promotion` says of those that a user mixes; and their values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["as_inexact", "common_type", "inexact_type"]
+__all__ = ["as_inexact", "beyond", "common_type", "inexact_type", "to_type"]
 
 
 def common_type(*values: Any) -> Any:
@@ -28,5 +28,20 @@ def inexact_type(dtype: Any) -> Any:
 
 
 def as_inexact(data: Any) -> Any:
-    """`data`, or its values as floats if they are integers or truth values."""
+    """`data`, an array, named or not; its values as floats if they are integers or truth values."""
     return data.astype(inexact_type(data.dtype))
+
+
+def beyond(dtype: Any) -> Any:
+    """What `jnp` gives for an index out of range, in an array of type `dtype`."""
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.asarray(jnp.nan, dtype)
+    if dtype == jnp.bool_:
+        return jnp.asarray(True)
+    info = jnp.iinfo(dtype)
+    return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
+
+
+def to_type(x: Any, dtype: Any) -> Any:
+    """`x`, an array, named or not, with elements of type `dtype`."""
+    return x if x.dtype == dtype else x.astype(dtype)

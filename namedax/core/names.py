@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.errors import (
-    AxisNameError,
-)
+from namedax.errors import AxisNameError
 
 __all__ = ["Dims", "check_dims", "is_name"]
 

@@ -24,13 +24,13 @@ from namedax.operands.leaves import data_of
 from namedax.operands.nmap import nmap
 from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.indexing import getitem
+from namedax.ops.indexing.take_along_axis import take_along_axis as _take_along_axis
 from namedax.ops.reduction import cumulative as scans
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape import joining
-from namedax.ops.sorting import sorting
 from namedax.ops.sorting.selection import nonzero
-from namedax.ops.statistics import statistics
+from namedax.ops.statistics import without_nans
+from namedax.ops.statistics.quantiles import FUNCTIONS as _QUANTILES
 from namedax.ops.window import neighbours
 
 __all__ = ["FORMS", "LOGSUMEXP"]
@@ -191,7 +191,7 @@ def nanvar(
     >>> nx.nanvar(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(4., dtype=float32)
     """
-    return _spread("nanvar", statistics.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+    return _spread("nanvar", without_nans.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
 
 
 @axis_said
@@ -230,7 +230,7 @@ def nanstd(
     >>> nx.nanstd(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(2., dtype=float32)
     """
-    result = _spread("nanstd", statistics.nanstd, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+    result = _spread("nanstd", without_nans.nanstd, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
     return result if mean is None else _sqrt(result)
 
 
@@ -242,7 +242,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     wide = of if dtype is None else result
     wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
     if skips_nans and jnp.issubdtype(x.dtype, jnp.inexact):
-        x, where = statistics.without_nans(x, where)
+        x, where = without_nans.without_nans(x, where)
     centred = x.astype(wide) - mean.astype(wide)
     squares = _real(centred * _conj(centred))
     total = _sum(squares, axis, keepdims=keepdims, where=where)
@@ -321,7 +321,7 @@ def logsumexp(
 
 def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
     if weights is None and method != "inverted_cdf":
-        return sorting.FUNCTIONS[name](x, q, axis, method=method, keepdims=keepdims)
+        return _QUANTILES[name](x, q, axis, method=method, keepdims=keepdims)
     x, function = _array(x), getattr(jnp, name)
     resolve_axis(name, x, axis)
     entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -578,7 +578,7 @@ def take_along_axis(
         outside = 0 if mode == "clip" else size
         indices = indices.astype(common_type(indices.dtype, jnp.int32))
         indices = _where(indices < 0, jnp.asarray(outside, indices.dtype), indices)
-    return getitem.take_along_axis(x, indices, axis, mode, fill_value)
+    return _take_along_axis(x, indices, axis, mode, fill_value)
 
 
 # --- axes that become longer ----------------------------------------------------------------------------------------------

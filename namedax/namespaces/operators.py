@@ -29,11 +29,11 @@ from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_ca
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
-from namedax.ops.reduction import reductions
+from namedax.ops.reduction import extrema, reductions
 from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
-from namedax.ops.statistics.statistics import ptp
+from namedax.ops.statistics.average import ptp
 
 __all__ = ["install", "methods"]
 
@@ -159,8 +159,8 @@ def _iter(self: NamedArray) -> Iterator[LikeArguments]:
 
 
 _REDUCTIONS: tuple[Callable[..., Any], ...] = (
-    *(reductions.sum, reductions.mean, var, std, reductions.prod, reductions.max, reductions.min),
-    *(reductions.any, reductions.all, reductions.argmax, reductions.argmin, ptp),
+    *(reductions.sum, reductions.mean, var, std, reductions.prod, extrema.max, extrema.min),
+    *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
 )
 # Methods that act on positional axes as those of `jax.Array` do.
 POSITIONAL = ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace")

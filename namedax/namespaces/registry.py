@@ -8,7 +8,7 @@ from typing import Any
 from namedax.core.annotations import Array
 from namedax.namespaces import lax_only, spellings
 from namedax.namespaces.forms import FORMS, LOGSUMEXP
-from namedax.ops.collectives import permuting, reducing
+from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
@@ -19,10 +19,10 @@ from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, norma
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.reduction import cumulative
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, triangles
-from namedax.ops.sorting import selection, sorting
-from namedax.ops.statistics import covariance, statistics
-from namedax.ops.window import convolution, neighbours, pooling
+from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, repeating, splitting, triangles, unit_axes
+from namedax.ops.sorting import searching, selection, sorting, top_k
+from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
+from namedax.ops.window import convolve, neighbours, pooling
 from namedax.ops.window.calculus import CALCULUS, detrend
 
 __all__ = ["FFT", "INTEGRATE", "LAX", "LINALG", "NN", "NUMPY", "SIGNAL", "SPECIAL", "STATS"]
@@ -55,11 +55,18 @@ NUMPY: _Functions = {
     **inspection.FUNCTIONS,
     **_without(REDUCTIONS, "logsumexp"),
     **_without(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
-    **_without(sorting.FUNCTIONS, "top_k"),
-    **_without(statistics.FUNCTIONS, "norm", "vector_norm"),
+    **sorting.FUNCTIONS,
+    **searching.FUNCTIONS,
+    **quantiles.FUNCTIONS,
+    **without_nans.FUNCTIONS,
+    **average.FUNCTIONS,
+    **counting.FUNCTIONS,
     **joining.FUNCTIONS,
+    **splitting.FUNCTIONS,
+    **repeating.FUNCTIONS,
+    **unit_axes.FUNCTIONS,
     **_only(neighbours.FUNCTIONS, "pad", "roll"),
-    **_only(convolution.FUNCTIONS, "convolve"),
+    **convolve.FUNCTIONS,
     **broadcast_to.FUNCTIONS,
     **covariance.FUNCTIONS,
     **grids.FUNCTIONS,
@@ -76,14 +83,15 @@ FFT: _Functions = {**grids.FFT_FUNCTIONS, **spellings.FFT}
 INTEGRATE: _Functions = _only(CALCULUS, "trapezoid")
 SIGNAL: _Functions = {"detrend": detrend}
 STATS: _Functions = dict(spellings.STATS)
-LINALG: _Functions = {**statistics.LINALG_FUNCTIONS, **spellings.LINALG}
+LINALG: _Functions = {**norms.LINALG_FUNCTIONS, **spellings.LINALG}
 LAX: _Functions = {
     **{name: getattr(reducing, name) for name in reducing.__all__ if name != "global_index"},
     **permuting.FUNCTIONS,
+    **gathering.FUNCTIONS,
     **pdot.FUNCTIONS,
-    **joining.LAX_FUNCTIONS,
+    **unit_axes.LAX_FUNCTIONS,
     **cumulative.LAX_FUNCTIONS,
-    **_only(sorting.FUNCTIONS, "top_k"),
+    **top_k.FUNCTIONS,
     **_without(control_flow.FUNCTIONS, "fold"),
     **branches.FUNCTIONS,
     **_only(vmap.FUNCTIONS, "map"),

@@ -28,11 +28,11 @@ from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.shape import joining
+from namedax.ops.shape import joining, repeating, unit_axes
 from namedax.ops.shape.creation import arange
 from namedax.ops.shape.inspection import size
 from namedax.ops.sorting import sorting
-from namedax.ops.statistics import statistics
+from namedax.ops.statistics.without_nans import nanstd
 from namedax.ops.window import neighbours
 
 __all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "STATS"]
@@ -304,7 +304,7 @@ def rev(operand: Any, dimensions: Any) -> LikeArguments:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-    return joining.FUNCTIONS["flip"](operand, tuple(_entries(dimensions)))
+    return repeating.flip(operand, tuple(_entries(dimensions)))
 
 
 _positional_sort = along_axes(lax.sort, "sort", ("dimension",))
@@ -317,7 +317,7 @@ def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: in
       AxisNotFoundError: `operand` lacks the name.
     """
     if isinstance(operand, NamedArray) and _names(dimension):
-        return sorting.FUNCTIONS["sort"](operand, dimension, stable=is_stable)
+        return sorting.sort(operand, dimension, stable=is_stable)
     return _positional_sort(operand, dimension, is_stable, num_keys)
 
 
@@ -330,11 +330,7 @@ def concatenate(operands: Any, dimension: Any) -> Array:
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-    return (
-        joining.FUNCTIONS["concatenate"](operands, dimension)
-        if _names(dimension)
-        else _positional_concatenate(operands, dimension)
-    )
+    return joining.concatenate(operands, dimension) if _names(dimension) else _positional_concatenate(operands, dimension)
 
 
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
@@ -351,7 +347,7 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
         return _positional_index(operand, index, axis, keepdims)
     (name,) = _names(axis)
     entry = getitem(operand, {name: operator.index(index)})
-    return joining.FUNCTIONS["expand_dims"](entry, name) if keepdims else entry
+    return unit_axes.expand_dims(entry, name) if keepdims else entry
 
 
 def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Array:
@@ -420,7 +416,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     if nan_policy == "propagate":
         spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
         return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
-    spread = statistics.FUNCTIONS["nanstd"](a, axis, ddof=ddof, keepdims=keepdims)
+    spread = nanstd(a, axis, ddof=ddof, keepdims=keepdims)
     count = _sum(~_isnan(a), axis, keepdims=keepdims)
     return spread / _sqrt(count.astype(spread.dtype))
 
@@ -454,7 +450,7 @@ def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 
 NUMPY: dict[str, Callable[..., Any]] = {
-    "concat": joining.FUNCTIONS["concatenate"],
+    "concat": joining.concatenate,
     **{f.__name__: f for f in (transpose, permute_dims, moveaxis, diagonal, trace, vecdot, tensordot)},
 }
 LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}

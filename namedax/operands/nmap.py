@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
-from namedax.core.names import check_dims
+from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient, enter
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -191,17 +191,7 @@ class Lifted:
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
         blocks = [local_block(leaves[i], op, region) for i in places]
-        sizes: dict[Any, int] = {}
-        for block in blocks:
-            if not isinstance(block, NamedArray):
-                continue
-            for dim, n in block.named_shape.items():
-                if sizes.setdefault(dim, n) != n:
-                    raise AxisSizeError(
-                        f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one "
-                        "size. Rename one of the two axes."
-                    )
-        names = tuple(sizes)
+        names = tuple(_sizes_by_name(op, blocks))
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
         if region is not None and region.resources:
             region.check_placement(op, names)
@@ -216,15 +206,7 @@ class Lifted:
             inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
             return function(*inner_args, **inner_kwargs)
 
-        remaining = [list(dims_of(block)) for block in blocks]
-        batched = []
-        for name in names:
-            axes = [dims.index(name) if name in dims else None for dims in remaining]
-            remaining = [[dim for dim in dims if dim != name] for dims in remaining]
-            batched.append(axes)
-        mapped = positional
-        for axes in reversed(batched):
-            mapped = jax.vmap(mapped, in_axes=tuple(axes), out_axes=0)
+        mapped = _vectorised(positional, names, [dims_of(block) for block in blocks])
         theirs = belongs_to_jax(function) or _is_our_own(function)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks):
             try:
@@ -249,6 +231,35 @@ class Lifted:
             return wrap(leaf._data if isinstance(leaf, NamedArray) else leaf, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+
+
+def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
+    """The size of every name of the arguments.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+    """
+    sizes: dict[Any, int] = {}
+    for block in blocks:
+        for dim, n in block.named_shape.items() if isinstance(block, NamedArray) else ():
+            if sizes.setdefault(dim, n) != n:
+                raise AxisSizeError(
+                    f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one size. Rename one of "
+                    "the two axes."
+                )
+    return sizes
+
+
+def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]) -> Callable[..., Any]:
+    """`function`, mapped over the axes `names` of arguments with these dims; they come first in every result."""
+    remaining = [list(dims) for dims in all_dims]
+    batched = []
+    for name in names:
+        batched.append(tuple(dims.index(name) if name in dims else None for dims in remaining))
+        remaining = [[dim for dim in dims if dim != name] for dims in remaining]
+    for axes in reversed(batched):
+        function = jax.vmap(function, in_axes=axes, out_axes=0)
+    return function
 
 
 # --- what runs on a device by itself --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ All have the meaning that JAX gives them over logical indices, as under `jax.vma
 vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is the same in every instance.
 
 A permutation is planned while the program is traced (`namedax.resources.routes`): entries that stay cost nothing, and the others travel
-in as few collective-permutes as the traffic allows. `pgather` stands here too; it drops the names that it reads.
+in as few collective-permutes as the traffic allows.
 """
 
 from __future__ import annotations
@@ -14,24 +14,21 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
-from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import move_rows, rows_of_blocks
 
-__all__ = ["FUNCTIONS", "all_to_all", "gather_entries", "pbroadcast", "pgather", "ppermute", "pshuffle", "psum_scatter"]
+__all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
 AxisName = Any
 Axes = tuple[str, ...]
@@ -426,147 +423,4 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     return _map(one, x)
 
 
-# --- pgather --------------------------------------------------------------------------------------------------------
-
-
-def pgather(x: Any, idx: Any, axes: Any) -> Any:
-    """Reads entries of `x` along one or several axes, at indices over all of these together.
-
-    Args:
-      x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
-        read: these are names of the result. Negative indices count from the end.
-      axes: a position, a name, or a tuple of them.
-
-    Returns:
-      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
-      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
-
-    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
-    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
-
-    Raises:
-      AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
-      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
-    >>> pgather(table, jnp.array([5, 0]), ("vocab", 0)).dims
-    (None, 'k')
-    """
-    region = ambient()
-    x, idx = local_block(x, "pgather", region), local_block(idx, "pgather", region)
-    x = x if isinstance(x, NamedArray) else jnp.asarray(x)
-    idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
-    if not jnp.issubdtype(idx.dtype, jnp.integer):
-        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices are integers.")
-    return gather_entries("pgather", x, idx, axes)
-
-
-def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
-    """`pgather` of blocks; `whole` says that `idx` is whole along the names that are read (and the same on all devices)."""
-    if comm.is_keys(x):
-        return _gather_keys(op, x, idx, axes, whole)
-    region = ambient()
-    dims, own = dims_of(x), dims_of(idx)
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
-    names = [dims[i] for i in read]
-    rest = [i for i in range(len(dims)) if i not in read]
-    shared = [dim for dim in own if dim is not None and dim in dims and dim not in names]
-    alone = [dim for dim in own if dim is not None and dim not in shared]
-    if region is not None and region.resources:
-        region.check_placement(op, dict.fromkeys(dim for dim in (*dims, *own) if dim is not None))
-        region.seen.update(dim for dim in (*dims, *own) if dim is not None)
-    data = x._data if isinstance(x, NamedArray) else x
-    index = idx._data if isinstance(idx, NamedArray) else idx
-    for name in shared:
-        if data.shape[dims.index(name)] != index.shape[own.index(name)]:
-            raise AxisSizeError(
-                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
-            )
-    places: list[Axes] = [
-        () if region is None or name is None or not region.manual else region.placement(name) for name in names
-    ]
-    if region is not None and region.manual:
-        variance = varying(data) | varying(index) | {axis for place in places for axis in place}
-        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.placement(n)})
-    else:
-        variance = frozenset()
-    # The indices: batch axes, own names, positions. Along names that are read every device needs those of all.
-    order = [own.index(name) for name in (*shared, *alone)] + [i for i, dim in enumerate(own) if dim is None]
-    index = lax.transpose(index, order)
-    scattered = {}
-    for i, name in enumerate(alone):
-        if name in names and places[names.index(name)]:
-            scattered[len(shared) + i] = places[names.index(name)]
-            if not whole:
-                index = comm.all_gather(index, len(shared) + i, scattered[len(shared) + i], "invarying")
-    blocks = [data.shape[i] for i in read]
-    shards = [1 if not place else region.mesh_axis_size(place) for place in places]  # type: ignore[union-attr]
-    sizes = [n * s for n, s in zip(blocks, shards, strict=True)]
-    total = math.prod(sizes)
-    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
-        index = index.astype(jnp.int32)
-    index = jnp.where(index < 0, index + total, index)
-    valid = (index >= 0) & (index < total)
-    index = cast_data(index, variance)
-    here, local, remaining = cast_data(valid, variance), jnp.zeros_like(index), index
-    for i in range(len(sizes)):
-        stride = math.prod(sizes[i + 1 :])
-        entry = remaining // stride
-        remaining = remaining - entry * stride
-        if places[i]:
-            entry = entry - comm.block_index(places[i]).astype(entry.dtype) * blocks[i]
-            here = here & (entry >= 0) & (entry < blocks[i])
-        local = local * blocks[i] + entry
-    rows = lax.transpose(data, [dims.index(name) for name in shared] + list(read) + [i for i in rest if dims[i] not in shared])
-    rows = rows.reshape((*rows.shape[: len(shared)], math.prod(blocks), *rows.shape[len(shared) + len(read) :]))
-
-    def lookup(rows: Any, at: Any) -> Any:
-        return jnp.take(rows, at, axis=0, mode="clip")
-
-    for _ in shared:
-        lookup = jax.vmap(lookup)
-    values = lookup(rows, jnp.where(here, local, 0))
-
-    def spread(mask: Any) -> Any:
-        return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
-
-    if any(places):
-        dtype = values.dtype
-        values = jnp.where(spread(here), values, jnp.zeros((), dtype))
-        values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
-        summed = tuple(axis for place in places for axis in place if place not in scattered.values())
-        for dim, place in scattered.items():
-            values = comm.psum_scatter(values, dim, place)
-            valid = comm.cut(valid, dim, place)
-        values = comm.psum(values, summed).astype(dtype)
-    values = jnp.where(cast_data(spread(valid), varying(values)), values, _fill(values.dtype))
-    out = (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest if dims[i] not in shared))
-    return wrap(values, out)
-
-
-def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
-    """`gather_entries` of random keys: of their words, which can be compared and added up. These stand along one more position."""
-    dims = dims_of(x)
-    keys = x._data if isinstance(x, NamedArray) else x
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
-    axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
-    words = gather_entries(op, wrap(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
-    data = words._data if isinstance(words, NamedArray) else words
-    return wrap(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
-
-
-def _fill(dtype: Any) -> Any:
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return jnp.asarray(jnp.nan, dtype)
-    if dtype == jnp.bool_:
-        return jnp.asarray(True)
-    info = jnp.iinfo(dtype)
-    return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (all_to_all, pbroadcast, pgather, ppermute, pshuffle, psum_scatter)
-}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)}

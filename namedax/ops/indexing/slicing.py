@@ -17,7 +17,8 @@ from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, raise_not_found
 from namedax.operands.one_axis import along, run
 from namedax.ops.collectives.reducing import global_index
-from namedax.ops.indexing.getitem import cut_range, range_of, read
+from namedax.ops.indexing.getitem import cut_range, read
+from namedax.ops.indexing.parts import range_of
 
 __all__ = ["FUNCTIONS", "slice"]
 

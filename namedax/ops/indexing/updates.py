@@ -7,6 +7,8 @@ block, and leaves out the rest, as `jnp` leaves out what is out of range. So not
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -27,17 +29,16 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block, settled, wrap
 from namedax.operands.leaves import wide_index
 from namedax.operands.nmap import Lifted
-from namedax.ops.indexing.getitem import (
+from namedax.ops.indexing.getitem import getitem, read
+from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
     OwnAxis,
     Part,
     by_name,
     gather_own_axes,
-    getitem,
     is_mask,
     joint_indices,
-    read,
     resolve,
     visible_order,
 )
@@ -283,96 +284,44 @@ def _scatter(
 ) -> Any:
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
-    supply = iter(arrays)
-    # Arrays and integers are scattered at; so are slices of sharded axes, at indices that lie in the block. Others are cut.
-    targets: list[int] = []
-    indices: list[Any] = []
-    slices: dict[int, range] = {}
-    spread: list[int] = []
-    own: dict[Any, OwnAxis] = {}
-    for part in parts:
-        name = dims[part.dim]
-        placed = _placement(region, name)
-        # An index array that has the axis of a slice meets it entry by entry.
-        met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
-        if isinstance(part.at, range) and not placed and not met:
-            slices[part.dim] = part.at
-            continue
-        targets.append(part.dim)
-        if met or (name is not None and not isinstance(part.at, range)):
-            own[name] = OwnAxis(name)
-        if met:
-            indices.append(make_in_region(jnp.asarray(np.asarray(part.at)), (own[name],)))
-        elif isinstance(part.at, range):
-            spread.append(part.dim)
-            indices.append(_block_members(part.at, data.shape[part.dim], placed, name))
-        else:
-            indices.append(next(supply) if part.at == ARRAY else part.at)
-    mesh_of = {i: _placement(region, dims[i]) for i in targets}
-    mesh_axes = tuple(axis for i in targets for axis in mesh_of[i])
-    datas, joint = joint_indices(op, x, own, indices) if targets else ([], ())
-
-    is_value = method != "apply"
-    if is_value:
-        value = _check_value(op, x, value, targets, slices, spread, joint, region)
-    value_dims = dims_of(value) if is_value else ()
+    where = _targets(parts, arrays, dims, data.shape, region)
+    found, joint = joint_indices(op, x, where.own, where.indices) if where.dims else ([], ())
+    has_value = method != "apply"
+    if has_value:
+        value = _check_value(op, x, value, where, joint, region)
+    names = _batch_names(dims, where, (joint, dims_of(value) if has_value else ()))
     value_data = value._data if isinstance(value, NamedArray) else value
-    names = [dim for i, dim in enumerate(dims) if dim is not None and i not in targets and i not in slices]
-    sliced = {dims[i] for i in slices} - {None}
-    for group in (joint, value_dims):
-        names += [d for d in group if d is not None and d not in names and d not in sliced and not isinstance(d, OwnAxis)]
-
-    # One device variance, that of all operands together.
+    mesh_axes = tuple(axis for placement in where.placements for axis in placement)
     if region is not None and region.manual:
-        union = frozenset(mesh_axes).union(*(varying(v) for v in (data, *datas, value_data) if hasattr(v, "dtype")))
-        data = cast(x, union) if isinstance(x, NamedArray) else cast_data(data, union)
-        datas = [cast_data(jnp.asarray(index), union) for index in datas]
-        if is_value and hasattr(value_data, "dtype"):
-            value_data = cast(value, union)
-    sizes = [data.shape[i] * (region.mesh_axis_size(mesh_of[i]) if region is not None and mesh_of[i] else 1) for i in targets]
-    blocks = [data.shape[i] for i in targets]
+        data, found, value_data = _varying_alike(x, data, found, value, mesh_axes, has_value)
     if mesh_axes:
-        datas = [
-            index if i in spread else _into_block(index, size, block, mesh_of[i], mode)
-            for i, index, size, block in zip(targets, datas, sizes, blocks, strict=True)
-        ]
+        found = where.in_block(found, data.shape, region, mode)
         options: dict[str, Any] = {"mode": "drop"}
     else:
         options = {"mode": mode, **hints}
 
     # x: names that stay in front, then what is scattered at, then the slices, then the positional rest.
     own_names = [name for name in names if name in dims]
-    rest = [i for i in range(len(dims)) if dims[i] is None and i not in targets and i not in slices]
-    order = [dims.index(name) for name in own_names] + targets + list(slices) + rest
+    rest = [i for i in range(len(dims)) if dims[i] is None and i not in where.dims and i not in where.slices]
+    order = [dims.index(name) for name in own_names] + where.dims + list(where.slices) + rest
     # XLA's partitioner computes wrong gradients of what is written along an axis that it cuts.
     data = settled(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
     index_names = [name for name in names if name in joint]
     index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
-    datas = [lax.transpose(index, index_order) if np.ndim(index) else index for index in datas]
-    cuts = tuple(_as_slice(at) for at in slices.values())
-
-    value_names = [name for name in names if name in value_dims]
-    if is_value and value_dims:
-        # The values in the order that `.at` wants: axes of the indices, of the slices, of the rest.
-        joint_rest = [joint[i] for i in index_order[len(index_names) :]]
-        numbers = iter(range(joint.count(None)))
-        wanted: list[Any] = [("index", next(numbers)) if dim is None else dim for dim in joint_rest]
-        wanted += [i if dims[i] is None else dims[i] for i in slices] + rest
+    found = [lax.transpose(index, index_order) if np.ndim(index) else index for index in found]
+    value_names = [name for name in names if has_value and name in dims_of(value)]
+    if has_value and dims_of(value):
+        read_by = [joint[i] for i in index_order[len(index_names) :]]
+        wanted = [*_numbered(read_by), *(i if dims[i] is None else dims[i] for i in where.slices), *rest]
         visible = visible_order(dims, parts, joint.count(None))
         value_data = _arrange(op, x, value, value_data, value_names, wanted, visible)
 
-    def update(target: Any, *operands: Any) -> Any:
-        found, values = operands[: len(datas)], operands[len(datas) :]
-        if mesh_axes and all(np.size(index) == 1 for index in found):
-            return _update_one(method, target, found, cuts, values[0] if is_value else value)
-        selected = target.at[(*found, *cuts)] if found or cuts else target.at[...]
-        return getattr(selected, method)(*(values if is_value else (value,)), **options)
-
-    operands = [*datas, value_data] if is_value else datas
-    function = update
+    cuts = tuple(_as_slice(at) for at in where.slices.values())
+    function = _local_update(method, len(found), cuts, () if has_value else (value,), bool(mesh_axes), options)
+    operands = [*found, value_data] if has_value else found
     for name in reversed(names):
-        at_index = [0 if name in index_names and np.ndim(index) else None for index in datas]
-        at_value = [0 if name in value_names else None] if is_value else []
+        at_index = [0 if name in index_names and np.ndim(index) else None for index in found]
+        at_value = [0 if name in value_names else None] if has_value else []
         function = jax.vmap(function, in_axes=(0 if name in own_names else None, *at_index, *at_value))
     result = function(data, *operands)
     result = settled(result, (*names, *(None,) * (result.ndim - len(names))))
@@ -382,6 +331,104 @@ def _scatter(
     now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[len(own_names) :]
     final = [now.index(name) for name in new] + [now.index(i) for i in range(len(dims))]
     return wrap(lax.transpose(result, final), (*new, *dims))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Targets:
+    """Where an update writes: arrays and integers are scattered at, and so are slices of sharded axes; other slices are cut.
+
+    Attributes:
+      dims: the dimensions that are scattered at.
+      indices: where, for each of them.
+      placements: the mesh axes of each of them.
+      members: those of them whose indices lie in the block already.
+      slices: the dimensions that are cut, and how.
+      own: stand-ins for axes that index arrays may have themselves.
+    """
+
+    dims: list[int] = dataclasses.field(default_factory=list)
+    indices: list[Any] = dataclasses.field(default_factory=list)
+    placements: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    members: list[int] = dataclasses.field(default_factory=list)
+    slices: dict[int, range] = dataclasses.field(default_factory=dict)
+    own: dict[Any, OwnAxis] = dataclasses.field(default_factory=dict)
+
+    def in_block(self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None) -> list[Any]:
+        """Global indices as those in this device's block, which has this shape."""
+        sizes = [
+            shape[i] * (region.mesh_axis_size(axes) if axes else 1) for i, axes in zip(self.dims, self.placements, strict=True)
+        ]
+        return [
+            index if i in self.members else _into_block(index, size, shape[i], axes, mode)
+            for i, index, size, axes in zip(self.dims, found, sizes, self.placements, strict=True)
+        ]
+
+
+def _targets(
+    parts: Sequence[Part], arrays: Sequence[Any], dims: Dims, shape: tuple[int, ...], region: Region | None
+) -> _Targets:
+    where, supply = _Targets(), iter(arrays)
+    for part in parts:
+        name = dims[part.dim]
+        placed = region.placement(name) if region is not None and name is not None else ()
+        # An index array that has the axis of a slice meets it entry by entry.
+        met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
+        if isinstance(part.at, range) and not placed and not met:
+            where.slices[part.dim] = part.at
+            continue
+        where.dims.append(part.dim)
+        where.placements.append(placed)
+        if met or (name is not None and not isinstance(part.at, range)):
+            where.own[name] = OwnAxis(name)
+        if met:
+            where.indices.append(make_in_region(jnp.asarray(np.asarray(part.at)), (where.own[name],)))
+        elif isinstance(part.at, range):
+            where.members.append(part.dim)
+            where.indices.append(_block_members(part.at, shape[part.dim], placed, name))
+        else:
+            where.indices.append(next(supply) if part.at == ARRAY else part.at)
+    return where
+
+
+def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Hashable]:
+    """The names along which every instance is updated on its own: those of `x` that are left, then those of index and values."""
+    names = [dim for i, dim in enumerate(dims) if dim is not None and i not in where.dims and i not in where.slices]
+    sliced = {dims[i] for i in where.slices} - {None}
+    for group in others:
+        names += [d for d in group if d is not None and d not in names and d not in sliced and not isinstance(d, OwnAxis)]
+    return names
+
+
+def _varying_alike(
+    x: Any, data: Any, found: Sequence[Any], value: Any, mesh_axes: tuple[str, ...], has_value: bool
+) -> tuple[Any, list[Any], Any]:
+    """The data of `x`, the indices and the data of the values, cast to one device variance."""
+    value_data = value._data if isinstance(value, NamedArray) else value
+    union = frozenset(mesh_axes).union(*(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype")))
+    data = cast(x, union) if isinstance(x, NamedArray) else cast_data(data, union)
+    found = [cast_data(jnp.asarray(index), union) for index in found]
+    return data, found, cast(value, union) if has_value and hasattr(value_data, "dtype") else value_data
+
+
+def _numbered(dims: Sequence[Any]) -> list[Any]:
+    """Dims of an index whose positional ones are `("index", k)`, as `visible_order` calls them."""
+    numbers = itertools.count()
+    return [("index", next(numbers)) if dim is None else dim for dim in dims]
+
+
+def _local_update(
+    method: str, count: int, cuts: tuple[slice, ...], function: tuple[Any, ...], sharded: bool, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """An update of one instance: of an array, at `count` indices, with the values (or, for `apply`, the function)."""
+
+    def update(target: Any, *operands: Any) -> Any:
+        found, values = operands[:count], operands[count:] or function
+        if sharded and all(np.size(index) == 1 for index in found):
+            return _update_one(method, target, found, cuts, values[0])
+        selected = target.at[(*found, *cuts)] if found or cuts else target.at[...]
+        return getattr(selected, method)(*values, **options)
+
+    return update
 
 
 def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any) -> Any:
@@ -401,10 +448,6 @@ def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slic
     here = jnp.reshape(here, (1,) * old.ndim) if old.ndim else jnp.reshape(here, ())
     new = _ELEMENTWISE[method](jnp.where(here, old, 1) if method == "power" else old, value)
     return place.set(jnp.where(here, jnp.asarray(new).astype(old.dtype), old), mode="promise_in_bounds")
-
-
-def _placement(region: Region | None, name: Hashable | None) -> tuple[str, ...]:
-    return region.placement(name) if region is not None and name is not None else ()
 
 
 def _as_slice(entries: range) -> slice:
@@ -436,9 +479,7 @@ def _check_value(
     op: str,
     x: Any,
     value: Any,
-    targets: Sequence[int],
-    slices: Mapping[int, range],
-    spread: Sequence[int],
+    where: _Targets,
     joint: Dims,
     region: Any,
 ) -> Any:
@@ -448,16 +489,16 @@ def _check_value(
         return value
     dims = dims_of(x)
     own = {dim.name: dim for dim in joint if isinstance(dim, OwnAxis)}
-    for i in targets:
+    for i in where.dims:
         name = dims[i]
-        if name in value._dims and (i in spread or name not in own):
-            what = "a part of which is updated, and which is sharded" if i in spread else "which the index removes"
+        if name in value._dims and (i in where.members or name not in own):
+            what = "a part of which is updated, and which is sharded" if i in where.members else "which the index removes"
             raise AxisNotFoundError(
                 f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the entries to update have the axes "
                 f"{show_names(d for n, d in enumerate(dims) if d is not None and n != i)}. Rename it in the values, or write "
                 "nx.where(mask, changed, x)."
             )
-    for i, entries in slices.items():
+    for i, entries in where.slices.items():
         name = dims[i]
         if name is not None and name in value._dims and value._data.shape[value._dims.index(name)] != len(entries):
             raise AxisSizeError(

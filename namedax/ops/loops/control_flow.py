@@ -20,13 +20,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data
-from namedax.errors import (
-    ArgumentTypeError,
-    AxisNotFoundError,
-    AxisSizeError,
-    NamedAxesLeftError,
-    did_you_mean,
-)
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.operands.nmap import explain_type_errors

@@ -328,22 +328,11 @@ def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: 
     carried_axes = tuple(a for label in carried if not isinstance(label, int) for a in place(label))
     feature_axes = place(names.features)
     moving, whole = _key_layouts(blocks, names, key_place, place)
+    common: frozenset[str] = frozenset()
     if manual:
-        used = frozenset(
-            a for block in blocks.values() for a in varying(block._data if isinstance(block, NamedArray) else block)
-        )
-        common = (used | set(key_place) | set(query_place)) - set(feature_axes) - set(carried_axes)
-        more = {"query": frozenset(feature_axes), "key": frozenset(feature_axes), "value": frozenset(carried_axes)}
-        for which, block in blocks.items():
-            operands[which].data = cast(block, frozenset(common) | more.get(which, frozenset()))
-    else:
-        common = frozenset()
+        common = _cast_together(blocks, operands, (*key_place, *query_place), feature_axes, carried_axes)
     _check_sizes(blocks, operands, region)
-
-    common_type = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
-    dtype = common_type if jnp.issubdtype(common_type, jnp.inexact) else inexact_type(common_type)
-    for which in ("query", "key", "value"):
-        operands[which].data = operands[which].data.astype(dtype)
+    dtype = _to_common_type(operands)
     size = operands["query"].data.shape[operands["query"].labels.index(FEATURES)]
     if region is not None:
         size = size * region.mesh_axis_size(feature_axes)
@@ -358,16 +347,37 @@ def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: 
         key_place=key_place,
         feature_axes=feature_axes,
         carried_axes=carried_axes,
-        variance=frozenset(common),
+        variance=common,
         moving=moving,
         whole=whole,
         scale=1 / math.sqrt(size) if scale is None else scale,
         is_causal=is_causal,
         window=window,
-        dtype=jnp.dtype(dtype),
+        dtype=dtype,
     )
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
+
+
+def _cast_together(
+    blocks: Arrays, operands: Mapping[str, _Operand], positions: Axes, feature_axes: Axes, carried_axes: Axes
+) -> frozenset[str]:
+    """Casts the operands to one device variance, but for what only some have; returns that which all have."""
+    used = frozenset(a for block in blocks.values() for a in varying(block._data if isinstance(block, NamedArray) else block))
+    common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
+    more = {"query": frozenset(feature_axes), "key": frozenset(feature_axes), "value": frozenset(carried_axes)}
+    for which, block in blocks.items():
+        operands[which].data = cast(block, common | more.get(which, frozenset()))
+    return common
+
+
+def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
+    """Gives queries, keys and values their common element type, of floats, and returns it."""
+    common = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
+    dtype = jnp.dtype(common if jnp.issubdtype(common, jnp.inexact) else inexact_type(common))
+    for which in ("query", "key", "value"):
+        operands[which].data = operands[which].data.astype(dtype)
+    return dtype
 
 
 def _finish(data: Any, labels: Labels, like: Labels, names: _Names) -> Any:

@@ -14,9 +14,9 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNotFoundError, NamedAxesLeftError, PositionalAxisError, raise_not_found, show_names
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import nmap
-from namedax.ops.collectives.permuting import gather_entries
+from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
 from namedax.ops.random.drawing import (
@@ -25,15 +25,14 @@ from namedax.ops.random.drawing import (
     gather_last,
     global_sizes,
     names_of,
-    place_of,
     refuse_sharding,
     sharding_argument,
     sizes_of,
     spread_parameter,
     with_names_of,
+    wrap_drawn,
 )
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.resources.layout import relayout
 
 __all__ = ["categorical", "choice", "permutation"]
 
@@ -154,10 +153,7 @@ def _categorical_without_replacement(
     region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, [dim for dim in dims if dim is not None])
-    if region is not None and region.manual:
-        old = [place_of(dim) if i < len(front) else () for i, dim in enumerate(dims)]
-        data = relayout(data, old, [place_of(dim) for dim in dims])
-    return wrap(data, tuple(dims))
+    return wrap_drawn(data, dims, len(front))
 
 
 def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:

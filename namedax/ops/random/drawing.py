@@ -33,7 +33,7 @@ from namedax.resources.layout import relayout
 
 __all__ = [
     "Sizes", "draw", "gather_last", "global_sizes", "names_of", "place_of", "refuse_sharding", "sharding_argument", "sizes_of",
-    "spread_parameter", "with_names_of",
+    "spread_parameter", "with_names_of", "wrap_drawn",
 ]  # fmt: skip
 
 Sizes = dict[Hashable, int]
@@ -94,32 +94,18 @@ def draw(
     Returns:
       A named array, or a plain one if there are no names.
     """
-    region = ambient()
-    key = local_block(key, op, region)
-    if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
-        raise ArgumentTypeError(
-            f"{op}: the key is {type_text(key)}, which is not a random key; make one with jax.random.key(seed)."
-        )
+    key = _checked_key(op, key)
     parameters, events = dict(parameters or {}), events or {}
+    known = _all_sizes(op, key, sizes, parameters)
     of_key = names_of(key)
-    known = global_sizes(op, key)
-    found = [global_sizes(op, parameter) for parameter in parameters.values()]
-    extra = sorted(
-        {name for names in found for name in names} - set(sizes) - set(of_key), key=lambda name: (str(name), repr(name))
-    )
-    for names in (*found, sizes):
-        for name, size in names.items():
-            if known.setdefault(name, size) != size:
-                raise AxisSizeError(
-                    f"{op}: axis {name!r} has size {known[name]} in one argument and size {size} in another; a name has one "
-                    f"size. Rename one "
-                    "of the two axes."
-                )
+    named = {name for parameter in parameters.values() for name in global_sizes(op, parameter)}
+    extra = sorted(named - set(sizes) - set(of_key), key=lambda name: (str(name), repr(name)))
     wanted = [*(name for name in sizes if name not in of_key), *extra]
     if last in (*of_key, *wanted) and last is not None:
         raise AxisSizeError(
             f"{op}: the axis {last!r} is drawn along already; choose another name in named_shape or in the key."
         )
+    region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, (*of_key, *wanted))
     for name in wanted:
@@ -142,8 +128,45 @@ def draw(
     dims: list[Hashable | None] = [*front, *wanted, *(None,) * (data.ndim - len(front) - len(wanted))]
     if last is not None:
         dims[-1] = last
+    return wrap_drawn(data, dims, len(front))
+
+
+def _checked_key(op: str, key: Any) -> Any:
+    """The key as the body sees it.
+
+    Raises:
+      ArgumentTypeError: it is none.
+    """
+    key = local_block(key, op, ambient())
+    if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+        raise ArgumentTypeError(
+            f"{op}: the key is {type_text(key)}, which is not a random key; make one with jax.random.key(seed)."
+        )
+    return key
+
+
+def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -> Sizes:
+    """The size of every name of a draw.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+    """
+    known = global_sizes(op, key)
+    for names in (*(global_sizes(op, parameter) for parameter in parameters.values()), sizes):
+        for name, size in names.items():
+            if known.setdefault(name, size) != size:
+                raise AxisSizeError(
+                    f"{op}: axis {name!r} has size {known[name]} in one argument and size {size} in another; a name has one size. Rename "
+                    "one of the two axes."
+                )
+    return known
+
+
+def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
+    """What was drawn, of which the first `blocked` axes are blocks already, and the others whole."""
+    region = ambient()
     if region is not None and region.manual:
-        old = [place_of(dim) if i < len(front) else () for i, dim in enumerate(dims)]
+        old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
         data = relayout(data, old, [place_of(dim) for dim in dims])
     return wrap(data, tuple(dims))
 

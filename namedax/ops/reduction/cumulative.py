@@ -163,9 +163,8 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
       PositionalAxisError: `axis` is not one axis, or out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cumsum
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
-    >>> nx.positional(cumsum(x, "pos"), ["pos"])
+    >>> nx.positional(nx.cumsum(x, "pos"), ["pos"])
     Array([1., 3., 6.], dtype=float32)
     """
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
@@ -175,8 +174,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cumprod
-    >>> nx.positional(cumprod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> nx.positional(nx.cumprod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), "pos"), ["pos"])
     Array([1., 2., 6.], dtype=float32)
     """
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
@@ -186,8 +184,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import nancumsum
-    >>> nx.positional(nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> nx.positional(nx.nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
     Array([1., 1., 4.], dtype=float32)
     """
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
@@ -197,8 +194,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = F
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import nancumprod
-    >>> nx.positional(nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> nx.positional(nx.nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
     Array([2., 2., 6.], dtype=float32)
     """
     return _run_numpy("nancumprod", "cumprod", x, axis, dtype, reverse)
@@ -239,8 +235,7 @@ def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_in
       PositionalAxisError: `axis` is not one axis, or `include_initial` is given for a name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cumulative_sum
-    >>> nx.positional(cumulative_sum(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
+    >>> nx.positional(nx.cumulative_sum(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
     Array([1., 3., 6.], dtype=float32)
     """
     return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
@@ -250,8 +245,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
     """Cumulative product along one axis, as in the array API; see `cumulative_sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cumulative_prod
-    >>> nx.positional(cumulative_prod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
+    >>> nx.positional(nx.cumulative_prod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
     Array([1., 2., 6.], dtype=float32)
     """
     return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
@@ -280,8 +274,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
       PositionalAxisError: `axis` is not one axis, or out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cummax
-    >>> nx.positional(cummax(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> nx.positional(nx.cummax(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
     Array([2., 2., 3.], dtype=float32)
     """
     return _run_lax("cummax", operand, axis, reverse)
@@ -291,8 +284,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cummin
-    >>> nx.positional(cummin(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> nx.positional(nx.cummin(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
     Array([2., 1., 1.], dtype=float32)
     """
     return _run_lax("cummin", operand, axis, reverse)
@@ -302,8 +294,7 @@ def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArgu
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> from namedax.ops.reduction.cumulative import cumlogsumexp
-    >>> round(float(nx.max(cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
+    >>> round(float(nx.max(nx.cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
     1000.693
     """
     return _run_lax("cumlogsumexp", operand, axis, reverse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -15,12 +16,14 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
-from namedax.errors import ArgumentTypeError
-from namedax.operands.axes import Axis, resolve_axis
+from namedax.errors import ArgumentTypeError, check_options
+from namedax.operands import compiled_ops
+from namedax.operands.axes import Axis, axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
 
-__all__ = ["Site", "reduction_site"]
+__all__ = ["Site", "reduction_site", "run_reduction"]
 
 
 @dataclasses.dataclass(slots=True, frozen=True)
@@ -93,3 +96,42 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
         count *= region.mesh_axis_size(mesh_axes)
     out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
+
+
+def run_reduction(
+    op: str,
+    reduce: Callable[..., Any],
+    x: Any,
+    axis: Axis,
+    keepdims: bool,
+    where: Any,
+    *static: Hashable,
+    initial: Any = None,
+) -> Any:
+    """Runs one reduction.
+
+    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
+    caller gave one.
+    """
+    try:
+        hash((keepdims, static))
+    except TypeError:
+        check_options(op, keepdims=keepdims, **dict(zip(("dtype", "ddof"), static, strict=False)))
+    operands = [x]
+    if where is not None:
+        operands.append(where)
+    if initial is not None:
+        operands.append(initial)
+    with explain_type_errors:
+        given = (reduce, keepdims, where is not None, initial is not None, *static)
+        return compiled_ops.run(op, _reduce, axis_key(op, axis), given, *operands)
+
+
+def _reduce(
+    op: str, axis: Axis, reduce: Callable[..., Any], keepdims: bool, has_mask: bool, has_initial: bool, *more: Any
+) -> Any:
+    """`more`: what `reduce` is given beside the site, then the operands."""
+    count = len(more) - 1 - has_mask - has_initial
+    static, x, others = more[:count], more[count], more[count + 1 :]
+    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None)
+    return site.finish(reduce(site, *static, *others[has_mask:]))

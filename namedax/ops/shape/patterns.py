@@ -14,10 +14,7 @@ from typing import Any, NoReturn
 from einops import EinopsError
 from einops.parsing import ParsedExpression
 
-from namedax.errors import (
-    RearrangeError,
-    did_you_mean,
-)
+from namedax.errors import RearrangeError, did_you_mean
 
 __all__ = ["ELLIPSIS", "Pattern", "Term", "parse_pattern"]
 

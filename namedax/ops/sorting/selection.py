@@ -26,7 +26,7 @@ from namedax.operands.nmap import nmap
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.indexing.getitem import take_along_axis
+from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum

@@ -13,16 +13,25 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, raise_not_found
+from namedax.errors import ArgumentError, ArgumentTypeError, as_integer
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.one_axis import finish
+from namedax.operands.one_axis import along, finish
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named
-from namedax.ops.window.windows import Plan, Window, padding_of, per_axis, plan_window, spread, whole_for_partitioner
+from namedax.ops.window.windows import (
+    Plan,
+    Window,
+    check_together,
+    padding_of,
+    per_axis,
+    plan_window,
+    renamed_axes,
+    spread,
+    whole_for_partitioner,
+)
 
 __all__ = ["FUNCTIONS", "avg_pool", "max_pool", "min_pool"]
 
@@ -38,18 +47,10 @@ def _plans(
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
     steps = sizes if strides is None else per_axis(op, "strides", strides, axes)
     steps = tuple(as_integer(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in axes:
-            raise_not_found(op, name, f"window={dict(window)!r}", axes)
+    renamed = renamed_axes(op, out_axes, axes, f"window={dict(window)!r}")
     plans = []
     for i, name in enumerate(axes):
-        if not isinstance(x, NamedArray) or name not in x.dims:
-            raise_not_found(
-                op, name, type_text(x), [] if not isinstance(x, NamedArray) else [d for d in x.dims if d is not None]
-            )
-        n = x.named_shape[name]
-        pair = padding_of(op, padding, axes, i, n, steps[i], sizes[i])
+        pair = padding_of(op, padding, axes, i, along(op, x, name).size, steps[i], sizes[i])
         if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may lie in the padding alone
             raise ArgumentError(
                 f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
@@ -73,9 +74,7 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
         data = whole_for_partitioner(value._data, x._dims, axes)
         return whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
 
-    region = ambient()
-    if region is not None and region.resources:
-        region.check_placement(op, [dim for dim in dims if dim is not None])
+    check_together(op, dims)
     return finish(compute, dims, gathered)
 
 

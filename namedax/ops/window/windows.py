@@ -14,17 +14,20 @@ import numpy as np
 
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.core.region import ambient
+from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands.broadcasting import settled
 from namedax.operands.one_axis import along
 
 __all__ = [
     "Plan",
     "Window",
+    "check_together",
     "padding_of",
     "per_axis",
     "plan_transposed",
     "plan_window",
+    "renamed_axes",
     "spread",
     "transposed_padding",
     "whole_for_partitioner",
@@ -105,6 +108,21 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
             f"{op}: {what}={value!r} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
         )
     return values
+
+
+def renamed_axes(
+    op: str, out_axes: Mapping[Hashable, Hashable] | None, axes: Sequence[Hashable], given: str
+) -> dict[Hashable, Hashable]:
+    """The new names of axes, `out_axes`; `given` is how messages show the axes that an operation was given.
+
+    Raises:
+      AxisNotFoundError: one is not among the axes.
+    """
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in axes:
+            raise_not_found(op, name, given, axes)
+    return renamed
 
 
 def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
@@ -216,3 +234,10 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
         moved = site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
         value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
     return value
+
+
+def check_together(op: str, dims: Dims) -> None:
+    """Raises where two axes of a result are on one mesh axis."""
+    region = ambient()
+    if region is not None and region.resources:
+        region.check_placement(op, [dim for dim in dims if dim is not None])

@@ -1,0 +1,51 @@
+"""Results with an axis that their operands lack: where its blocks live, and its name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from namedax.core.names import Dims, is_name
+from namedax.core.region import ambient
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.broadcasting import wrap
+from namedax.resources.layout import relayout
+
+__all__ = ["finish_with_new_axis", "new_axis_placement"]
+
+
+def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims) -> tuple[str, ...]:
+    """The mesh axes of a new axis of that name and size beside `dims`; checks that it fits there.
+
+    Raises:
+      AxisSizeError: the name has another size in the mapped function, or is an axis of the result already.
+      PlacementConflictError: its mesh axis is that of another name of the result.
+    """
+    if out_axis is None:
+        return ()
+    if not is_name(out_axis):
+        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is no name; leave it out for a positional axis.")
+    if out_axis in dims:
+        raise AxisSizeError(f"{op}: the result has an axis {out_axis!r} already. Choose another out_axis.")
+    region = ambient()
+    if region is None:
+        return ()
+    known = region.sizes.get(out_axis, size)
+    if known != size:
+        raise AxisSizeError(
+            f"{op}: axis {out_axis!r} would have size {size}, but it has size {known} in this mapped function; a name "
+            "has one size. Choose another out_axis."
+        )
+    region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])
+    region.block_size(out_axis, size, op)
+    return region.placement(out_axis)
+
+
+def finish_with_new_axis(op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None) -> Any:
+    """Wraps a result whose dimension `place` is new, and whole on every device; a sharded name keeps its block of it."""
+    others = (*dims[:place], *dims[place + 1 :])
+    placement = new_axis_placement(op, out_axis, data.shape[place], others)
+    if placement:
+        none: list[tuple[str, ...]] = [()] * data.ndim
+        data = relayout(data, none, [*none[:place], placement, *none[place + 1 :]])
+    return wrap(data, (*dims[:place], out_axis, *dims[place + 1 :]))

@@ -1,0 +1,163 @@
+"""Reading entries along axes that may be sharded: `pgather`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import beyond
+from namedax.core.region import ambient
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.axes import resolve_axis
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "gather_entries", "pgather"]
+
+Axes = tuple[str, ...]
+
+
+def pgather(x: Any, idx: Any, axes: Any) -> Any:
+    """Reads entries of `x` along one or several axes, at indices over all of these together.
+
+    Args:
+      x: an array, named or not.
+      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
+        read: these are names of the result. Negative indices count from the end.
+      axes: a position, a name, or a tuple of them.
+
+    Returns:
+      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
+      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
+
+    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
+    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
+      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
+    >>> pgather(table, jnp.array([5, 0]), ("vocab", 0)).dims
+    (None, 'k')
+    """
+    region = ambient()
+    x, idx = local_block(x, "pgather", region), local_block(idx, "pgather", region)
+    x = x if isinstance(x, NamedArray) else jnp.asarray(x)
+    idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
+    if not jnp.issubdtype(idx.dtype, jnp.integer):
+        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices are integers.")
+    return gather_entries("pgather", x, idx, axes)
+
+
+def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
+    """`pgather` of blocks; `whole` says that `idx` is whole along the names that are read (and the same on all devices)."""
+    if comm.is_keys(x):
+        return _gather_keys(op, x, idx, axes, whole)
+    region = ambient()
+    dims, own = dims_of(x), dims_of(idx)
+    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    names = [dims[i] for i in read]
+    shared = [dim for dim in own if dim is not None and dim in dims and dim not in names]
+    alone = [dim for dim in own if dim is not None and dim not in shared]
+    if region is not None and region.resources:
+        region.check_placement(op, dict.fromkeys(dim for dim in (*dims, *own) if dim is not None))
+        region.seen.update(dim for dim in (*dims, *own) if dim is not None)
+    data = x._data if isinstance(x, NamedArray) else x
+    index = idx._data if isinstance(idx, NamedArray) else idx
+    for name in shared:
+        if data.shape[dims.index(name)] != index.shape[own.index(name)]:
+            raise AxisSizeError(
+                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
+            )
+    places: list[Axes] = [
+        () if region is None or name is None or not region.manual else region.placement(name) for name in names
+    ]
+    if region is not None and region.manual:
+        variance = varying(data) | varying(index) | {axis for place in places for axis in place}
+        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.placement(n)})
+    else:
+        variance = frozenset()
+    # The indices: batch axes, own names, positions. Along names that are read every device needs those of all.
+    order = [own.index(name) for name in (*shared, *alone)] + [i for i, dim in enumerate(own) if dim is None]
+    index = lax.transpose(index, order)
+    scattered = {len(shared) + i: places[names.index(name)] for i, name in enumerate(alone) if name in names}
+    scattered = {dim: place for dim, place in scattered.items() if place}
+    if not whole:
+        for dim, place in scattered.items():
+            index = comm.all_gather(index, dim, place, "invarying")
+    rest = [i for i in range(len(dims)) if i not in read and dims[i] not in shared]
+    rows = lax.transpose(data, [dims.index(name) for name in shared] + list(read) + rest)
+    blocks = [data.shape[i] for i in read]
+    rows = rows.reshape((*rows.shape[: len(shared)], math.prod(blocks), *rows.shape[len(shared) + len(read) :]))
+    at, here, valid = _locate(index, blocks, places, variance)
+    lookup: Callable[..., Any] = functools.partial(jnp.take, axis=0, mode="clip")
+    for _ in shared:
+        lookup = jax.vmap(lookup)
+    values = lookup(rows, jnp.where(here, at, 0))
+    if any(places):
+        values, valid = _put_together(values, here, valid, places, scattered)
+    values = jnp.where(cast_data(_over(valid, values), varying(values)), values, beyond(values.dtype))
+    return wrap(values, (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest)))
+
+
+def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]) -> tuple[Any, Any, Any]:
+    """Where row-major global indices are in a device's block, whether they are in it, and whether they are in the array at all."""
+    sizes = [n * math.prod(map(lax.axis_size, place)) for n, place in zip(blocks, places, strict=True)]
+    total = math.prod(sizes)
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
+        index = index.astype(jnp.int32)
+    index = jnp.where(index < 0, index + total, index)
+    valid = (index >= 0) & (index < total)
+    index = cast_data(index, variance)
+    here, local, remaining = cast_data(valid, variance), jnp.zeros_like(index), index
+    for i in range(len(sizes)):
+        stride = math.prod(sizes[i + 1 :])
+        entry = remaining // stride
+        remaining = remaining - entry * stride
+        if places[i]:
+            entry = entry - comm.block_index(places[i]).astype(entry.dtype) * blocks[i]
+            here = here & (entry >= 0) & (entry < blocks[i])
+        local = local * blocks[i] + entry
+    return local, here, valid
+
+
+def _put_together(values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]) -> tuple[Any, Any]:
+    """What the devices found, added up: one reduce-scatter for a name that is read and stays, one all-reduce for the others."""
+    dtype = values.dtype
+    values = jnp.where(_over(here, values), values, jnp.zeros((), dtype))
+    values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
+    for dim, place in scattered.items():
+        values = comm.psum_scatter(values, dim, place)
+        valid = comm.cut(valid, dim, place)
+    summed = tuple(axis for place in places for axis in place if place not in scattered.values())
+    return comm.psum(values, summed).astype(dtype), valid
+
+
+def _over(mask: Any, values: Any) -> Any:
+    return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+
+
+def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
+    """`gather_entries` of random keys: of their words, which can be compared and added up. These stand along one more position."""
+    dims = dims_of(x)
+    keys = x._data if isinstance(x, NamedArray) else x
+    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
+    words = gather_entries(op, wrap(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
+    data = words._data if isinstance(words, NamedArray) else words
+    return wrap(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"pgather": pgather}

@@ -1,0 +1,235 @@
+"""What an index by names says: its parts, one per axis, and its arrays together. `getitem` reads with them, `updates` writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims, is_name
+from namedax.core.region import Region, ambient
+from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.axes import resolve_axis
+from namedax.operands.broadcasting import align, local_block
+from namedax.operands.leaves import wide_index
+from namedax.resources import communication as comm
+
+__all__ = [
+    "ARRAY",
+    "READ_MODES",
+    "OwnAxis",
+    "Part",
+    "StandIn",
+    "by_name",
+    "gather_own_axes",
+    "global_size",
+    "is_mask",
+    "joint_indices",
+    "range_of",
+    "resolve",
+    "visible_order",
+]
+
+
+#: A part that reads at an array; the arrays stand in a list of their own.
+ARRAY = "array"
+
+
+READ_MODES = (None, "fill", "drop", "clip", "promise_in_bounds")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One entry of an index: the dimension of the array, and what is read of it.
+
+    Attributes:
+      dim: the dimension, counted in the data.
+      at: an integer (from 0), a `range` of them, or `ARRAY`.
+    """
+
+    dim: int
+    at: int | range | str
+
+
+class StandIn:
+    """A name that stands for another axis while an operation runs."""
+
+    def __init__(self, name: Hashable):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+
+class OwnAxis(StandIn):
+    """Stands, in an index array, for an axis of the same name as the one that is read, until that is gone."""
+
+
+def by_name(op: str, index: Any) -> Mapping[Any, Any] | None:
+    """The entries of an index by names, or `None` if it is one by position.
+
+    Raises:
+      PositionalAxisError: names and indices do not come in pairs.
+    """
+    if isinstance(index, Mapping):
+        return index
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(is_name(part) for part in parts):
+        return None
+    entries: dict[Any, Any] = {}
+    if len(parts) % 2 or not all(is_name(name) for name in parts[::2]):
+        raise PositionalAxisError(
+            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index. Write x['batch', 3], "
+            "x['batch', 3, 'k', 0:2], or a dict, x[{'batch': 3, 0: idx}], which may have positions too."
+        )
+    for name, entry in zip(parts[::2], parts[1::2], strict=True):
+        if name in entries:
+            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {index!r}.")
+        entries[name] = entry
+    return entries
+
+
+def is_mask(entry: Any) -> bool:
+    """Whether an entry of an index is a boolean array."""
+    return hasattr(entry, "dtype") and entry.dtype == jnp.bool_
+
+
+def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) -> tuple[tuple[Part, ...], list[Any]]:
+    """The parts of an index by names, and its arrays.
+
+    Args:
+      op: the operation.
+      x: the array, as the body of the region sees it.
+      entries: indices by axis (a name or a position).
+      resize: whether slices become axes of the result, so that they have to fit the region.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+      AxisSizeError: an integer is out of range, or a slice changes the size of an axis whose size the mapped function fixes.
+      PositionalAxisError: an entry is no index, or an axis is given twice.
+    """
+    region = ambient()
+    dims, shape = dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)
+    parts: list[Part] = []
+    arrays: list[Any] = []
+    for axis, entry in entries.items():
+        (dim,) = resolve_axis(op, x, (axis,))
+        if any(part.dim == dim for part in parts):
+            raise PositionalAxisError(f"{op}: axis {axis!r} of {type_text(x)} is given twice in the index.")
+        size = global_size(region, dims[dim], shape[dim])
+        if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
+            if not -size <= entry < size:
+                raise AxisSizeError(f"{op}: index {entry} is out of range for axis {axis!r} of size {size} in {type_text(x)}.")
+            parts.append(Part(dim, int(entry) % size))
+        elif isinstance(entry, slice):
+            parts.append(Part(dim, range_of(op, entry, axis, size)))
+            if resize and dims[dim] is not None:
+                _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
+        elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
+            parts.append(Part(dim, ARRAY))
+            arrays.append(wide_index(entry))
+        elif is_mask(entry):
+            parts.append(Part(dim, ARRAY))
+            arrays.append(_indices_of_mask(op, entry, axis, size, region))
+        else:
+            raise PositionalAxisError(
+                f"{op}: {entry!r} is no index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an integer "
+                "array, named or not (a list as jnp.array([...]))."
+            )
+    return tuple(parts), arrays
+
+
+def global_size(region: Region | None, dim: Hashable | None, block: int) -> int:
+    """The global size of a dimension that has `block` entries here."""
+    return block if region is None or not region.manual or dim is None else region.global_size(dim, block)
+
+
+def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
+    """The entries that a slice means, of an axis of this size."""
+    bounds = (entry.start, entry.stop, entry.step)
+    if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
+        raise PositionalAxisError(
+            f"{op}: the slice {entry} of axis {axis!r} needs integers that are known when the program is compiled. Read at an "
+            "array, such as start + nx.arange(length, axis=...)."
+        )
+    return range(*entry.indices(size))
+
+
+def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region: Region | None) -> None:
+    if region is None or length == size:
+        return
+    if name in region.sizes:
+        raise AxisSizeError(
+            f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size "
+            f"{size} in this mapped function; a name has one size. Give the part a name of its own: nx.slice(x, {{{name!r}: slice(...)}}, "
+            f"out_axes={{{name!r}: 'part'}})."
+        )
+    region.block_size(name, length, op)
+
+
+def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | None) -> Any:
+    """The positions where a mask holds, if they are known when the program is compiled."""
+    data = mask._data if isinstance(mask, NamedArray) else mask
+    fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
+    if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
+        raise PositionalAxisError(
+            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {axis!r} of size {size} would depend "
+            "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
+        )
+    found = np.nonzero(np.asarray(data))[0]
+    return make_in_region(jnp.asarray(found), (axis,)) if is_name(axis) else jnp.asarray(found)
+
+
+def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence[Any]) -> tuple[list[Any], Dims]:
+    """The index arrays broadcast by name, and their dims. Their axes among those of `own` become these, whole on every device.
+
+    Indices without dimensions stay scalars.
+
+    Raises:
+      PlacementConflictError: an index has an axis on a mesh axis that an axis of `x` is on.
+    """
+    region = ambient()
+    blocks = [local_block(index, op, region) for index in indices]
+    if region is not None and region.resources:
+        names = [
+            dim
+            for group in (dims_of(x), *map(dims_of, blocks))
+            for dim in group
+            if dim is not None and not isinstance(dim, StandIn)
+        ]
+        region.check_placement(op, dict.fromkeys(names))
+        region.seen.update(names)
+    return align(op, *(gather_own_axes(block, own, region) for block in blocks))
+
+
+def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying") -> Any:
+    """`block` with stand-ins for the axes of `own`, which are gathered where they are sharded."""
+    if not isinstance(block, NamedArray) or not any(dim in own for dim in block._dims):
+        return block
+    data = block._data
+    for i, dim in enumerate(block._dims):
+        if dim in own and region is not None and region.placement(dim):
+            data = comm.all_gather(data, i, region.placement(dim), to)  # type: ignore[arg-type]
+    return make_in_region(data, tuple(own.get(dim, dim) for dim in block._dims))
+
+
+def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
+    """The positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for those of the index arrays, of rank `rank`.
+
+    As in NumPy the axes of the arrays stand where the axes were that they read, if those are neighbours, and in front
+    otherwise, also where only names are read. (Integers are gone before.)
+    """
+    joint = [("index", k) for k in range(rank)]
+    gone = [part.dim for part in parts if isinstance(part.at, int)]
+    kept = [i for i, dim in enumerate(dims) if dim is None and i not in gone]
+    arrays = [part.dim for part in parts if part.at == ARRAY]
+    places = [n for n, i in enumerate(kept) if i in arrays]
+    rest: list[Any] = [i for i in kept if i not in arrays]
+    at = places[0] if places and places[-1] - places[0] + 1 == len(places) else 0
+    return [*rest[:at], *joint, *rest[at:]]

@@ -1,0 +1,324 @@
+"""A rearrangement whose pattern is known, executed on blocks.
+
+Every axis of the array is a product of *elementary* axes, and so is every axis of the
+result. The array is cut into its elementary axes, those that vanish are reduced, new ones are broadcast, and the others are put
+together again.
+
+On a mesh the pipeline begins with the question where the shards of an elementary axis are. A row-major split keeps them where
+they are: the mesh axes of the whole go to the major elementary axes first, as many as each can hold. The result's axes say the
+same about where they should be, and one `relayout` of elementary axes leads from the one to the other. Where both agree,
+nothing moves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.array import NamedArray, dims_of, make, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims, check_dims
+from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import cast_data
+from namedax.errors import AxisSizeError, RearrangeError, show_names
+from namedax.operands.broadcasting import local_block, settled
+from namedax.operands.one_axis import finish
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.shape.patterns import Term
+from namedax.resources import communication as comm
+from namedax.resources.layout import relayout
+
+__all__ = ["Carried", "execute"]
+
+Axes = tuple[str, ...]
+
+
+def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]) -> tuple[list[Axes], Axes]:
+    """Where the blocks of a row-major product stand: mesh axes for each of its axes, and those that fit none of them."""
+    rest = list(sizes)
+    held: list[list[str]] = [[] for _ in sizes]
+    i = 0
+    for k, mesh_axis in enumerate(placement):
+        n = devices(mesh_axis)
+        while i + 1 < len(rest) and rest[i] == 1:
+            i += 1
+        if i >= len(rest) or rest[i] % n:
+            return [tuple(axes) for axes in held], placement[k:]
+        held[i].append(mesh_axis)
+        rest[i] //= n
+    return [tuple(axes) for axes in held], ()
+
+
+def _solve(
+    op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hashable, int], fallback: Mapping[Hashable, int], text: str
+) -> None:
+    """Completes `known`, the sizes of elementary axes, by those of the array's axes."""
+    for term, n in terms:
+        missing = [label for label in term.axes if label not in known]
+        if len(missing) > 1:
+            for label in missing:
+                if label in fallback:
+                    known[label] = fallback[label]
+            missing = [label for label in missing if label not in known]
+        what = f"axis {term.name!r}" if term.name is not None else f"positional axis ({' '.join(map(str, term.axes))})"
+        if len(missing) > 1:
+            raise RearrangeError(
+                f"{op}: {what} of size {n} in {type_text(x)} is made of {show_names(term.axes)}, of which "
+                f"{show_names(missing)} have no size{text}. Give all but one of them, as in {missing[0]}=2."
+            )
+        product = math.prod(known[label] for label in term.axes if label not in missing)
+        if missing and product and n % product == 0:
+            known[missing[0]] = n // product
+        elif missing or product != n:
+            sizes = (
+                " * ".join(f"{label} (unknown)" if label in missing else f"{label}={known[label]}" for label in term.axes)
+                or "1"
+            )
+            raise RearrangeError(f"{op}: {what} of size {n} in {type_text(x)} is not {sizes}{text}. Correct the sizes.")
+
+
+def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int]) -> None:
+    """Raises if the result's names do not fit the mapped function."""
+    check_dims(dims, op)
+    if region is None:
+        return
+    names = [dim for dim in dims if dim is not None]
+    if region.resources:
+        region.check_placement(op, names)
+    region.seen.update(names)
+    for dim, n in zip(dims, sizes, strict=True):
+        if dim is None:
+            continue
+        known = region.sizes.get(dim)
+        if known is not None and known != n:
+            raise AxisSizeError(
+                f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped function; a name has one "
+                "size. Choose another name."
+            )
+        region.block_size(dim, n, op)
+
+
+def execute(
+    op: str,
+    x: Any,
+    left: Sequence[Term],
+    right: Sequence[Term],
+    sizes: Mapping[Hashable, int],
+    reduction: Any = None,
+    text: str = "",
+) -> Any:
+    """Runs a pattern. `left` has one term for every positional axis of `x`, in order, and for some of its names."""
+    region = ambient()
+    x = local_block(x, op, region)
+    terms, right = _all_terms(op, x, left, right, text)
+    size = _all_sizes(op, x, terms, right, sizes, text)
+    out_dims = tuple(term.name for term in right)
+    _check_result(op, region, out_dims, [math.prod(size[label] for label in term.axes) for term in right])
+    placement = _placements(region)
+    old, new = [placement(dim) for dim in dims_of(x)], [placement(dim) for dim in out_dims]
+    here, stuck = _factor_all(terms, old, size, _devices_along(region))
+    there, late = _factor_all(right, new, size, _devices_along(region))
+    data = x._data if isinstance(x, NamedArray) else jnp.asarray(x)
+    move = _Move(region, data, terms, right, size, (old, new), (here, there), (stuck, late), reduction)
+    return finish(move.compute, out_dims, move.gathered)
+
+
+def _all_terms(op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str) -> tuple[list[Term], list[Term]]:
+    """One term for every dimension of `x`, and of the result. Names that the pattern does not mention are carried, in front."""
+    dims = dims_of(x)
+    by_name = {term.name: term for term in left if term.name is not None}
+    in_order = iter([term for term in left if term.name is None])
+    carried = [Term(dim, (Carried(dim),)) for dim in dims if dim is not None and dim not in by_name]
+    terms = [next(in_order) if dim is None else by_name.get(dim) or Term(dim, (Carried(dim),)) for dim in dims]
+    right = [*carried, *right]
+    names = [term.name for term in right if term.name is not None]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RearrangeError(
+            f"{op}: the result would have the axis {twice!r} twice, since {type_text(x)} has it too{text}. Choose another name."
+        )
+    return terms, right
+
+
+def _all_sizes(
+    op: str, x: Any, terms: Sequence[Term], right: Sequence[Term], sizes: Mapping[Hashable, int], text: str
+) -> dict[Hashable, int]:
+    """The size of every elementary axis: those given, those of the axes of `x`, and those of the mapped function."""
+    region, dims = ambient(), dims_of(x)
+    shape = np.shape(x._data if isinstance(x, NamedArray) else x)
+    whole = [n if region is None or dim is None else n * region.blocks(dim) for dim, n in zip(dims, shape, strict=True)]
+    size: dict[Hashable, int] = dict(sizes)
+    fallback: dict[Hashable, int] = {}
+    if region is not None:
+        fallback = {t.axes[0]: region.sizes[t.name] for t in right if len(t.axes) == 1 and t.name in region.sizes}
+    _solve(op, x, list(zip(terms, whole, strict=True)), size, fallback, text)
+    for label in (label for term in right for label in term.axes):
+        if label not in size:
+            if label not in fallback:
+                raise RearrangeError(f"{op}: the new axis {label!r} has no size{text}. Give it, as in {label}=2.")
+            size[label] = fallback[label]
+    return size
+
+
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """A pattern whose sizes and placements are known. Of pairs the first entry is of the array, the second of the result.
+
+    Attributes:
+      region: the ambient region.
+      data: the local block.
+      left: the terms of the array, one for each dimension.
+      right: those of the result.
+      size: the sizes of elementary axes.
+      places: the mesh axes of each dimension.
+      held: those of each elementary axis.
+      stuck: for each dimension those that fit none of its elementary axes.
+      reduction: over elementary axes that the result lacks.
+    """
+
+    region: Region | None
+    data: Any
+    left: Sequence[Term]
+    right: Sequence[Term]
+    size: Mapping[Hashable, int]
+    places: tuple[Sequence[Axes], Sequence[Axes]]
+    held: tuple[Mapping[Hashable, Axes], Mapping[Hashable, Axes]]
+    stuck: tuple[Sequence[Axes], Sequence[Axes]]
+    reduction: Any
+
+    @property
+    def _final(self) -> frozenset[str]:
+        return frozenset(axis for axes in self.places[1] for axis in axes)
+
+    @property
+    def _labels(self) -> tuple[list[Hashable], list[Hashable]]:
+        left, right = ([label for term in terms for label in term.axes] for terms in (self.left, self.right))
+        return left, right
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The mesh axes that the array is gathered over, for good."""
+        (labels, kept), (here, there) = self._labels, self.held
+        gathered = {axis for axes in self.stuck[0] for axis in axes} | {axis for k in kept for axis in here.get(k, ())}
+        return frozenset(gathered - self._final - {axis for k in labels if k not in there for axis in here[k]})
+
+    def _block(self, label: Hashable, held: Mapping[Hashable, Axes]) -> int:
+        return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
+
+    def compute(self, keep: frozenset[str]) -> Any:
+        """The result, varying over `keep` too."""
+        (old, new), (here, there), (stuck, late), (order, kept) = self.places, self.held, self.stuck, self._labels
+        keep |= self._final
+        value = self.data
+        if any(stuck):
+            value = relayout(value, old, [a[: len(a) - len(s)] for a, s in zip(old, stuck, strict=True)], keep)
+        value = value.reshape([self._block(label, here) for label in order])
+        now = dict(here)
+        vanishing = [label for label in order if label not in there]
+        if vanishing:
+            value, order = _reduce(value, order, vanishing, self.reduction, self.region, self.size, now, there)
+        value = relayout(value, [now[label] for label in order], [there[label] for label in order], keep)
+        fresh = [label for label in kept if label not in here]
+        if fresh:
+            value = cast_data(value, frozenset(axis for label in fresh for axis in there[label]))
+            where = [kept.index(label) for label in order]
+            value = lax.transpose(value, [where.index(i) for i in sorted(where)])
+            value = lax.broadcast_in_dim(value, [self._block(label, there) for label in kept], sorted(where))
+        elif order != kept:
+            value = lax.transpose(value, [order.index(label) for label in kept])
+        value = value.reshape([math.prod(self._block(label, there) for label in term.axes) for term in self.right])
+        if any(late):
+            value = relayout(value, [a[: len(a) - len(s)] for a, s in zip(new, late, strict=True)], new, keep)
+        return value
+
+
+def _devices_along(region: Region | None) -> Callable[[str], int]:
+    """The number of devices along a mesh axis."""
+    return lambda mesh_axis: region.mesh_axis_size((mesh_axis,))  # type: ignore[union-attr]
+
+
+def _placements(region: Region | None) -> Callable[[Hashable | None], Axes]:
+    """The mesh axes over which the blocks of a dim are spread, in this body."""
+    if region is None or not region.manual:
+        return lambda dim: ()
+    return lambda dim: () if dim is None else region.placement(dim)
+
+
+def _factor_all(
+    terms: Sequence[Term], places: Sequence[Axes], size: Mapping[Hashable, int], devices: Callable[[str], int]
+) -> tuple[dict[Hashable, Axes], list[Axes]]:
+    """Mesh axes of all elementary axes, and for every term those that fit none of its axes."""
+    held: dict[Hashable, Axes] = {}
+    left_over = []
+    for term, axes in zip(terms, places, strict=True):
+        each, remainder = _factor(axes, [size[label] for label in term.axes], devices)
+        held.update(zip(term.axes, each, strict=True))
+        left_over.append(remainder)
+    return held, left_over
+
+
+class Carried:
+    """The label of an axis that no pattern can name, and a name that no user can have."""
+
+    __slots__ = ("axis",)
+
+    def __init__(self, axis: Hashable):
+        self.axis = axis
+
+    def __hash__(self) -> int:
+        return hash((Carried, self.axis))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Carried) and self.axis == other.axis
+
+    def __repr__(self) -> str:
+        return repr(self.axis)
+
+
+def _reduce(
+    value: Any,
+    order: list[Hashable],
+    vanishing: list[Hashable],
+    reduction: Any,
+    region: Region | None,
+    size: Mapping[Hashable, int],
+    here: dict[Hashable, Axes],
+    there: Mapping[Hashable, Axes],
+) -> tuple[Any, list[Hashable]]:
+    """Reduces elementary axes; the block that is left, and its labels. `here` learns what a reduce-scatter has placed."""
+    rest = [label for label in order if label not in vanishing]
+    mesh_axes = tuple(axis for label in order if label in vanishing for axis in here[label])
+    if mesh_axes and reduction in ("sum", "mean"):
+        # The result is wanted on the mesh axes that are summed over: one reduce-scatter.
+        target = next((label for label in rest if not here[label] and there[label] == mesh_axes), None)
+        if target is not None:
+            axes = tuple(order.index(label) for label in vanishing)
+            local = (
+                jnp.sum(value, axes) if reduction == "sum" else jnp.mean(value, axes) / math.prod(map(lax.axis_size, mesh_axes))
+            )
+            here[target] = mesh_axes
+            return comm.psum_scatter(local, rest.index(target), mesh_axes), rest
+    if reduction not in ("sum", "mean"):
+        value = settled(value, (None,) * len(order))
+    reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
+    names = tuple(map(Carried, order))
+    inner = None
+    if region is not None and region.manual:  # a region in which elementary axes are names, and have their places
+        sizes: dict[Hashable, int] = {Carried(label): size[label] for label in order}
+        inner = Region(sizes, {Carried(k): here[k] for k in order if here[k]}, region.mesh, region.mode, ("reduce", region))
+    with enter(inner):
+        named = make(value, names) if inner is None else make_in_region(value, names)
+        result = reduce_(named, axis=tuple(map(Carried, vanishing)))
+    if set(dims_of(result)) != set(map(Carried, rest)):
+        raise RearrangeError(
+            f"reduce: {reduction!r} did not reduce the axes that it was given; it is called as in nx.sum(x, axis=names)."
+        )
+    if not rest:
+        return result, rest
+    return lax.transpose(result._data, [result._dims.index(Carried(label)) for label in rest]), rest

@@ -1,0 +1,175 @@
+"""Flipping, tiling and repeating along axes: `flip`, `tile` and `repeat`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import Array, LikeArguments
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.core.region import ambient
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
+from namedax.operands.axes import axis_key, resolve_axis
+from namedax.operands.broadcasting import wrap
+from namedax.operands.nmap import nmap
+from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
+
+
+def flip(m: Any, axis: Any = None) -> LikeArguments:
+    """Reverses axes.
+
+    Args:
+      m: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None`: all positional axes.
+
+    Returns:
+      An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
+
+    Raises:
+      AxisNotFoundError: the array lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(flip(nx.named(jnp.arange(3), ["k"]), "k"), ["k"])
+    Array([2, 1, 0], dtype=int32)
+    """
+    return run("flip", _flip, axis_key("flip", axis), (), m)
+
+
+def _flip(op: str, axis: Any, m: Any) -> Any:
+    data, dims = data_and_dims(op, m)
+    places = resolve_axis(op, m, axis)
+    region = ambient()
+    data = lax.rev(data, places)
+    for place in places:
+        mesh_axes = region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
+        if mesh_axes:
+            last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
+            data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
+    return wrap(data, dims)
+
+
+def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
+    """Repeats an array as a whole.
+
+    Args:
+      A: an array, named or not.
+      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named ones a dict `{"k": 2}`.
+      out_axes: new names for named axes, `{"k": "k_tiled"}`; needed in a mapped function in which the name has a fixed size.
+
+    Returns:
+      The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis
+      is gathered, if its new name is not sharded).
+
+    Raises:
+      AxisNotFoundError: the array lacks a name.
+      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
+    Array([0, 1, 0, 1], dtype=int32)
+    """
+    if not isinstance(reps, Mapping):
+        return nmap(lambda data: jnp.tile(data, reps))(A)
+    renamed = dict(out_axes or {})
+    for name in renamed:
+        if name not in reps:
+            raise_not_found("tile", name, f"reps={reps!r}", [key for key in reps if is_name(key)])
+    for name, times in reps.items():
+        times = as_integer("tile", f"reps[{name!r}]", times, 0)
+        site = along("tile", A, name)
+
+        def whole(data: Any, times: int = times, dim: int = site.dim) -> Any:
+            return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
+
+        A = site.remap(renamed.get(name), np.tile(np.arange(site.size), times), 0, whole)
+    return A
+
+
+def repeat(
+    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
+) -> Array:
+    """Repeats single elements along an axis, as `jnp.repeat` does.
+
+    `nx.repeat` is another function: that of einops, which takes a pattern.
+
+    Args:
+      a: an array, named or not.
+      repeats: a number, or an integer array with one for each element.
+      axis: a position or a name; `None`: the flattened positional axes.
+      total_repeat_length: as in `jnp.repeat`.
+      out_axis: the name of the axis in the result; default: `axis`. Needed in a mapped function in which `axis` has a fixed
+        size.
+
+    Returns:
+      The repeated array. A number of repetitions along a sharded name, to a name on the same mesh axes, moves nothing. An array
+      of them gathers the axis, and so does a new name that is not on the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: the array lacks the name.
+      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
+    Array([0, 0, 1, 1], dtype=int32)
+    """
+    if total_repeat_length is not None:
+        total_repeat_length = as_integer("repeat", "total_repeat_length", total_repeat_length, 0)
+    known = not isinstance(repeats, (jax.core.Tracer, NamedArray))
+    if known:
+        repeats = np.asarray(repeats) if np.ndim(repeats) else as_integer("repeat", "repeats", repeats, 0)
+    if not known or np.ndim(repeats):
+        if not jnp.issubdtype(repeats.dtype, jnp.integer):
+            raise ArgumentTypeError(
+                f"repeat: the repeats are {type_text(repeats)}; a number of repetitions must be an integer."
+            )
+    if not is_name(axis):
+        if axis is not None:
+            position_of("repeat", a, axis)
+        if not isinstance(repeats, NamedArray):
+            return nmap(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length))(a)
+        return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)
+    if isinstance(repeats, NamedArray):
+        raise PositionalAxisError(
+            f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names."
+        )
+    site = along("repeat", a, axis)
+    even = known and np.ndim(repeats) == 0 and total_repeat_length is None
+    if even:
+        size = site.size * int(repeats)
+    elif total_repeat_length is not None:
+        size = total_repeat_length
+    elif known:
+        size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
+    else:
+        raise AxisSizeError(
+            f"repeat: the repeats along axis {axis!r} are known at run time only. Give total_repeat_length, which is the size "
+            "of the result."
+        )
+    dims, new = site.result(out_axis, size)
+    old = site.old
+
+    def compute(keep: frozenset[str]) -> Any:
+        keep |= frozenset(new)
+        if even and old == new:
+            return jnp.repeat(site.data, int(repeats), site.dim)
+        whole = site.relaid(site.data, old, (), keep)
+        if known and total_repeat_length is None:  # the indices are constants
+            whole = jnp.take(whole, np.repeat(np.arange(site.size), np.asarray(repeats)), site.dim)
+        else:
+            whole = jnp.repeat(whole, repeats, site.dim, total_repeat_length=size)
+        return site.relaid(whole, (), new, keep)
+
+    return finish(compute, dims, frozenset(old) - frozenset(new))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (flip, tile, repeat)}

@@ -1,0 +1,135 @@
+"""Taking arrays apart along an axis: `split` and `array_split`. Only rows that a device lacks move, as in `joining`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer
+from namedax.operands.broadcasting import settled, wrap
+from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
+from namedax.ops.shape.joining import rows_of_parts
+from namedax.resources.rows import move_rows
+
+Axes = tuple[str, ...]
+
+__all__ = ["FUNCTIONS", "array_split", "split"]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
+    """Cuts an array into parts along one axis.
+
+    Args:
+      ary: an array, named or not.
+      indices_or_sections: a number of equal parts, or the indices where to cut.
+      axis: a position or a name.
+      out_axis: the name of the axis in the parts, or a list with a name for each; default: `axis`. Needed in a mapped function
+        in which `axis` has a fixed size.
+
+    Returns:
+      A list of arrays. Along a sharded name, whose parts are sharded too, the rows of all parts move to their blocks together,
+      by collective-permutes; an axis whose parts are not sharded is gathered.
+
+    Raises:
+      AxisNotFoundError: the array lacks the name.
+      AxisSizeError: the parts are not equal, or a part has not the size that its name has in the mapped function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> first, second = split(nx.named(jnp.arange(5), ["k"]), [2], "k")
+    >>> nx.positional(second, ["k"])
+    Array([2, 3, 4], dtype=int32)
+    """
+    return _split("split", ary, indices_or_sections, axis, out_axis)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
+    """Like `split`, for a number of parts that need not be equal: the first ones are larger by one.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> [part.named_shape["k"] for part in array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
+    [3, 2]
+    """
+    return _split("array_split", ary, indices_or_sections, axis, out_axis)
+
+
+def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
+    where = _where_to_cut(op, indices_or_sections)
+    if not is_name(axis):
+        data, dims = data_and_dims(op, ary)
+        parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
+        return [wrap(part, dims) for part in parts]
+    site = along(op, ary, axis)
+    cuts = _cuts(op, site, where)
+    sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
+    names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
+    if len(names) != len(sizes):
+        raise AxisNameError(
+            f"{op}: out_axis={out_axis!r} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
+        )
+    results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
+    old, count = site.old, site.blocks(site.old)
+    together = bool(old) and all(new and size % count == 0 for (_, new), size in zip(results, sizes, strict=True))
+    if together:
+        # The blocks of all parts, one behind the other: one exchange for all of them.
+        rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)
+        blocks = move_rows(site.data, site.dim, old, rows)
+    # Slices of one value that XLA's partitioner cuts, beside another reader of it, end in an internal error of XLA.
+    data = settled(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
+    parts = []
+    at = 0
+    for (dims, new), (begin, end) in zip(results, itertools.pairwise(cuts), strict=True):
+
+        def compute(keep: frozenset[str], new: Axes = new, begin: int = begin, end: int = end, at: int = at) -> Any:
+            keep |= frozenset(new)
+            if together:
+                part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=site.dim)
+                return site.relaid(part, old, new, keep)
+            whole = site.relaid(data, old, (), keep)
+            return site.relaid(lax.slice_in_dim(whole, begin, end, axis=site.dim), (), new, keep)
+
+        parts.append(finish(compute, dims, frozenset(old) - frozenset(new)))
+        at += (end - begin) // count
+    return parts
+
+
+def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
+    what = "indices_or_sections"
+    if isinstance(indices_or_sections, NamedArray):
+        raise PositionalAxisError(
+            f"{op}: {what} is {type_text(indices_or_sections)}; give a number, or a list of indices without names."
+        )
+    if np.ndim(indices_or_sections) == 0:
+        return as_integer(op, what, indices_or_sections)
+    return [as_integer(op, f"{what}[{i}]", index) for i, index in enumerate(indices_or_sections)]
+
+
+def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        if count <= 0:
+            raise AxisSizeError(f"{op}: {count} parts of axis {site.name!r}; the number of parts is an integer from 1.")
+        part, larger = divmod(site.size, count)
+        if larger and op == "split":
+            raise AxisSizeError(
+                f"split: axis {site.name!r} of size {site.size} does not divide into {count} equal parts. Use array_split, or "
+                "give the indices where to cut."
+            )
+        return [i * part + min(i, larger) for i in range(count + 1)]
+    inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
+    if inner != sorted(inner):
+        raise AxisSizeError(
+            f"{op}: the indices {indices_or_sections!r} along axis {site.name!r} of size {site.size} must not decrease."
+        )
+    return [0, *inner, site.size]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (split, array_split)}

@@ -1,0 +1,113 @@
+"""Sorting along an axis that is sharded, by a network of pairs of devices.
+
+Every device sorts its block. Then pairs of devices exchange their blocks, and the one keeps the lower half
+of the two, the other the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for
+2 devices, 3 for 4, 6 for 8; about half of the square of the logarithm). A round is one
+collective-permute of the block; a device holds two blocks at a time, never the axis. Where ties matter the global index travels
+with the values and decides, so that the result is the stable one of `jnp`, whatever the placement.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.ops.reduction.site import Site
+from namedax.resources import communication as comm
+
+__all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_values"]
+
+
+@functools.lru_cache(maxsize=64)
+def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """The rounds of Batcher's merge exchange network for `n` inputs; in a round no input is in two pairs.
+
+    >>> merge_exchange(2), [len(merge_exchange(n)) for n in (1, 3, 4, 8, 16)]
+    ((((0, 1),),), [0, 3, 3, 6, 10])
+    """
+    rounds = []
+    top = 1 << max((n - 1).bit_length() - 1, 0)
+    p = top
+    while n > 1 and p > 0:
+        q, rest, distance = top, 0, p
+        while True:
+            rounds.append(tuple((i, i + distance) for i in range(n - distance) if i & p == rest))
+            if q == p:
+                break
+            distance, q, rest = q - p, q // 2, p
+        p //= 2
+    return tuple(rounds)
+
+
+def sort_blocks(
+    operands: Sequence[Any],
+    dim: int,
+    axes: tuple[str, ...],
+    num_keys: int,
+    last_first: bool = False,
+) -> list[Any]:
+    """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest."""
+    operands = [cast_data(operand, axes) for operand in operands]
+    block = operands[0].shape[dim]
+    operands = list(lax.sort(operands, dimension=dim, num_keys=num_keys))
+    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    place = comm.block_index(axes)
+    for pairs in merge_exchange(devices) if block else ():
+        if last_first:
+            pairs = tuple((devices - 1 - i, devices - 1 - j) for i, j in pairs)
+        takes_low = np.zeros(devices, bool)
+        takes_part = np.zeros(devices, bool)
+        for low, high in pairs:
+            takes_low[low] = takes_part[low] = takes_part[high] = True
+        exchange = [*pairs, *((j, i) for i, j in pairs)]
+        both = [lax.concatenate([mine, comm.ppermute(mine, axes, exchange)], dim) for mine in operands]
+        merged = lax.sort(both, dimension=dim, num_keys=num_keys)
+        part = jnp.asarray(takes_part)[place]
+        start = jnp.where(jnp.asarray(takes_low)[place], 0, block)
+        operands = [
+            jnp.where(part, lax.dynamic_slice_in_dim(new, start, block, dim), mine)
+            for new, mine in zip(merged, operands, strict=True)
+        ]
+    return operands
+
+
+def global_positions(site: Site, dtype: Any) -> Any:
+    """The index along the axes of the site together (row-major, as `site.data` has them), as an array of its shape."""
+    region = ambient()
+    index: Any = jnp.zeros((), dtype)
+    for axis in sorted(site.axes):
+        n: Any = site.data.shape[axis]
+        mine: Any = lax.broadcasted_iota(dtype, site.data.shape, axis)
+        dim = site.dims_in[axis]
+        placement = region.placement(dim) if region is not None and dim is not None and site.mesh_axes else ()
+        if placement:
+            mine = mine + comm.block_index(placement).astype(dtype) * n
+            n *= region.mesh_axis_size(placement)  # type: ignore[union-attr]
+        index = index * n + mine
+    return jnp.broadcast_to(index, site.data.shape)
+
+
+def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
+    """The values sorted over all blocks. The index, which decides ties, travels only with a derivative."""
+    if not jnp.issubdtype(data.dtype, jnp.inexact):
+        return sort_blocks((data,), dim, axes, 1, last_first)[0]
+
+    @jax.custom_jvp
+    def values(data: Any, index: Any) -> Any:
+        return sort_blocks((data,), dim, axes, 1, last_first)[0]
+
+    @values.defjvp
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        data, index = primals
+        return jax.jvp(lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
+
+    return values(data, index)

@@ -1,0 +1,116 @@
+"""Where values belong in what is sorted: `searchsorted`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.nmap import nmap
+from namedax.ops.indexing.take_along_axis import take_along_axis
+from namedax.ops.reduction.cumulative import site_of_one_axis
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "search", "searchsorted"]
+
+
+def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
+    """`jnp.searchsorted` of positional arrays, on blocks too.
+
+    JAX 0.10.2 refuses its own one in a `jax.shard_map` body (the type that it declares says that nothing varies over the mesh).
+    """
+    region = ambient()
+    if region is None or not region.manual:
+        return jnp.searchsorted(a, v, side=side, method=method)
+    a, v = jnp.asarray(a), jnp.asarray(v)
+    dtype = jnp.promote_types(a.dtype, v.dtype)
+    a, v = a.astype(dtype), v.astype(dtype)
+    missing = jnp.issubdtype(dtype, jnp.inexact)
+
+    def less(p: Any, q: Any) -> Any:
+        return (p < q) | (jnp.isnan(q) & ~jnp.isnan(p)) if missing else p < q
+
+    n = a.shape[0]
+    low, high = jnp.zeros(v.shape, jnp.int32), jnp.full(v.shape, n, jnp.int32)
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        entry = a[jnp.minimum(middle, n - 1)]
+        behind = (low < high) & (less(entry, v) if side == "left" else ~less(v, entry))
+        low, high = jnp.where(behind, middle + 1, low), jnp.where(behind, high, middle)
+    return low
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
+) -> Array:
+    """Where values would have to be inserted into a sorted array, so that it stays sorted.
+
+    Args:
+      a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
+      v: the values, named or not.
+      side: `"left"` or `"right"` of equal elements.
+      sorter: indices that sort `a`, with its axes.
+      method: as in `jnp.searchsorted`.
+      axis: the name of the sorted axis.
+
+    Returns:
+      Integers with the axes of `v` and the other names of `a`. Along a sharded name every device counts in its block, and one
+      all-reduce of the result adds that up; a `sorter` is applied before that, as by `take_along_axis`.
+
+    Raises:
+      AxisNotFoundError: `a` has no axis of that name.
+      PlacementConflictError: `v` has an axis on the mesh axis that `axis` is on.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> edges = nx.named(jnp.array([1.0, 2.0, 3.0]), ["edge"])
+    >>> nx.searchsorted(edges, jnp.array([0.5, 2.0, 9.0]), axis="edge")
+    Array([0, 1, 3], dtype=int32)
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side={side!r} is neither 'left' nor 'right'.")
+
+    def lifted(a: Any, v: Any, *sorter: Any) -> Any:
+        return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method))(a, v, *sorter)
+
+    more = () if sorter is None else (sorter,)
+    if axis is None:
+        return lifted(a, v, *more)
+    region = ambient()
+    a, v = local_block(a, "searchsorted", region), local_block(v, "searchsorted", region)
+    site = site_of_one_axis("searchsorted", a, axis)
+    if dims_of(a).count(None) > (0 if site.named else 1):
+        raise PositionalAxisError(f"searchsorted: {type_text(a)} has positional axes beside axis {axis!r}. Give them names.")
+    if not site.named:
+        return lifted(a, v, *more)
+    if axis in dims_of(v):
+        raise AxisSizeError(
+            f"searchsorted: the values {type_text(v)} have the axis {axis!r} that is searched. Rename it there."
+        )
+    if region is not None and region.resources:
+        names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
+        region.check_placement("searchsorted", names)
+        region.seen.update(names)
+    if site.mesh_axes and more:
+        a, more = take_along_axis(a, sorter, axis), ()
+
+    def as_position(x: Any) -> Any:
+        x = local_block(x, "searchsorted", region)
+        if axis not in dims_of(x):
+            return x
+        return make_in_region(x.data, tuple(None if dim == axis else dim for dim in x.dims))
+
+    result = lifted(as_position(a), v, *map(as_position, more))
+    if not site.mesh_axes:
+        return result
+    data = result.data if isinstance(result, NamedArray) else result
+    return wrap(comm.psum(data, site.mesh_axes), dims_of(result))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"searchsorted": searchsorted}

@@ -1,0 +1,78 @@
+"""The largest entries along an axis: `top_k`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.display import type_text
+from namedax.core.names import Dims
+from namedax.core.region import ambient
+from namedax.errors import AxisSizeError, as_integer
+from namedax.operands.broadcasting import local_block
+from namedax.operands.new_axis import finish_with_new_axis
+from namedax.ops.reduction.cumulative import site_of_one_axis
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "TopK", "top_k"]
+
+
+class TopK(NamedTuple):
+    """The largest values along an axis, and where they stand."""
+
+    values: Any
+    indices: Any
+
+
+def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
+    """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+
+    Args:
+      x: an array, named or not.
+      k: how many; a Python integer.
+      axis: a position or a name.
+      out_axis: the name of the result's axis of size `k`. Without it that axis is positional: it stands where a positional
+        `axis` stood, and behind the others if `axis` is a name.
+
+    Returns:
+      Values and indices. Along a sharded name the indices count in the whole axis.
+
+    Of equal values that with the smaller index comes first. Along a sharded name every device finds its own `k` largest; these
+    candidates are gathered (one all-gather of `k` values per device, one of their indices), never the axis. The
+    gradient adds nothing.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: `k` is larger than the axis, or `out_axis` has another size in the mapped function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.array([[3.0, 1.0, 2.0]]), ["batch", "classes"])
+    >>> values, indices = nx.top_k(logits, 2, axis="classes", out_axis="best")
+    >>> values.dims, nx.positional(indices, ["batch", "best"])
+    (('batch', 'best'), Array([[0, 2]], dtype=int32))
+    """
+    k = as_integer("top_k", "k", k)
+    x = local_block(x, "top_k", ambient())
+    site = site_of_one_axis("top_k", x, axis)
+    (dim,) = site.axes
+    if not 0 <= k <= site.count:
+        raise AxisSizeError(f"top_k: k={k} is not within 0 and {site.count}, the size of axis {axis!r} in {type_text(x)}.")
+    values, index = lax.top_k(jnp.moveaxis(site.data, dim, -1), min(k, site.data.shape[dim]))
+    if site.mesh_axes:
+        index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
+        values = comm.all_gather(values, values.ndim - 1, site.mesh_axes, "invarying")
+        index = comm.all_gather(index, index.ndim - 1, site.mesh_axes, "invarying")
+        values, chosen = lax.top_k(values, k)
+        index = jnp.take_along_axis(index, chosen, -1)
+    dims: Dims = (*(d for i, d in enumerate(site.dims_in) if i != dim), None)
+    place = len(dims) - 1
+    if not site.named:
+        values, index = jnp.moveaxis(values, -1, dim), jnp.moveaxis(index, -1, dim)
+        dims, place = site.dims_in, dim
+    return TopK(*(finish_with_new_axis("top_k", data, dims, place, out_axis) for data in (values, index)))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"top_k": top_k}

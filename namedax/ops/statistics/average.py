@@ -1,0 +1,121 @@
+"""Weighted means over axes, named or positional, and their range: `average` and `ptp`.
+
+They are compositions of reductions, and cost what these cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import as_inexact, to_type
+from namedax.errors import PositionalAxisError
+from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
+from namedax.operands.broadcasting import wrap
+from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import reduction_site
+
+__all__ = ["FUNCTIONS", "average", "ptp"]
+
+_sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
+
+
+@axis_said
+def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """Maximum less minimum. Arguments as for `nx.max`, costs those of both.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.ptp(nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"]), "k"))
+    5.0
+    """
+    return _max(x, axis, keepdims=keepdims) - _min(x, axis, keepdims=keepdims)
+
+
+@axis_said
+def average(
+    x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Array | tuple[Array, Array]:
+    """Weighted mean over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      weights: an array, named or not. Named axes meet those of `x` by name, and may be fewer. Positional axes are all those of
+        `x`, or those of the positions in `axis`, in their order.
+      returned: whether to return the sum of the weights too.
+      keepdims: whether reduced positional axes stay, with size 1.
+
+    Returns:
+      The average, or a tuple of it and the sum of the weights, both with the remaining axes.
+
+    Over a sharded name: one all-reduce, which takes the sum of the weights along if they have that name.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: the positional axes of `weights` do not fit.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, w = nx.named(jnp.array([1.0, 2.0]), ["k"]), nx.named(jnp.array([3.0, 1.0]), ["k"])
+    >>> float(nx.average(x, "k", weights=w))
+    1.25
+    """
+    x = as_inexact(as_array(x))
+    if weights is None:
+        result = _mean(x, axis, keepdims=keepdims)
+        if not returned:
+            return result
+        count = reduction_site("average", x, axis).count
+        return result, apply_elementwise("average", lambda r: jnp.full(r.shape, count, r.dtype), result)
+    weights = as_inexact(as_array(weights))
+    dtype = jnp.promote_types(x.dtype, weights.dtype)
+    x, weights = to_type(x, dtype), to_type(weights, dtype)
+    dims = dims_of(x)
+    reduced = resolve_axis("average", x, axis)
+    shape = x.shape
+    if weights.ndim:
+        weights = _fit_positions(x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape)
+    own = dims_of(weights)
+    entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
+    counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
+    repeats = (
+        reduction_site("average", x, tuple(e for e in entries if e not in counted)).count if len(counted) < len(entries) else 1
+    )
+    total = _sum(weights, counted, keepdims=keepdims) if counted else weights
+    if repeats != 1:
+        total = total * jnp.asarray(repeats, dtype)
+    if keepdims and not weights.ndim and dims.count(None):
+        total = total + jnp.zeros((1,) * dims.count(None), dtype)
+    result = _sum(x * weights, axis, keepdims=keepdims) / total
+    if not returned:
+        return result
+    return result, apply_elementwise("average", lambda r, t: jnp.broadcast_to(t, r.shape), result, total)
+
+
+def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int, ...]) -> Any:
+    """`weights` with the positional axes of `x`."""
+    if weights.shape == shape:
+        return weights
+    if weights.shape != tuple(shape[i] for i in positions):
+        raise PositionalAxisError(
+            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes are all those of "
+            "the array, or those in axis, in that order; give the other axes names."
+        )
+    data, own = (weights.data, weights.dims) if isinstance(weights, NamedArray) else (weights, dims_of(weights))
+    names = [i for i, dim in enumerate(own) if dim is not None]
+    places = [i for i, dim in enumerate(own) if dim is None]
+    data = lax.transpose(data, names + [places[i] for i in np.argsort(positions)])
+    kept = data.shape[: len(names)]
+    data = data.reshape(kept + tuple(n if i in positions else 1 for i, n in enumerate(shape)))
+    data = jnp.broadcast_to(data, kept + shape)
+    return wrap(data, tuple(own[i] for i in names) + (None,) * len(shape))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: as_in_jax(f) for f in (average, ptp)}

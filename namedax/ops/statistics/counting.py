@@ -1,0 +1,251 @@
+"""Counting entries by value: `bincount` and `histogram`.
+
+Every device counts its own entries, and the counts are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.display import type_text
+from namedax.core.element_types import as_inexact, to_type
+from namedax.core.region import ambient
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer
+from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key
+from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.sorting.searching import search
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "bincount", "histogram"]
+
+_sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
+
+
+def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
+    """The axes `axes` of `data` as one, the last."""
+    rest = [i for i in range(data.ndim) if i not in axes]
+    data = lax.transpose(data, [*rest, *sorted(axes)])
+    return data.reshape((*data.shape[: len(rest)], -1))
+
+
+def _scatter_add(index: Any, weights: Any, length: int) -> Any:
+    """`[..., m]` indices and weights to `[..., length]` sums; an index of `length` or more counts nowhere."""
+    add: Callable[..., Any] = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
+    rows = index.shape[:-1]
+    result = add(index.reshape((-1, index.shape[-1])), weights.reshape((-1, index.shape[-1])))
+    return result.reshape((*rows, length))
+
+
+def _combine_counts(op: str, partial: Any, site: Site, out_axis: Hashable | None) -> Any:
+    """The sums of all devices, along a new last axis: one all-reduce, or one reduce-scatter if it is sharded as they were."""
+    dims = (*site.dims, None)
+    placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
+    if placement and placement == site.mesh_axes:
+        partial = comm.psum_scatter(partial, partial.ndim - 1, placement)
+        return wrap(partial, (*site.dims, out_axis))
+    if site.mesh_axes:
+        partial = comm.psum(cast_data(partial, site.mesh_axes), site.mesh_axes)
+    return finish_with_new_axis(op, partial, dims, len(dims) - 1, out_axis)
+
+
+def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[Site, Any]:
+    """The site of `x`, and weights of the shape of its data; both broadcast by name."""
+    if weights is None:
+        return reduction_site(op, x, axis), None
+    (data, weights), dims = align(op, x, weights)
+    data, weights = jnp.broadcast_arrays(data, weights)
+    return reduction_site(op, wrap(data, dims), axis), weights
+
+
+def bincount(
+    x: Any,
+    weights: Any = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    axis: Any = None,
+    out_axis: Hashable | None = None,
+) -> Array:
+    """How often each integer from 0 on occurs, over positional and named axes.
+
+    Args:
+      x: integers, named or not. Negative ones count as 0, and those of `length` or more are left out, as in `jnp.bincount`.
+      weights: what each element counts, broadcast by name; default: 1.
+      minlength: the least length, where `length` is not given.
+      length: the number of bins. Needed in a mapped function and under `jit`, since it shapes the result.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      out_axis: the name of the bins' axis; default: it is positional, and the last.
+
+    Returns:
+      An array with the remaining axes and that of the bins.
+
+    Over a sharded name: a local count and one all-reduce of the result; one reduce-scatter if `out_axis` is on the same
+    mesh axes.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.bincount(nx.named(jnp.array([2, 0, 2]), ["token"]), length=4, axis="token")
+    Array([1, 0, 2, 0], dtype=int32)
+    """
+    x = as_array(x)
+    if x.dtype != jnp.bool_ and not jnp.issubdtype(x.dtype, jnp.integer):
+        raise ArgumentTypeError(f"bincount: the argument must be of integers, got {type_text(x)}.")
+    if length is None:
+        data = x.data if isinstance(x, NamedArray) else x
+        if isinstance(data, jax.core.Tracer):
+            raise AxisSizeError(
+                "bincount: length= is needed here; it shapes the result, and the values are not known while tracing."
+            )
+        length = max(as_integer("bincount", "minlength", minlength, 0), int(data.max()) + 1 if data.size else 0)
+    length = as_integer("bincount", "length", length, 0)
+    operands = (x,) if weights is None else (x, weights)
+    with explain_type_errors:
+        return compiled_ops.run(
+            "bincount", _bincount, compiled_ops.AxesAndNew(axis_key("bincount", axis), out_axis), (length,), *operands
+        )
+
+
+def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
+    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    index = _flat_last(site.data, site.axes)
+    index = jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0)
+    flat = jnp.ones(index.shape, jnp.arange(0).dtype) if weight is None else _flat_last(weight, site.axes)
+    return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
+
+
+def histogram(
+    x: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    density: bool | None = None,
+    *,
+    axis: Any = None,
+    out_axis: Hashable | None = None,
+) -> tuple[Array, Array]:
+    """How many elements fall into each bin, over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      bins: the number of bins of equal width, or an array of their edges with one positional axis.
+      range: the ends of the first and last bin; default: minimum and maximum, for each instance of the remaining axes.
+      weights: what each element counts, broadcast by name; default: 1.
+      density: whether to divide by the width of the bin and the sum of all.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      out_axis: the name of the bins' axis in the counts; default: it is positional, and the last.
+
+    Returns:
+      The counts, with the remaining axes and that of the bins, and the edges, whose axis is positional and the last. The edges
+      have the remaining axes too where they differ between instances: with a number of bins and no `range`.
+
+    Over a sharded name: a local count and one all-reduce of the counts (one reduce-scatter if `out_axis` is on the same mesh
+    axes); without `range`, one each for minimum and maximum before.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> counts, edges = nx.histogram(nx.named(jnp.array([0.0, 0.2, 0.9]), ["k"]), 2, (0, 1), axis="k")
+    >>> counts, edges
+    (Array([2., 1.], dtype=float32), Array([0. , 0.5, 1. ], dtype=float32))
+    """
+    x = as_inexact(as_array(x))
+    dtype = x.dtype
+    if weights is not None:
+        weights = as_array(weights)
+        dtype = jnp.promote_types(dtype, jnp.promote_types(weights.dtype, dtype))
+        x, weights = to_type(x, dtype), to_type(weights, dtype)
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    if isinstance(bins, str):
+        raise ArgumentError(
+            "histogram: string values for bins are not supported, as in jnp.histogram; give a number or the edges."
+        )
+    edges = (
+        jnp.asarray(bins, dtype)
+        if np.ndim(bins) == 1
+        else _equal_edges(x, as_integer("histogram", "bins", bins, 1), range, axis, dtype)
+    )
+    operands = (x, edges) if weights is None else (x, edges, weights)
+    with explain_type_errors:
+        counts = compiled_ops.run(
+            "histogram", _histogram, compiled_ops.AxesAndNew(axis_key("histogram", axis), out_axis), (dtype,), *operands
+        )
+    if density:
+        counts = _density(counts, edges, out_axis)
+    return counts, edges
+
+
+def _histogram(op: str, axes: compiled_ops.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any) -> Any:
+    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    values = _flat_last(site.data, site.axes)
+    flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
+    ends = edges
+    if isinstance(edges, NamedArray) or edges.ndim > 1:
+        (ends, _), dims = align(op, edges, wrap(values[..., :1], (*site.dims, None)))
+        # In the order of the values: the dims of the site, then the edges.
+        ends = _reorder(ends, dims, (*site.dims, None))
+        ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
+    ends = cast_data(ends, site.mesh_axes)
+    if ends.ndim == 1:
+        index, last = search(ends, values, "right"), ends[-1]
+    else:
+        find = jnp.vectorize(lambda e, v: search(e, v, "right"), signature="(b),(m)->(m)")
+        index, last = find(ends, values), ends[..., -1:]
+    count = ends.shape[-1] - 1
+    index = jnp.where(values == last, count, index)
+    # 0 is before the first bin, count + 1 behind the last: both fall away.
+    counts = _scatter_add(jnp.where(index == 0, count + 1, index) - 1, flat, count)
+    return _combine_counts(op, counts, site, axes.new)
+
+
+def _reorder(data: Any, dims: tuple[Any, ...], target: tuple[Any, ...]) -> Any:
+    places = iter([i for i, dim in enumerate(dims) if dim is None])
+    return lax.transpose(data, [next(places) if dim is None else dims.index(dim) for dim in target])
+
+
+def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
+    """`bins + 1` edges of equal distance, along a last positional axis."""
+    if range is not None:
+        ends = jnp.asarray(range, dtype)
+        if ends.shape != (2,):
+            raise ArgumentError(f"histogram: range={range!r} must be None, or two numbers.")
+        first, last = ends[0], ends[1]
+    else:
+        first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))
+
+    def edges(first: Any, last: Any) -> Any:
+        point = first == last
+        first, last = jnp.where(point, first - 0.5, first), jnp.where(point, last + 0.5, last)
+        return jnp.linspace(first, last, bins + 1, axis=-1, dtype=dtype)
+
+    (low, high), dims = align("histogram", first, last)
+    return wrap(edges(jnp.asarray(low), jnp.asarray(high)), (*dims, None))
+
+
+def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
+    last = out_axis if out_axis is not None else -1
+    total = _sum(counts, last, keepdims=out_axis is None)
+    edges = local_block(edges, "histogram", ambient())
+    data, dims = (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
+    widths = jnp.diff(data, axis=-1)
+    result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)
+    return counts / result / total
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (bincount, histogram)}

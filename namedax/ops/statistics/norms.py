@@ -1,0 +1,130 @@
+"""Norms of vectors and matrices, over axes, named or positional: `norm` and `vector_norm`.
+
+They are compositions of reductions, and cost what these cost, but for those of singular values.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.annotations import Array
+from namedax.core.array import as_array
+from namedax.core.element_types import as_inexact
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, PositionalAxisError
+from namedax.operands import compiled_ops
+from namedax.operands.axes import as_in_jax, axis_key, axis_said, resolve_axis
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import reduction_site
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "LINALG_FUNCTIONS", "norm", "vector_norm"]
+
+_sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
+_sqrt, _abs = (_ELEMENTWISE[name] for name in ("sqrt", "abs"))
+
+
+def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    real = x.real.dtype
+    if ord is None or ord == 2:
+        return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
+    if isinstance(ord, str):
+        raise ArgumentError(f"norm: ord={ord!r} is no order of a vector norm; it is a number, also inf or -inf.")
+    if ord == math.inf:
+        return _max(_abs(x), axis, keepdims=keepdims)
+    if ord == -math.inf:
+        return _min(_abs(x), axis, keepdims=keepdims)
+    if ord == 0:
+        return _sum(x != 0, axis, dtype=real, keepdims=keepdims)
+    if ord == 1:
+        return _sum(_abs(x), axis, keepdims=keepdims)
+    power = jnp.asarray(ord, real)
+    return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
+
+
+@axis_said
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+
+    Args:
+      x: an array, named or not.
+      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`.
+        Default: the root of the sum of the squares.
+      axis: a position, a name, or a tuple of one or two of them (rows, then columns); `None` means all positional axes.
+      keepdims: whether reduced positional axes stay, with size 1.
+
+    Returns:
+      An array with the remaining axes.
+
+    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and
+    `"nuc"` of a matrix need its singular values: a sharded name is gathered for them (one all-gather).
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.norm(nx.named(jnp.array([3.0, 4.0]), ["k"]), axis="k"))
+    5.0
+    """
+    x = as_inexact(as_array(x))
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    if axis is None and ord is None:
+        return _vector_norm(x, None, None, keepdims)
+    if axis is None:
+        axis = tuple(range(x.ndim))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, axes, keepdims)
+    if len(axes) != 2:
+        raise PositionalAxisError(
+            f"norm: axis={axis!r} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
+        )
+    if ord is None or ord in ("f", "fro"):
+        return _vector_norm(x, None, axes, keepdims)
+    if ord in (1, -1, math.inf, -math.inf):
+        inner, outer = axes if ord in (1, -1) else axes[::-1]
+        resolve_axis("norm", x, axes)  # both, before one is gone
+        if isinstance(outer, (int, np.integer)):
+            outer = operator.index(outer) % x.ndim
+            if isinstance(inner, (int, np.integer)) and not keepdims and inner % x.ndim < outer:
+                outer -= 1
+        sums = _sum(_abs(x), inner, keepdims=keepdims)
+        return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
+    if ord not in (2, -2, "nuc"):
+        raise ArgumentError(f"norm: ord={ord!r} is no order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
+    with explain_type_errors:
+        return compiled_ops.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
+
+
+def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
+    site = reduction_site(op, x, axes, keepdims)
+    data = site.data
+    region = ambient()
+    for i in site.named:
+        placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
+        if placement:
+            data = comm.all_gather(data, i, placement, "invarying")
+    return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
+    """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))
+    7.0
+    """
+    return _vector_norm(as_inexact(as_array(x)), ord, axis, keepdims)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm)}
+#: Those of `jax.numpy.linalg`.
+LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm), "vector_norm": vector_norm}

@@ -1,0 +1,197 @@
+"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and those without NaNs.
+
+Along a sharded axis the entries are sorted by `namedax.ops.sorting.network`, and those at a rank are found by one all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.element_types import common_type, inexact_type
+from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError
+from namedax.operands import compiled_ops
+from namedax.operands.axes import as_in_jax, axis_key, axis_said
+from namedax.operands.broadcasting import wrap
+from namedax.operands.nmap import explain_type_errors
+from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.sorting.network import global_positions, sort_values
+from namedax.resources import communication as comm
+
+__all__ = ["FUNCTIONS", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
+    """Entries of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if sharded."""
+    if not mesh_axes:
+        return jnp.take_along_axis(ordered, rank, -1)
+    block = ordered.shape[-1]
+    mine = cast_data(rank, mesh_axes) - comm.block_index(mesh_axes).astype(rank.dtype) * block
+    here = (mine >= 0) & (mine < block)
+    values = jnp.take_along_axis(ordered, jnp.where(here, mine, 0), -1)
+    return comm.psum(jnp.where(here, values, jnp.zeros((), values.dtype)), mesh_axes)
+
+
+def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
+    """Quantiles of shape `[*q.shape, *rest]`."""
+    dtype = inexact_type(site.data.dtype)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ArgumentTypeError("quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first.")
+    data = site.data.astype(dtype)
+    q = jnp.asarray(q)
+    q = q.astype(common_type(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
+    rest = [i for i in range(data.ndim) if i not in site.axes]
+    order = [*rest, *sorted(site.axes)]
+
+    def flat(array: Any) -> Any:
+        array = lax.transpose(array, order)
+        return array.reshape((*array.shape[: len(rest)], -1))
+
+    missing = jnp.isnan(data)
+    invalid = jnp.sum(missing, site.axes, dtype=jnp.int32)
+    if site.mesh_axes:
+        invalid = comm.psum(invalid, site.mesh_axes)
+    data, index = flat(data), flat(global_positions(site, jnp.int32))
+    last = data.ndim - 1
+    if site.mesh_axes:
+        ordered = sort_values(data, index, last, site.mesh_axes, False)
+    else:
+        ordered = jnp.sort(data, last)
+    count = site.count - invalid if skip_nans else jnp.full(invalid.shape, site.count, jnp.int32)
+    top = jnp.maximum(count - 1, 0)[..., None]
+    position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (count[..., None] - 1).astype(q.dtype)
+    low, high = jnp.floor(position), jnp.ceil(position)
+    above = position - low
+    ranks = [jnp.clip(rank.astype(jnp.int32), 0, top) for rank in (low, high)]
+    picked = _at_rank(ordered, jnp.concatenate(ranks, -1), site.mesh_axes)
+    low_value, high_value = jnp.split(picked, 2, -1)
+    if method == "linear":
+        result = low_value.astype(q.dtype) * (1 - above) + high_value.astype(q.dtype) * above
+    elif method == "midpoint":
+        result = (low_value + high_value) * jnp.asarray(0.5, dtype)
+    elif method == "nearest":
+        result = jnp.where(above <= 0.5, low_value, high_value)
+    else:
+        result = low_value if method == "lower" else high_value
+    empty = count == 0 if skip_nans else invalid > 0
+    result = jnp.where(empty[..., None], jnp.nan, result).astype(dtype)
+    return jnp.moveaxis(result, -1, 0).reshape((*q.shape, *result.shape[:-1]))
+
+
+def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool) -> Any:
+    if isinstance(q, NamedArray):
+        raise NamedAxesLeftError(f"{op}: q, {type_text(q)}, has named axes; give it as a number or a positional array.")
+    if np.ndim(q) > 1:
+        raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
+    if method not in _METHODS:
+        raise ArgumentError(f"{op}: method={method!r} is none of {_METHODS}.")
+    with explain_type_errors:
+        return compiled_ops.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
+
+
+def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any) -> Any:
+    site = reduction_site(op, x, axis, keepdims)
+    data = _quantile(site, q, method, skip_nans)
+    leading = np.ndim(q)
+    if keepdims:
+        data = jnp.expand_dims(data, [leading + i for i in sorted(site.axes)])
+        data = lax.squeeze(data, [leading + i for i in site.named])
+    return wrap(data, (None,) * leading + site.dims)
+
+
+def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """Quantiles over positional and named axes together; NaN where one element is NaN.
+
+    Args:
+      x: an array, named or not.
+      q: a number within 0 and 1, or an array of them with one positional axis.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"` or `"nearest"`.
+      keepdims: whether reduced positional axes stay, with size 1.
+
+    Returns:
+      An array with the remaining axes, in front of which an axis of `q` stands.
+
+    Over a sharded name the blocks are sorted as by `sort`, and two all-reduces of the result's size pick the elements (and
+    count the NaNs); the axis is never gathered.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.quantile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0.25, "k"))
+    1.5
+    """
+    return _run_quantile("quantile", x, q, axis, method, keepdims, False)
+
+
+def nanquantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """Quantiles of the elements that are not NaN; see `quantile`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanquantile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 0.5, "k"))
+    2.5
+    """
+    return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
+
+
+def _percent(q: Any) -> Any:
+    return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named one is refused later
+
+
+def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """Percentiles, `q` within 0 and 100; see `quantile`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
+    1.5
+    """
+    return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
+
+
+def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+    """Percentiles of the elements that are not NaN, `q` within 0 and 100; see `quantile`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
+    2.5
+    """
+    return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
+
+
+@axis_said
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))
+    2.5
+    """
+    return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
+
+
+@axis_said
+def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """Median of the elements that are not NaN; see `median`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanmedian(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), "k"))
+    2.5
+    """
+    return _run_quantile("nanmedian", x, 0.5, axis, "midpoint", keepdims, True)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: as_in_jax(f) for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
+}

@@ -1,0 +1,185 @@
+"""Reductions that leave NaNs out: `nansum` and its like. They cost what the reductions cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from namedax.core.annotations import Array
+from namedax.core.array import as_array
+from namedax.operands.axes import as_in_jax, axis_said
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.reduction.reductions import REDUCTIONS
+
+__all__ = [
+    "FUNCTIONS",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "without_nans",
+]
+
+_sum, _prod, _mean, _var, _all = (REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "all"))
+_where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
+
+
+def _has_nans(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+@axis_said
+def nansum(
+    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """Sum of the elements that are not NaN. Arguments and costs as for `nx.sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nansum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    4.0
+    """
+    x = as_array(x)
+    return _sum(_where(_isnan(x), 0, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+@axis_said
+def nanprod(
+    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
+    """Product of the elements that are not NaN. Arguments and costs as for `nx.prod`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["k"]), "k"))
+    6.0
+    """
+    x = as_array(x)
+    return _prod(_where(_isnan(x), 1, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+def without_nans(x: Any, where: Any) -> tuple[Any, Any]:
+    """`x` with zeros for NaNs (so that no derivative meets one), and the mask of what counts."""
+    missing = _isnan(x)
+    present = _ELEMENTWISE["logical_not"](missing)
+    if where is not None:
+        where = as_array(where)
+        present = _ELEMENTWISE["logical_and"](present, where if where.dtype == jnp.bool_ else where != 0)
+    return _where(missing, 0, x), present
+
+
+@axis_said
+def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
+    """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    2.0
+    """
+    x = as_array(x)
+    if _has_nans(x):
+        x, where = without_nans(x, where)
+    return _mean(x, axis, dtype, keepdims=keepdims, where=where)
+
+
+def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+    """Variance of the elements that are not NaN. Arguments and costs as for `nx.var` with `where`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    1.0
+    """
+    x = as_array(x)
+    if _has_nans(x):
+        x, where = without_nans(x, where)
+    return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+
+
+def nanstd(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+    """Standard deviation of the elements that are not NaN; see `nanvar`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    1.0
+    """
+    return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+
+
+def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    x = as_array(x)
+    reduce = REDUCTIONS[name]
+    if not _has_nans(x):
+        return reduce(x, axis, keepdims=keepdims, initial=initial, where=where)
+    missing = _isnan(x)
+    found = reduce(
+        _where(missing, -jnp.inf if name == "max" else jnp.inf, x), axis, keepdims=keepdims, initial=initial, where=where
+    )
+    if initial is not None:  # it takes part, so that something always does
+        return found
+    return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
+
+
+@axis_said
+def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+    """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
+
+    Over a sharded name: an all-reduce for the maximum, and one that asks whether there was anything but NaN.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    3.0
+    """
+    return _nan_extremum("max", x, axis, keepdims, initial, where)
+
+
+@axis_said
+def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+    """Minimum of the elements that are not NaN; see `nanmax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    1.0
+    """
+    return _nan_extremum("min", x, axis, keepdims, initial, where)
+
+
+def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+    x = as_array(x)
+    reduce = REDUCTIONS[name]
+    if not _has_nans(x):
+        return reduce(x, axis, keepdims=keepdims)
+    missing = _isnan(x)
+    index = reduce(_where(missing, -jnp.inf if name == "argmax" else jnp.inf, x), axis, keepdims=keepdims)
+    return _where(_all(missing, axis, keepdims=keepdims), -1, index)
+
+
+@axis_said
+def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    2
+    """
+    return _nan_arg("argmax", x, axis, keepdims)
+
+
+@axis_said
+def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> int(nx.nanargmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
+    0
+    """
+    return _nan_arg("argmin", x, axis, keepdims)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: as_in_jax(f) for f in (nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nanargmax, nanargmin)
+}

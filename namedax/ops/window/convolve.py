@@ -1,0 +1,119 @@
+"""Convolution along one axis, as NumPy has it: `convolve`.
+
+Over a sharded axis a device gets the rows that its windows reach beyond its block, and computes its part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import LikeArguments
+from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.display import type_text
+from namedax.core.names import Dims
+from namedax.core.region import Region, enter
+from namedax.core.variance import with_varying_form
+from namedax.errors import PositionalAxisError
+from namedax.operands.broadcasting import settled, wrap
+from namedax.operands.nmap import nmap
+from namedax.operands.one_axis import Along, along
+from namedax.ops.window.windows import check_together
+
+__all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
+
+
+Axes = tuple[str, ...]
+
+
+def convolve(
+    a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
+) -> LikeArguments:
+    """Convolution along one axis, as `jnp.convolve` does it.
+
+    Args:
+      a: an array, named or not.
+      v: the kernel. Along a name: an array with one positional axis, along which it lies; its names are batch axes.
+      mode: `"full"`, `"same"` or `"valid"`, as in `jnp.convolve`.
+      axis: the axis of `a`; default: its only positional axis.
+      out_axis: the name of the axis in the result; needed in a mapped function if its size is another (all modes but `"same"`).
+      precision: as in `jnp.convolve`.
+
+    Returns:
+      The convolution. Along a sharded name each device gets the rows at its boundary that the kernel reaches; nothing is
+      gathered, except where `out_axis` is not on the mesh axes of `axis`.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the axis.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 4.0]), ["k"])
+    >>> nx.positional(convolve(x, jnp.array([1.0, -1.0]), axis="k"), ["k"])
+    Array([ 1.,  1.,  2., -4.], dtype=float32)
+    """
+    if mode not in ("full", "same", "valid"):
+        raise PositionalAxisError(f"convolve: mode={mode!r} is none of 'full', 'same', 'valid'.")
+    if axis is None:
+        return nmap(lambda x, k: jnp.convolve(x, k, mode, precision=precision))(a, v)
+    if dims_of(v).count(None) != 1:
+        raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have one positional axis, along which it lies.")
+    site = along("convolve", a, axis)
+    taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
+    if not taps or not site.size:
+        raise PositionalAxisError(
+            f"convolve: the kernel {type_text(v)} and axis {axis!r} of size {site.size} must not be empty."
+        )
+    # Entry i of the result is entry i + first of the full convolution, which reads the rows from i + first - (taps - 1).
+    long, short = max(site.size, taps), min(site.size, taps)
+    first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
+    size = {"full": site.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
+    dims, new = site.result(out_axis, size)
+    block = size // site.blocks(new)
+    return _convolve(site, v, dims, new, block, block + taps - 1, first - (taps - 1), precision)
+
+
+def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: int, first: int, precision: Any) -> Any:
+    """The convolution of windows with the kernel; all axes but that of `site` are batch axes."""
+    ranks = sum(dim is None for dim in site.dims)
+
+    def rows(x: Any, k: Any) -> Any:
+        flat = x.reshape(-1, x.shape[-1])
+        out = jax.vmap(lambda row: jnp.convolve(row, k, "valid", precision=precision))(flat)
+        return out.reshape(*x.shape[:-1], out.shape[-1])
+
+    def compute(keep: frozenset[str]) -> Any:
+        data = site.windows(new, first, block, length, "fill", 0, keep | frozenset(new))
+        batch = [i for i in range(data.ndim) if i != site.dim]
+        labelled = [i for i in batch if site.dims[i] is not None]
+        order = [*labelled, *(i for i in batch if site.dims[i] is None), site.dim]
+        x = settled(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
+        labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
+        with without_constraints(site.region):
+            return nmap(rows)(make_in_region(x, labels) if labelled else x, v)
+
+    def named_result(value: Any) -> tuple[Any, Dims]:
+        own, out_axis = dims_of(value), dims[site.dim]
+        data = value._data if isinstance(value, NamedArray) else value
+        return settled(data, own), (*own[:-1], out_axis)
+
+    gathered = frozenset(site.old) - frozenset(new)
+    data, out = named_result(compute(frozenset()))
+    check_together(site.op, out)
+    if not gathered:
+        return wrap(data, out)
+    return with_varying_form(data, out, gathered, lambda: named_result(compute(gathered))[0])
+
+
+def without_constraints(region: Region | None) -> Any:
+    """Keeps XLA's partitioner from taking an axis for whole only because it has no name for a moment."""
+    return enter(region if region is None or region.mode != "auto" else None)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"convolve": convolve}
