@@ -22,7 +22,7 @@ from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, NamedAxesLeftError
 
-__all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
+__all__ = ["Shown", "dtype_text", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
 
 
 class Shown:
@@ -85,7 +85,8 @@ class Shown:
 _SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 
 
-def _dtype_text(dtype: Any) -> str:
+def dtype_text(dtype: Any) -> str:
+    """An element type as `repr` shows it, such as `f32`."""
     name = str(dtype)
     stem = name.rstrip("0123456789")
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
@@ -114,7 +115,7 @@ def positional_type_text(value: Shown) -> str:
     >>> positional_type_text(nx.NamedArray(jnp.zeros((5, 20)), (None, "batch")))
     'f32[5]'
     """
-    return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
+    return f"{dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
 
 
 def type_text(value: Any) -> str:
@@ -126,17 +127,17 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
-        return f"{_dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
+        return f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
     data: Any = value.data
     dims = value.dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{_dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
+        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
         return f"{what} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
     sizes = value.named_shape
     named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
-    return f"{_dtype_text(value.dtype)}[{shape}]{{{named}}}"
+    return f"{dtype_text(value.dtype)}[{shape}]{{{named}}}"
 
 
 # --- values, and IPython's displays -----------------------------------------------------------------------------------
