@@ -61,6 +61,12 @@ def modules():
     return found
 
 
+def is_stub(module):
+    """Whether a module is a stub alone, for type checkers: there is nothing to import when the program runs."""
+    path = PACKAGE.joinpath(*module.split("."))
+    return path.with_suffix(".pyi").exists() and not path.with_suffix(".py").exists() and not path.is_dir()
+
+
 def imports_of(tree, known):
     """What a module imports of the package: (module, line, within a function)."""
 
@@ -86,7 +92,8 @@ def imports_of(tree, known):
 @functools.cache
 def imports():
     known = frozenset(modules())
-    return {name: imports_of(ast.parse(path.read_text()), known) for name, path in modules().items()}
+    found = {name: imports_of(ast.parse(path.read_text()), known) for name, path in modules().items()}
+    return {name: [one for one in targets if not is_stub(one[0])] for name, targets in found.items()}
 
 
 def room(module):

@@ -18,7 +18,7 @@ from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
 from namedax.ops.shape.joining import rows_of_parts
-from namedax.resources.rows import move_rows
+from namedax.resources.row_moves import move_rows
 
 Axes = tuple[str, ...]
 
