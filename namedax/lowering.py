@@ -204,7 +204,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
 
 @dataclasses.dataclass(slots=True)
 class _Result:
-    """The dims of one result: in the body, with names that `out_axes` places, and as it is handed out."""
+    """The dims of one result: in the body, with names that `out_axes` places, and as it is returned."""
 
     dims: Dims
     final: Dims
@@ -218,7 +218,7 @@ class Call:
       name: of the function, for messages.
       out_axes: as given to `xmap`.
       resources: as given to `xmap`: all its names must occur.
-      sizes: `axis_sizes` as given to `xmap`: likewise.
+      sizes: `axis_sizes` as given to `xmap`: all its names must occur, too.
       arguments: the arrays.
       region: the region of the body.
       program: a token for the program, for regions.

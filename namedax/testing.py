@@ -1,8 +1,9 @@
 """Checks for the tests of programs that are written over names.
 
-"Resources never change meaning" is what namedax promises for everything that it does itself. A function of raw leaves (`x.data`,
-`jax.tree.map` with `jnp` functions, an optimiser that takes a norm) is out of its sight: in a body it computes with the block of one
-device. What cannot be seen can be tried: `assert_resources_do_not_matter` runs a program in three ways and compares.
+"Resources never change meaning" is what namedax promises for everything that it does itself. A function of raw leaves
+(`x.data`, `jax.tree.map` with `jnp` functions, an optimiser that takes a norm) is beyond its reach: in a body it computes with
+the block of one device. What cannot be seen can be tried: `assert_resources_do_not_matter` runs a program in three ways and
+compares.
 """
 
 from __future__ import annotations

@@ -554,7 +554,7 @@ MISTAKES = {
             "value": nx.named(jnp.ones((3, 8, 5)), ["s", "pos", "d"]),
         },
         E.AxisNameError,
-        ["value, f32", "'pos' of the query positions, beside 's'"],
+        ["value, f32", "'pos' of the query positions, as well as 's'"],
     ),
     "sizes": (
         {"value": nx.named(jnp.ones((2, 7, 5)), ["b", "pos", "d"])},

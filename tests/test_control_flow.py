@@ -858,7 +858,7 @@ MISTAKES = {
         r"switch: result 0, \[\]\{t:2, k:3\}, has the element types float32, int32 in different branches",
     ),
     "branch functions": (lambda: nx.cond(True, X, lambda x: x), E.ArgumentTypeError, r"a branch is NamedArray, which is not a function"),
-    "operand": (lambda: nx.cond(True, lambda x: x, lambda x: x, X, operand=X), E.ArgumentError, r"operand= is given beside 1"),
+    "operand": (lambda: nx.cond(True, lambda x: x, lambda x: x, X, operand=X), E.ArgumentError, r"operand= is given along with 1"),
     "elements of the carry": (
         lambda: nx.fori_loop(0, 3, lambda i, c: {"n": c["n"] + X}, {"n": jnp.int32(0)}),
         E.ArgumentTypeError,

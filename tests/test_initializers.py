@@ -112,7 +112,9 @@ def test_without_names_it_is_jax():
 
 
 def test_mistakes():
-    with pytest.raises(AxisNotFoundError, match=r"he_normal: in_axis is 'input', which is no axis .* Did you mean 'inputs'\?"):
+    with pytest.raises(
+        AxisNotFoundError, match=r"he_normal: in_axis is 'input', which is not an axis .* Did you mean 'inputs'\?"
+    ):
         INITIALIZERS["he_normal"]("input", "hidden")(KEY, named_shape={"inputs": 3, "hidden": 2})
-    with pytest.raises(PositionalAxisError, match="he_normal: in_axis is -2, but the parameter has 0 positional axes beside"):
+    with pytest.raises(PositionalAxisError, match="he_normal: in_axis is -2, but the parameter has 0 positional axes besides"):
         INITIALIZERS["he_normal"]()(KEY, named_shape={"inputs": 3, "hidden": 2})

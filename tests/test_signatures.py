@@ -187,7 +187,7 @@ def test_out_is_refused_as_jax_refuses_it():
 def test_two_words_for_one_thing():
     with pytest.raises(ArgumentError, match=r"var: ddof=1 and correction=2"):
         nx.numpy.var(named(), "a", ddof=1, correction=2)
-    with pytest.raises(ArgumentError, match=r"cond: operand= is given beside 1 positional operands"):
+    with pytest.raises(ArgumentError, match=r"cond: operand= is given along with 1 positional operands"):
         nx.lax.cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)
     with pytest.raises(ArgumentError, match=r"where: size=, fill_value=, axis="):
         nx.numpy.where(named() > 0, 1.0, 2.0, size=3)

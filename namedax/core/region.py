@@ -37,7 +37,7 @@ MANUAL: Mode = "manual"
 
 
 # One record for all equal regions. A `jit`-ed helper that was traced in one of them is not traced again in another, so what it
-# saw would otherwise be unknown there. JAX's caches keep a region, and thereby its record, as long as they keep the helper.
+# saw would otherwise be unknown there. JAX's caches keep a region, and with it its record, as long as they keep the helper.
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
 
 

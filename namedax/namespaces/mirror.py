@@ -3,7 +3,7 @@
 Porting is an import swap: a call that JAX takes, with its parameter names, their order and their defaults, must be taken here.
 A function of this package may have further parameters (`out_axis=`, `named_shape=`), words of its own (`x` for JAX's `a`), and
 may lack one that has no meaning for names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to
-JAX's own function, so that for them nothing changes at all; the others are handed on under this package's words, and what it
+JAX's own function, so that for them nothing changes at all; the others are passed on under this package's words, and what it
 lacks is refused, not dropped.
 """
 
@@ -82,7 +82,7 @@ def mirror(
     def face(*args: Any, **kwargs: Any) -> Any:
         if not always and not speaks_of_names(args, kwargs):
             region = ambient()
-            # In a mapped function a plain array may have to enter the mesh first, which a lifted function sees to.
+            # In a mapped function a plain array may have to enter the mesh first, which a lifted function takes care of.
             return theirs(*args, **kwargs) if region is None or not region.resources else plain(*args, **kwargs)
         return plan.call(own, args, kwargs)
 

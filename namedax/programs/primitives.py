@@ -151,7 +151,7 @@ class Known:
       is_exact: whether it is linear in rounded numbers too, to the extent that addition is.
       algebra: what it does to integers.
       moves: whether the result has exactly the entries of the operand, in another shape or element type.
-      repeats: whether the result has the entries of the operand, again and again.
+      repeats: whether the result has the entries of the operand, repeated.
       is_cheap: whether the result is made of less than itself.
       is_invariant: of a collective, whether the result counts as the same on all devices along its axes.
       called: how users call it, where the name is another: a function of `jax.lax`.

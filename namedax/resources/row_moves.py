@@ -275,7 +275,7 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: Axes, fill: 
 def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
     """Ranges of columns that are one slice on all devices that have rows there, or none; `None` where these are many.
 
-    A slice may go forwards, backwards, or be one row again and again. Columns in which devices read different rows are one range.
+    A slice may go forwards, backwards, or repeat one row. Columns in which devices read different rows are one range.
     """
     known, missing = table.max(0), table < 0
     differ = ((table != known) & ~missing).any(0)

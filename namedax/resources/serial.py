@@ -45,8 +45,8 @@ class SerialLoop:
 
     What is needed of all examples at once, such as the mean that a batch norm subtracts, is computed in a pass of its own: the
     loop runs once for each such value, and computes again what it needs. The same holds for the gradient, which keeps nothing
-    that a step computed. A mapped function with loops can be differentiated in reverse mode (`jax.grad`, `jax.vjp`, again and
-    again), not in forward mode.
+    that a step computed. A mapped function with loops can be differentiated in reverse mode (`jax.grad`, `jax.vjp`, any number
+    of times), not in forward mode.
 
     It stands alone, or last in a tuple with mesh axes; the loop then divides each device's part.
 
@@ -111,7 +111,7 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.
 
     Several names can be mapped to one loop, as to one mesh axis, if no value has two of them. Without the context the same
-    assignment needs a mesh axis of that name, so that one can put a loop in the place of a mesh axis.
+    assignment needs a mesh axis of that name, so that one can put a loop in place of a mesh axis.
 
     Args:
       name: what `axis_resources` calls the loop.
@@ -139,7 +139,7 @@ Assignment = Mapping[Hashable, tuple[str, ...]]
 
 
 def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
-    """The assignment with the loops of the surrounding `serial_loop` contexts in the place of their names.
+    """The assignment with the loops of the surrounding `serial_loop` contexts in place of their names.
 
     Raises:
       SerialLoopError: a loop is not the last entry for its name, or there are two.

@@ -81,9 +81,10 @@ def mixture_of_experts(
     """The results of the experts that every token has chosen, added up with their weights.
 
     Args:
-      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that chose an
-        expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by itself. Slots
-        that are empty hold zeros, and what it makes of these is ignored (but, as ever in JAX, its derivative there must be finite).
+      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that
+        chose an expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by
+        itself. Slots that are empty hold zeros, and what it makes of these is ignored (but, as always in JAX, its derivative
+        there must be finite).
       params: a pytree for `expert`. Arrays with `axis` have an entry for every expert.
       x: a named array.
       routing: which experts every token chooses; see `top_k_routing`.

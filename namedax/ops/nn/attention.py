@@ -122,12 +122,12 @@ def dot_product_attention(
       is_causal: whether a query attends only to keys at its own position and before.
       query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
       key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
-      local_window_size: how far a query sees to the left and to the right, in positions; one integer is for both sides.
+      local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the names of `query`, those of `value` in the place of `features`, and the batch axes of the others. The
+      An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
       softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
       key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
 

@@ -217,7 +217,7 @@ def layer_norm(
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both.
       scale: an array that broadcasts by name; it may have the axes that are normalised over.
-      bias: an array, likewise.
+      bias: an array that broadcasts by name, too.
       epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
@@ -276,7 +276,7 @@ def standardize(
       variance: the variance to use instead of that of `x`.
       epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics.
-      algorithm: `"fast"`: the variance is the mean square less the squared mean, as JAX has it by default. `"stable"`: it is the
+      algorithm: `"fast"`: the variance is the mean square minus the squared mean, as in JAX by default. `"stable"`: it is the
         mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
 
     Returns:
@@ -340,7 +340,7 @@ def batch_norm(
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both, such as `("batch", "row", "column")`.
       scale: an array that broadcasts by name, after the normalisation.
-      bias: an array, likewise.
+      bias: an array that broadcasts by name, too.
       mean: the mean to use instead of that of `x`; together with `var`.
       var: the variance to use instead of that of `x`.
       epsilon: added to the variance.

@@ -65,8 +65,8 @@ def cov(
         positional axis of `m`; and if it has none, `m` is one variable. All other names are batch axes.
 
     Returns:
-      The covariances, with `variables` in the place of their name, or two positional axes. Over sharded observations: one all-reduce for
-      the means, one for the covariances. Sharded variables are gathered once, for the other side.
+      The covariances, with `variables` in place of their name, or two positional axes. Over sharded observations: one
+      all-reduce for the means, one for the covariances. Sharded variables are gathered once, for the other side.
 
     Raises:
       AxisNotFoundError: `m` lacks a name.

@@ -204,7 +204,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
 
 
 def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
-    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
       data: values, named or not.

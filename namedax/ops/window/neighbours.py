@@ -1,9 +1,9 @@
 """Operations that look at neighbours along an axis: roll, shift, halo, pad, diff, convolve and conv.
 
-Along a sharded axis all of them are one question: which rows of the whole axis does each device need? `move_rows` answers
-it. It cuts the wanted rows into runs that come from one device each, copies those that are at home, and sends the
-others, as many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip
-the blocks; the axis is never gathered.
+Along a sharded axis all of them are one question: which rows of the whole axis does each device need? `move_rows` answers it.
+It cuts the wanted rows into runs that come from one device each, copies those that a device has itself, and sends the others,
+as many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip the
+blocks; the axis is never gathered.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ passes. In each the loop runs once: it computes, again where necessary, what thi
 take in (a sum, a maximum, or the blocks themselves). What is left of a collective, over mesh axes of devices, runs after the
 loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a batch norm needs three.
 
-The derivative of such a program is that of the traced one, executed in steps likewise: nothing that a step computed is kept for
+The derivative of such a program is that of the traced one, executed in steps too: nothing that a step computed is kept for
 it, so a step's memory is that of one block. The gradient of a loss is computed along with its value. A loop can be
 differentiated in reverse mode, any number of times.
 """
