@@ -1016,16 +1016,16 @@ def checked(fun: Any) -> Any:
     """Compares the arguments and results of a function with its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no operation more. Within one call a size variable has one size, in arguments and results. Annotations that have nothing to
-    do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators: `checked(jax.vmap(f))`
-    would compare the annotations of `f` with the arguments of `vmap`.
+    no additional operation. Within one call a size variable has one size, in arguments and results. Annotations that have
+    nothing to do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/typing.md`.
 
     Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation speaks of arrays.
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation is about arrays.
 
     Raises, when called:
-      ArrayTypeError: an argument or a result has another type, or an annotation can not be evaluated.
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be evaluated.
     """

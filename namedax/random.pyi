@@ -157,8 +157,7 @@ def categorical(
       name, the categories last.
 
     Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
-      of
-    the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+    of the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
     """
 @overload
 def cauchy(

@@ -76,37 +76,35 @@ def xmap(
         `{0: "batch"}`, a list with one entry per axis `["batch", None]`, or a list that ends with `...`. `None`: the arguments
         are named arrays already, or have no names. Keyword arguments follow in a dict after the positional mappings, or are
         mapped by the parameter that they fill. Static arguments have no mapping.
-      out_axes: the same for the results: where their names stand. A result that lacks a name that is placed is broadcast along
-      it.
-        `None`: named arrays come back.
+      out_axes: the same for the results: where their names go. A result that lacks a name that is placed is broadcast along
+        it. `None`: named arrays come back.
       axis_sizes: sizes of names that no argument has.
       axis_resources: for every name that is to be sharded, a mesh axis or a tuple of them, major first. Other names are
         vectorised. This never changes results.
       mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not
-        mention stay with the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`.
+        mention are left to the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`.
       donate_argnums: as in `jax.jit`.
       static_argnums: as in `jax.jit`.
       partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global
-      arrays,
-        with a sharding constraint on every named value; XLA's partitioner chooses the communication.
-      overlap: what `nx.einsum` and `nx.dot` do in this function if they are not told: whether they compute with one block while
+        arrays, with a sharding constraint on every named value; XLA's partitioner chooses the communication.
+      overlap: what `nx.einsum` and `nx.dot` do in this function by default: whether they compute with one block while
         the next is on its way, in one direction of a ring (`True`) or in both (`"bidirectional"`).
-      passes: which passes over the traced program are taken; all are, but for a doubt that is to be settled by running without one.
-        Results do not depend on them. `"late_sums"`: sums over mesh axes are postponed where that sends fewer bytes. `"loop_casts"`: the
-        gradient of what the body of a loop reads is summed over mesh axes once, after the loop. `"serial_steps"`: a name with an
-        `nx.SerialLoop` is executed in its steps; without, all at once, in the memory that this takes. A mapped function within another
-        one leaves out what either of them does.
-      jit: whether to compile. Without, and with nothing mapped, values in the body are concrete.
+      passes: which passes are applied to the traced program; by default all of them. Leave one out to settle a doubt by running
+        without it: results do not depend on them. `"late_sums"`: sums over mesh axes are postponed where that sends fewer
+        bytes. `"loop_casts"`: the gradient of what the body of a loop reads is summed over mesh axes once, after the loop.
+        `"serial_steps"`: a name with an `nx.SerialLoop` is executed in its steps; without this pass, all at once, with the
+        memory that this takes. A mapped function within another one leaves out what either of them leaves out.
+      jit: whether to compile. If not, and if nothing is mapped, values in the body are concrete.
 
     Returns:
-      A callable with the methods `lower`, `trace` and `eval_shape` of `jax.jit`'s. Wrapping the same function object with the same
-      options again gives the same callable. As for `jax.jit`, a method that is bound anew and another `functools.partial` are
-      other functions; keep the one that you have wrapped.
+      A callable with the methods `lower`, `trace` and `eval_shape` of `jax.jit`'s. Wrapping the same function object with the
+      same options again gives the same callable. As for `jax.jit`, a method that is bound anew and a new `functools.partial`
+      are different functions; keep the one that you wrapped.
 
     Raises, when called:
       AxisMappingError: a mapping is malformed or does not fit.
       AxisSizeError: two arguments give a name two sizes, or a size does not divide over its mesh axes.
-      AxisResourceError: `axis_resources` or `axis_sizes` speak of a name that occurs nowhere.
+      AxisResourceError: `axis_resources` or `axis_sizes` mention a name that occurs nowhere.
       MeshError: there is no mesh, or it lacks a mesh axis.
       NamedAxesLeftError: a result has a name that `out_axes` does not place.
       PlacementConflictError: two names on one mesh axis meet in one value.
@@ -179,17 +177,18 @@ _MAX_PROGRAMS = 256
 
 
 def _shared(fun: Any, *options: Hashable) -> _Shared:
-    """What a wrapper of `fun` with these options made before has left, or a new record.
+    """What an earlier wrapper of `fun` with these options has left, or a new record.
 
-    As `jax.jit` does, it goes by the function object: a bound method made anew is another function, because its object may have
-    changed, and so is another `functools.partial` of equal arguments. A callable object whose hash has changed is another one, too.
+    As `jax.jit` does, it goes by the function object: a bound method made anew is a different function, because its object may
+    have changed, and so is a new `functools.partial` of equal arguments. A callable object whose hash has changed is a
+    different one, too.
     """
     try:
         key = (hash(fun), *options)
         hash(key)
         if id(fun) not in _programs:
             weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
-    except TypeError:  # the function can not be hashed or referenced weakly, or an option not be hashed
+    except TypeError:  # the function cannot be hashed or referenced weakly, or an option not be hashed
         return _Shared()
     programs = _programs.setdefault(id(fun), {})
     programs[key] = shared = programs.pop(key, None) or _Shared()
@@ -206,7 +205,7 @@ def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, in
     sizes: dict[Hashable, int] = {}
     for name, size in (axis_sizes or {}).items():
         if not is_name(name):
-            raise AxisSizeError(f"xmap: axis_sizes has the key {name!r}, which is no axis name; keys are names of axes.")
+            raise AxisSizeError(f"xmap: axis_sizes has the key {name!r}, which is not an axis name; keys are names of axes.")
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
             raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {size!r}; a size is an integer from 0.")
         sizes[name] = int(size)
@@ -323,7 +322,7 @@ class Xmapped:
                 error.add_note(f"namedax: {_no_devices(self._name, self._mesh)}")
             elif "incompatible devices" in str(error):
                 error.add_note(
-                    f"namedax: within a JAX transformation xmap can not move an argument of {self._name} that is committed to "
+                    f"namedax: within a JAX transformation xmap cannot move an argument of {self._name} that is committed to "
                     "other devices. Bring it onto the mesh first, with jax.device_put or nx.shard."
                 )
             raise
@@ -332,9 +331,9 @@ class Xmapped:
             if not looped or "forward-mode" not in str(error):
                 raise
             raise SerialLoopError(
-                f"xmap: {self._name} has {', '.join(looped)} on a SerialLoop, whose steps can be differentiated in reverse mode "
-                "only, again and again: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the "
-                "SerialLoop from axis_resources; a Hessian is jax.jacrev(jax.jacrev(f)), too."
+                f"xmap: {self._name} has {', '.join(looped)} on a SerialLoop, whose steps can be differentiated in reverse "
+                "mode only, any number of times: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and "
+                "jax.hessian remove the SerialLoop from axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."
             ) from error
 
     @property
@@ -359,7 +358,7 @@ class Xmapped:
         if self._resources:
             args, kwargs = self._place(args, kwargs, only_type=True)
         unknown = self._resources and without_devices(self._mesh, jax.tree.leaves((args, kwargs))) is not None
-        # Of devices that are not there JAX has to be told the kind.
+        # JAX must be told the kind of devices that are not there.
         options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
         lowered: jax.stages.Lowered = self.trace(*args, **kwargs).lower(**options)
         return lowered
@@ -474,8 +473,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         else:
             raise AxisMappingError(
                 f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from "
-                f"keywords to mappings behind the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named "
-                "array."
+                f"keywords to mappings after the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(

@@ -154,10 +154,10 @@ def test_an_array_is_immutable():
     x = nx.named(jnp.zeros(3), ["a"])
     for name in ("data", "_data", "dims", "new"):
         with pytest.raises(
-            AttributeError, match=f"NamedArray is immutable: '{name}' can not be set. Make a new array with nx.named."
+            AttributeError, match=f"NamedArray is immutable: '{name}' cannot be set. Make a new array with nx.named."
         ):
             setattr(x, name, 1)
-        with pytest.raises(AttributeError, match=f"NamedArray is immutable: '{name}' can not be deleted."):
+        with pytest.raises(AttributeError, match=f"NamedArray is immutable: '{name}' cannot be deleted."):
             delattr(x, name)
     with pytest.raises(TypeError):
         x[0] = 1

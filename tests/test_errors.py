@@ -449,7 +449,7 @@ OPTIONS = {
     "a position in axis_sizes": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={0: 8}),
         AxisSizeError,
-        "xmap: axis_sizes has the key 0, which is no axis name; keys are names of axes.",
+        "xmap: axis_sizes has the key 0, which is not an axis name; keys are names of axes.",
     ),
     "no size": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": 2.5}),
@@ -539,7 +539,7 @@ MAPPED = {
         lambda: xmap(lambda x, *, y: x, (["a"],), None)(zeros(8), y=zeros(8)),
         AxisMappingError,
         "xmap: in_axes has no axis mapping for the keyword argument 'y' of <lambda>. Put a dict from keywords to mappings "
-        "behind the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
+        "after the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
     ),
     "an axis that does not divide": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y")})(zeros(12)),

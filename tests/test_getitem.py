@@ -261,11 +261,11 @@ def test_an_index_without_names_gives_what_is_left():
         (("a",), PositionalAxisError, "is not made of pairs of a name and its index"),
         ((0, "a", 3), PositionalAxisError, "x[{'batch': 3, 0: idx}]"),
         (("a", 1, "a", 2), PositionalAxisError, "axis 'a' is given twice"),
-        (("a", [1, 2]), PositionalAxisError, "[1, 2] is no index for axis 'a'"),
-        (("a", True), PositionalAxisError, "True is no index for axis 'a'"),
+        (("a", [1, 2]), PositionalAxisError, "[1, 2] is not an index for axis 'a'"),
+        (("a", True), PositionalAxisError, "True is not an index for axis 'a'"),
         ({1: 0}, PositionalAxisError, "positional axis 1 is out of range"),
         (("a", nx.named(jnp.zeros(3, int), ["b"])), AxisSizeError, "axis 'b' has size 4 in the array"),
-        (("a", jnp.array([0.5])), PositionalAxisError, "is no index for axis 'a'"),
+        (("a", jnp.array([0.5])), PositionalAxisError, "is not an index for axis 'a'"),
     ],
 )
 def test_mistakes(index, kind, message):

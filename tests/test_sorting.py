@@ -236,7 +236,7 @@ def test_mistakes():
             f(x, axis="poss")
     with pytest.raises(nx.errors.PositionalAxisError, match=r"sort: axis=\('pos', 0\) must be one axis"):
         nx.sort(x, ("pos", 0))
-    with pytest.raises(nx.errors.AxisSizeError, match="top_k: k=9 is not within 0 and 8, the size of axis 'pos'"):
+    with pytest.raises(nx.errors.AxisSizeError, match="top_k: k=9 is not between 0 and 8, the size of axis 'pos'"):
         nx.top_k(x, 9, axis="pos")
     with pytest.raises(nx.errors.AxisSizeError, match="axis 'pos' would have size 2, but it has size 8"):
         nx.xmap(lambda x: nx.top_k(x, 2, axis="pos", out_axis="pos").values, ["pos"], ["pos"])(array(8))

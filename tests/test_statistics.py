@@ -252,14 +252,14 @@ def test_mistakes():
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: length= is needed here"):
         jax.jit(lambda i: nx.bincount(i))(jnp.arange(3))
     with pytest.raises(
-        nx.errors.ArgumentTypeError, match=r"bincount: the argument must be of integers, got f\d\d\[3\]\{pos:8\}"
+        nx.errors.ArgumentTypeError, match=r"bincount: the argument must hold integers, got f\d\d\[3\]\{pos:8\}"
     ):
         nx.bincount(x, length=3)
     with pytest.raises(nx.errors.PositionalAxisError, match=r"average: the weights, .* do not fit"):
         nx.average(x, 0, jnp.ones(5))
-    with pytest.raises(nx.errors.ArgumentError, match="ord='fro' is no order of a vector norm"):
+    with pytest.raises(nx.errors.ArgumentError, match="ord='fro' is not an order of a vector norm"):
         nx.norm(x, "fro", "pos")
-    with pytest.raises(nx.errors.ArgumentError, match="ord=3 is no order of a matrix norm"):
+    with pytest.raises(nx.errors.ArgumentError, match="ord=3 is not an order of a matrix norm"):
         nx.norm(x, 3, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: the result has an axis 'k' already"):
         nx.bincount(nx.named(jnp.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")

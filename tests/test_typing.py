@@ -122,7 +122,7 @@ def test_annotations_that_say_the_same_are_equal():
     assert f32 != nt.f16
     assert len({f32, element_type("float32")}) == 1
     assert pickle.loads(pickle.dumps(element_type("int4"))) == element_type("int4")
-    with pytest.raises(AttributeError, match="immutable: 'shape' can not be set"):
+    with pytest.raises(AttributeError, match="immutable: 'shape' cannot be set"):
         f32[5].shape = (3,)
 
 
@@ -151,7 +151,7 @@ def test_malformed(case):
 
 def test_malformed_names_and_dtypes():
     for make in (lambda: f32[{3}], lambda: f32[{3: 4}], lambda: f32[{None: 4}]):
-        with pytest.raises(AxisNameError, match=r"is no axis name; .* Positional sizes stand in front of the braces"):
+        with pytest.raises(AxisNameError, match=r"is not an axis name; .* Positional sizes stand in front of the braces"):
             make()
     fails(lambda: element_type("U3"), "element_type: JAX has no arrays of 'U3'; give a dtype as jnp.float32 or 'float32'.")
     fails(lambda: element_type("nonsense"), "element_type: JAX has no arrays of 'nonsense'")
@@ -788,14 +788,14 @@ def test_annotations_that_are_strings(monkeypatch):
     assert f(three, scope["Later"](three)).shape == (3, 3)
     fails(lambda: f(three, scope["Later"](four)), "f: argument y.w should be f32['n'], and is f32[4].", "n = 3 from argument x")
     assert fails(lambda: images(three)) == (
-        "checked: an annotation of images can not be evaluated: NameError: name 'Images' is not defined. Import or define the "
+        "checked: an annotation of images cannot be evaluated: NameError: name 'Images' is not defined. Import or define the "
         "name where the function sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
     )
     g = scope["factory"](3, None)
     assert g(three, zeros((3,), b=2)) is three
     fails(lambda: g(four), "g: argument x should be f32[3]")
     fails(lambda: g(three, four), "argument y should be f32[(3,), {'b'}] | None")
-    fails(lambda: scope["late"]()[1](three), "an annotation of g can not be evaluated: NameError: name 'Row' is not defined")
+    fails(lambda: scope["late"]()[1](three), "an annotation of g cannot be evaluated: NameError: name 'Row' is not defined")
     model = scope["Model"]()
     assert model.method(three, model) is three
     fails(lambda: model.method(four), "Model.method: argument x should be f32[3]")
@@ -803,11 +803,11 @@ def test_annotations_that_are_strings(monkeypatch):
     assert scope["foreign"](value) is value
     fails(
         lambda: scope["unreadable"](scope["Unreadable"](three, None)),
-        "the annotations of class Unreadable can not be evaluated",
+        "the annotations of class Unreadable cannot be evaluated",
     )
     header = "from __future__ import annotations\nfrom namedax.typing import checked, f32\n@checked\n"
     fails(lambda: exec(header + "def f(x: f32['n m']): ...", {}), "f32[...]: 'n m' as the size of a positional axis")
-    fails(lambda: exec(header + "def f(x: (1, 2)): ...", {}), "checked: an annotation of f can not be evaluated: TypeError")
+    fails(lambda: exec(header + "def f(x: (1, 2)): ...", {}), "checked: an annotation of f cannot be evaluated: TypeError")
 
 
 def test_the_scope_of_the_caller_is_not_kept():

@@ -311,7 +311,7 @@ def test_axis_sizes_give_names_that_no_argument_has():
         ({"b": [3]}, r"axis_sizes gives 'b' the size \[3\]; a size is an integer from 0"),
         ({"b": True}, "axis_sizes gives 'b' the size True"),
         ({"b": -1}, "axis_sizes gives 'b' the size -1"),
-        ({0: 3}, "axis_sizes has the key 0, which is no axis name"),
+        ({0: 3}, "axis_sizes has the key 0, which is not an axis name"),
         (3, "axis_sizes is 3; write a dict"),
     ],
 )

@@ -52,7 +52,7 @@ class NamedArray(Shown, Methods, metaclass=_ArrayType):
       dims: one entry per dimension of `data`: an axis name, or `None` for a positional axis.
 
     Raises:
-      AxisNameError: an entry of `dims` is no name, or a name appears twice.
+      AxisNameError: an entry of `dims` is not a name, or a name appears twice.
       PositionalAxisError: `dims` and `data` have different lengths.
       PlacementConflictError: in a mapped body, two of the names are on one mesh axis.
 
@@ -89,10 +89,10 @@ class NamedArray(Shown, Methods, metaclass=_ArrayType):
         _set_casts(self, _new_memory())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"NamedArray is immutable: {name!r} can not be set. Make a new array with nx.named.")
+        raise AttributeError(f"NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"NamedArray is immutable: {name!r} can not be deleted.")
+        raise AttributeError(f"NamedArray is immutable: {name!r} cannot be deleted.")
 
     def __reduce__(self) -> Any:
         return (NamedArray, (self._data, self._dims))
@@ -229,7 +229,7 @@ def _new_memory() -> dict[Hashable, Any] | None:
 
 
 def origin_of(array: NamedArray) -> Region | None:
-    """The region in which `array` was made, of whose names its data are blocks; `None` where they are whole (`is_global`)."""
+    """The region in which `array` was made, along whose names its data are blocks; `None` where they are whole (`is_global`)."""
     return None if array._casts is None else array._casts["region"]
 
 

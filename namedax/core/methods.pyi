@@ -164,8 +164,8 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. Of an array that has names and no
-            positional axis it must be given.
+          axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. For an array that has
+            names and no positional axis it must be given.
           dtype: element type of the result, as in `jnp.sum`.
           keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
           initial: a number to begin with.
@@ -281,7 +281,7 @@ class Methods:
     ) -> Array:
         """Minimum over positional and named axes; see `max`."""
     def any(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-        """Whether some element is true, over positional and named axes. Arguments as for `sum`."""
+        """Whether any element is true, over positional and named axes. Arguments as for `sum`."""
     def all(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
         """Whether all elements are true, over positional and named axes. Arguments as for `sum`."""
     def argmax(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
@@ -293,7 +293,7 @@ class Methods:
     def argmin(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """Index of the first minimum along one axis; see `argmax`."""
     def ptp(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """Maximum less minimum. Arguments as for `nx.max`, costs those of both."""
+        """Maximum minus minimum. Arguments as for `nx.max`, costs those of both."""
     def cumsum(self, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
         """Cumulative sum along one axis.
 
@@ -331,8 +331,9 @@ class Methods:
         Returns:
           An array with the axes of `x`.
 
-        Along a sharded name: a sorting network over the devices, which is never gathered; 1, 3, 6 collective-permutes of the block
-        over 2, 4, 8 devices. With a gradient the indices travel too, and the gradient sends the blocks back in as many.
+        Along a sharded name: a sorting network over the devices, with 1, 3, 6 collective-permutes of the block over 2, 4, 8
+        devices; the axis is never gathered. With a gradient the indices travel too, and the gradient sends the blocks back in as
+        many.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.

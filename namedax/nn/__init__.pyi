@@ -100,7 +100,7 @@ def batch_norm(
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both, such as `("batch", "row", "column")`.
       scale: an array that broadcasts by name, after the normalisation.
-      bias: an array, likewise.
+      bias: an array that broadcasts by name, too.
       mean: the mean to use instead of that of `x`; together with `var`.
       var: the variance to use instead of that of `x`.
       epsilon: added to the variance.
@@ -203,12 +203,12 @@ def dot_product_attention(
       is_causal: whether a query attends only to keys at its own position and before.
       query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
       key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
-      local_window_size: how far a query sees to the left and to the right, in positions; one integer is for both sides.
+      local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the names of `query`, those of `value` in the place of `features`, and the batch axes of the others. The
+      An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
       softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
       key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
 
@@ -319,7 +319,7 @@ def layer_norm(
       x: an array, named or not.
       axis: what is normalised over: a position, a name, or a tuple of both.
       scale: an array that broadcasts by name; it may have the axes that are normalised over.
-      bias: an array, likewise.
+      bias: an array that broadcasts by name, too.
       epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
 
@@ -497,9 +497,10 @@ def mixture_of_experts(
     """The results of the experts that every token has chosen, added up with their weights.
 
     Args:
-      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that chose an
-        expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by itself. Slots
-        that are empty hold zeros, and what it makes of these is ignored (but, as ever in JAX, its derivative there must be finite).
+      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that
+        chose an expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by
+        itself. Slots that are empty hold zeros, and what it makes of these is ignored (but, as always in JAX, its derivative
+        there must be finite).
       params: a pytree for `expert`. Arrays with `axis` have an entry for every expert.
       x: a named array.
       routing: which experts every token chooses; see `top_k_routing`.
@@ -768,7 +769,7 @@ def standardize(
       variance: the variance to use instead of that of `x`.
       epsilon: added to the variance.
       where: a boolean array, named or not; elements where it is false do not count in the statistics.
-      algorithm: `"fast"`: the variance is the mean square less the squared mean, as JAX has it by default. `"stable"`: it is the
+      algorithm: `"fast"`: the variance is the mean square minus the squared mean, as in JAX by default. `"stable"`: it is the
         mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
 
     Returns:

@@ -227,7 +227,7 @@ def any(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether some element is true, over positional and named axes. Arguments as for `sum`.
+    """Whether any element is true, over positional and named axes. Arguments as for `sum`.
 
     See `nx.any`.
     """
@@ -653,7 +653,8 @@ def concatenate(
 
     Raises:
       AxisNotFoundError: an array lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
     """
 @overload
 def conj(x: NamedArray, /) -> NamedArray:
@@ -806,8 +807,8 @@ def cov(
         positional axis of `m`; and if it has none, `m` is one variable. All other names are batch axes.
 
     Returns:
-      The covariances, with `variables` in the place of their name, or two positional axes. Over sharded observations: one all-reduce for
-      the means, one for the covariances. Sharded variables are gathered once, for the other side.
+      The covariances, with `variables` in place of their name, or two positional axes. Over sharded observations: one
+      all-reduce for the means, one for the covariances. Sharded variables are gathered once, for the other side.
 
     Raises:
       AxisNotFoundError: `m` lacks a name.
@@ -2414,7 +2415,7 @@ def prod(
     See `nx.prod`.
     """
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool = False) -> Array:
-    """Maximum less minimum. Arguments as for `nx.max`, costs those of both.
+    """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
 
     See `nx.ptp`.
     """
@@ -2615,7 +2616,7 @@ def searchsorted(
     method: str = 'scan',
     axis: Hashable | None = None,
 ) -> Array:
-    """Where values would have to be inserted into a sorted array, so that it stays sorted.
+    """Where values would go in a sorted array, so that it stays sorted.
 
     Args:
       a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
@@ -2786,7 +2787,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis:
 
     Raises:
       AxisNotFoundError: the array lacks the name.
-      AxisSizeError: the parts are not equal, or a part has not the size that its name has in the mapped function.
+      AxisSizeError: the parts are not equal, or a part does not have the size that its name has in the mapped function.
     """
 @overload
 def sqrt(x: NamedArray, /) -> NamedArray:
@@ -2812,7 +2813,7 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
 
     Raises:
       AxisNotFoundError: the array lacks a name.
-      AxisSizeError: an axis has another size.
+      AxisSizeError: an axis has a different size.
     """
 def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
@@ -2824,11 +2825,11 @@ def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = 
       dtype: element type of the result.
 
     Returns:
-      The stacked array. Of a sharded new axis every device keeps its block; nothing is sent.
+      The stacked array. Along a sharded new axis every device keeps its block; nothing is sent.
 
     Raises:
       AxisNameError: an array has the new axis already.
-      AxisSizeError: the new axis has another size in the mapped function.
+      AxisSizeError: the new axis has a different size in the mapped function.
     """
 def std(
     a: ArrayLike,
@@ -2934,7 +2935,8 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
 
     Raises:
       AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
     """
 def trace(
     a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,

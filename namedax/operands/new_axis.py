@@ -15,16 +15,16 @@ __all__ = ["finish_with_new_axis", "new_axis_placement"]
 
 
 def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims) -> tuple[str, ...]:
-    """The mesh axes of a new axis of that name and size beside `dims`; checks that it fits there.
+    """The mesh axes of a new axis of that name and size next to `dims`; checks that it fits there.
 
     Raises:
-      AxisSizeError: the name has another size in the mapped function, or is an axis of the result already.
+      AxisSizeError: the name has a different size in the mapped function, or is an axis of the result already.
       PlacementConflictError: its mesh axis is that of another name of the result.
     """
     if out_axis is None:
         return ()
     if not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is no name; leave it out for a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is not a name; leave it out for a positional axis.")
     if out_axis in dims:
         raise AxisSizeError(f"{op}: the result has an axis {out_axis!r} already. Choose another out_axis.")
     region = ambient()

@@ -28,8 +28,8 @@ __all__ = ["Body", "Hoist", "Hoisted"]
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
 Forms = dict[MeshAxes, Any]
-# What a value is computed of: operands of a loop by their numbers, and the mesh axes over which each has been cast on the way.
-# There is none for a value that depends on anything else that can be differentiated.
+# What a value is computed from: operands of a loop by their numbers, and the mesh axes over which each has been cast on the
+# way. There is none for a value that depends on anything else that can be differentiated.
 Origin = frozenset[tuple[int, MeshAxes]]
 
 

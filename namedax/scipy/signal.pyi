@@ -48,12 +48,12 @@ def csd(
 def detrend(
     data: NamedArray, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
 ) -> NamedArray:
-    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`."""
+    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`."""
 @overload
 def detrend(
     data: ArrayLike, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
 ) -> Array:
-    """Values less their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
       data: values, named or not.

@@ -64,7 +64,7 @@ class _Record:
         try:
             hints = typing.get_type_hints(kind, include_extras=True)
         except Exception as error:
-            # What an annotation says that can not be read is unknown. That is an error where it seems to be an array type, and
+            # What an annotation says that cannot be read is unknown. That is an error where it seems to be an array type, and
             # none in a class of someone else, which may import the names for static checkers only.
             texts = [text for base in kind.__mro__ for text in vars(base).get("__annotations__", {}).values()]
             if any(re.search(rf"\b({'|'.join(_ELEMENTS)})\s*\[", text) for text in texts if isinstance(text, str)):
@@ -94,7 +94,7 @@ class _Record:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _All:
-    """Everything that one value has to fit, as the array types in one `Annotated`."""
+    """Everything that one value must fit, as the array types in one `Annotated`."""
 
     checkers: tuple[Checker, ...]
 

@@ -179,10 +179,10 @@ class ArrayType:
         object.__setattr__(self, "_gap", shape.index(...) if ... in shape else None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"ArrayType is immutable: {name!r} can not be set.")
+        raise AttributeError(f"ArrayType is immutable: {name!r} cannot be set.")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"ArrayType is immutable: {name!r} can not be deleted.")
+        raise AttributeError(f"ArrayType is immutable: {name!r} cannot be deleted.")
 
     def __or__(self, other: Any) -> Any:
         return typing.Union[self, other]  # noqa: UP007
@@ -411,8 +411,8 @@ def _parse_names(element: ElementType, item: Any) -> tuple[tuple[tuple[Hashable,
     for name, _ in entries:
         if not is_name(name):
             raise AxisNameError(
-                f"{element}[...]: {name!r} is no axis name; names are any hashable values but integers and None. Positional "
-                "sizes stand in front of the braces."
+                f"{element}[...]: {name!r} is not an axis name; names are any hashable values but integers and None. "
+                "Positional sizes stand in front of the braces."
             )
     return tuple((name, _parse_size(element, size, f"axis {name!r}")) for name, size in entries), ... in item
 

@@ -23,7 +23,7 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
     """Returns `value`, if it is of the type that `annotation` states.
 
     Args:
-      value: an array, or what else an annotation speaks of (a tuple, a dataclass, ...).
+      value: an array, or anything else that an annotation can describe (a tuple, a dataclass, ...).
       annotation: whatever may annotate a parameter of a `checked` function.
       sizes: the size variables that are known. New ones are added, so that several calls can share them.
 
@@ -73,18 +73,18 @@ def checked(fun: F) -> F:
     """Compares the arguments and results of a function with its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no operation more. Within one call a size variable has one size, in arguments and results. Annotations that have nothing to
-    do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators: `checked(jax.vmap(f))`
-    would compare the annotations of `f` with the arguments of `vmap`.
+    no additional operation. Within one call a size variable has one size, in arguments and results. Annotations that have
+    nothing to do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/typing.md`.
 
     Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation speaks of arrays.
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation is about arrays.
 
     Raises, when called:
-      ArrayTypeError: an argument or a result has another type, or an annotation can not be evaluated.
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be evaluated.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32
@@ -102,7 +102,7 @@ def checked(fun: F) -> F:
     frame = inspect.currentframe()
     try:
         caller = frame.f_back if frame is not None else None
-        # Where annotations are strings they may speak of names that are local to whoever decorates.
+        # Where annotations are strings, they may mention names that are local to the decorating code.
         local = dict(caller.f_locals) if caller is not None and caller.f_globals is _globals_of(fun) else {}
     finally:
         del frame, caller

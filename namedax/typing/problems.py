@@ -84,6 +84,6 @@ def came(value: Any) -> str:
 def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     """The error for an annotation that cannot be evaluated."""
     return ArrayTypeError(
-        f"checked: {what} can not be evaluated: {type(error).__name__}: {error}. Import or define the name where the function "
+        f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define the name where the function "
         "sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
     )

@@ -272,7 +272,7 @@ def _local_read(
         values = jnp.where(over(here), values, jnp.zeros((), values.dtype))
         if mode not in ("fill", "drop"):
             return values
-        # An index out of range is nobody's; the first device answers for it.
+        # An index out of range belongs to no device; the first one answers for it.
         nobody = ~valid & (comm.block_index(mesh_axes) == 0)
         return jnp.where(
             over(nobody), beyond(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype), values

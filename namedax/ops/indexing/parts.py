@@ -107,12 +107,12 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
       op: the operation.
       x: the array, as the body of the region sees it.
       entries: indices by axis (a name or a position).
-      resize: whether slices become axes of the result, so that they have to fit the region.
+      resize: whether slices become axes of the result, so that they must fit the region.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
       AxisSizeError: an integer is out of range, or a slice changes the size of an axis whose size the mapped function fixes.
-      PositionalAxisError: an entry is no index, or an axis is given twice.
+      PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
     region = ambient()
     dims, shape = dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)
@@ -139,8 +139,8 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
         else:
             raise PositionalAxisError(
-                f"{op}: {entry!r} is no index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an integer "
-                "array, named or not (a list as jnp.array([...]))."
+                f"{op}: {entry!r} is not an index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an "
+                "integer array, named or not (a list as jnp.array([...]))."
             )
     return tuple(parts), arrays
 
@@ -223,7 +223,7 @@ def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
     """The positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for those of the index arrays, of rank `rank`.
 
     As in NumPy the axes of the arrays stand where the axes were that they read, if those are neighbours, and in front
-    otherwise, also where only names are read. (Integers are gone before.)
+    otherwise, also where only names are read. (Integers have been removed before.)
     """
     joint = [("index", k) for k in range(rank)]
     gone = [part.dim for part in parts if isinstance(part.at, int)]

@@ -177,7 +177,7 @@ def _take_sharded(
         values = jnp.where(here, values, jnp.zeros((), values.dtype))
         if mode != "fill":
             return values
-        # An index out of range is nobody's; the first device answers for it.
+        # An index out of range belongs to no device; the first one answers for it.
         nobody = ((i < 0) | (i >= size)) & (comm.block_index(mesh_axes) == 0)
         return jnp.where(nobody.reshape(here.shape), fill, values)
 

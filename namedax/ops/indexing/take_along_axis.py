@@ -34,7 +34,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     x, indices = local_block(x, op, region), local_block(indices, op, region)
     x, indices = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, indices))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise PositionalAxisError(f"{op}: the indices {type_text(indices)} are no integers.")
+        raise PositionalAxisError(f"{op}: the indices {type_text(indices)} are not integers.")
     indices = wide_index(indices)
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:

@@ -67,8 +67,7 @@ def categorical(
       name, the categories last.
 
     Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
-      of
-    the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+    of the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -286,9 +285,8 @@ def choice(
         left = [name for name in names_of(p) if name not in names_of(key)]
         if left:
             raise NamedAxesLeftError(
-                f"{op}: the probabilities have the axes {show_names(left)}, which the key has not. Give a key for each "
-                f"(random.split with "
-                "named_shape), or use random.categorical(key, log(p), axis)."
+                f"{op}: the probabilities have the axes {show_names(left)}, which the key lacks. Give a key for each "
+                "(random.split with named_shape), or use random.categorical(key, log(p), axis)."
             )
     parameters = {"p": p} if isinstance(p, NamedArray) else {}
     fixed = {} if parameters else {"p": p}

@@ -40,7 +40,7 @@ Sizes = dict[Hashable, int]
 
 
 def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Sizes:
-    """`named_shape`, checked; nothing, if there is none."""
+    """`named_shape`, checked; empty if there is none."""
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 

@@ -1,4 +1,4 @@
-"""The functions of `jax.random` that draw, with `named_shape`, and those of keys and seeds, vectorised over names."""
+"""The samplers of `jax.random`, with `named_shape`, and its functions of keys and seeds, vectorised over names."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Ma
 def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
     # As jax.random has it, but the comparison is made on blocks, so that the probabilities stay where they are.
     if not jnp.issubdtype(p.dtype, jnp.floating):
-        raise ArgumentTypeError(f"bernoulli: the probabilities are {type_text(p)}; they have to be floating-point numbers.")
+        raise ArgumentTypeError(f"bernoulli: the probabilities are {type_text(p)}; they must be floating-point numbers.")
     sizes = with_names_of(sizes, p, key)
     noise = draw("bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape)
     return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)

@@ -177,7 +177,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     if isinstance(axis, set) and len(axis) > 1:
-        raise PositionalAxisError(f"{op}: axis={axis!r} has no order, by which the index would count; write a tuple.")
+        raise PositionalAxisError(f"{op}: axis={axis!r} has no order for the index to count by; write a tuple.")
     if isinstance(axis, (tuple, list)) and not axis:
         raise PositionalAxisError(
             f"{op}: axis={axis!r} must be at least one axis, a position or a name; the index is along it."

@@ -1,9 +1,9 @@
 """Reductions over axes, named or positional: the local reduction, then one collective for the names that are sharded.
 
-`axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all positional
-axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. At the top level (`nx.sum`, not `nx.numpy.sum`) the
-axis of an array without positional axes can not be left out (`axis_said`). The result has the remaining axes. What stays on one device is
-`jnp`'s own function.
+`axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all
+positional axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. At the top level (`nx.sum`,
+not `nx.numpy.sum`) the axis of an array without positional axes cannot be left out (`axis_said`). The result has the remaining
+axes. What stays on one device is `jnp`'s own function.
 
 Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
 var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
@@ -188,8 +188,8 @@ def sum(
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. Of an array that has names and no
-        positional axis it must be given.
+      axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. For an array that has
+        names and no positional axis it must be given.
       dtype: element type of the result, as in `jnp.sum`.
       keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
       initial: a number to begin with.
@@ -265,7 +265,7 @@ def prod(
 
 @axis_said
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
-    """Whether some element is true, over positional and named axes. Arguments as for `sum`.
+    """Whether any element is true, over positional and named axes. Arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.any(nx.named(jnp.array([False, True]), ["k"]), "k")

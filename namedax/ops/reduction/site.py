@@ -130,7 +130,7 @@ def run_reduction(
 def _reduce(
     op: str, axis: Axis, reduce: Callable[..., Any], keepdims: bool, has_mask: bool, has_initial: bool, *more: Any
 ) -> Any:
-    """`more`: what `reduce` is given beside the site, then the operands."""
+    """`more`: what `reduce` is given besides the site, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
     site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None)

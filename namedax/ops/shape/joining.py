@@ -1,8 +1,8 @@
 """Joining along an axis: `concatenate`, `append` and `stack`.
 
 Along a sharded name, blocks of the result are made of rows of a few blocks of the operands; only these rows move (see
-`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps the size that it has there: what has another size needs
-another name, `out_axis=`. A name that was born in the body has no fixed size.
+`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps the size that it has there: what has a different
+size needs another name, `out_axis=`. A name that was created in the body has no fixed size.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
 
     Raises:
       AxisNotFoundError: an array lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3]), ["k"])
@@ -172,11 +173,11 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
       dtype: element type of the result.
 
     Returns:
-      The stacked array. Of a sharded new axis every device keeps its block; nothing is sent.
+      The stacked array. Along a sharded new axis every device keeps its block; nothing is sent.
 
     Raises:
       AxisNameError: an array has the new axis already.
-      AxisSizeError: the new axis has another size in the mapped function.
+      AxisSizeError: the new axis has a different size in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3, 4]), ["k"])
@@ -200,7 +201,7 @@ def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
 
 
 def new_place(op: str, axis: Any, dims: Dims) -> int:
-    """The physical dimension where a new positional axis comes to stand."""
+    """The physical dimension at which a new positional axis is placed."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise PositionalAxisError(f"{op}: axis={axis!r} is neither a position nor a name.")
@@ -220,9 +221,8 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
         known = region.sizes.get(name)
         if known is not None and known != data.shape[0]:
             raise AxisSizeError(
-                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in this mapped function; a "
-                "name has one size. "
-                "Choose another name."
+                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in this mapped function; a name "
+                "has one size. Choose another name."
             )
         region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
         region.block_size(name, data.shape[0], op)

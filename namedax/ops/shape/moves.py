@@ -1,8 +1,7 @@
 """A rearrangement whose pattern is known, executed on blocks.
 
-Every axis of the array is a product of *elementary* axes, and so is every axis of the
-result. The array is cut into its elementary axes, those that vanish are reduced, new ones are broadcast, and the others are put
-together again.
+Every axis of the array is a product of *elementary* axes, and so is every axis of the result. The array is cut into its
+elementary axes, those that vanish are reduced, new ones are broadcast, and the others are put together again.
 
 On a mesh the pipeline begins with the question where the shards of an elementary axis are. A row-major split keeps them where
 they are: the mesh axes of the whole go to the major elementary axes first, as many as each can hold. The result's axes say the

@@ -72,7 +72,8 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
 
     Raises:
       AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
@@ -116,7 +117,8 @@ def repeat(
 
     Raises:
       AxisNotFoundError: the array lacks the name.
-      AxisSizeError: in a mapped function the name has another size than the result, or that does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+        axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])

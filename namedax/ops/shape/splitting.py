@@ -41,7 +41,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
 
     Raises:
       AxisNotFoundError: the array lacks the name.
-      AxisSizeError: the parts are not equal, or a part has not the size that its name has in the mapped function.
+      AxisSizeError: the parts are not equal, or a part does not have the size that its name has in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> first, second = split(nx.named(jnp.arange(5), ["k"]), [2], "k")

@@ -77,7 +77,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 
     Raises:
       AxisNotFoundError: the array lacks a name.
-      AxisSizeError: an axis has another size.
+      AxisSizeError: an axis has a different size.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> squeeze(nx.named(jnp.ones((1, 2)), ["batch", "k"]), "batch").dims

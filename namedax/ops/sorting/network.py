@@ -1,10 +1,10 @@
 """Sorting along an axis that is sharded, by a network of pairs of devices.
 
-Every device sorts its block. Then pairs of devices exchange their blocks, and the one keeps the lower half
-of the two, the other the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for
-2 devices, 3 for 4, 6 for 8; about half of the square of the logarithm). A round is one
-collective-permute of the block; a device holds two blocks at a time, never the axis. Where ties matter the global index travels
-with the values and decides, so that the result is the stable one of `jnp`, whatever the placement.
+Every device sorts its block. Then pairs of devices exchange their blocks, and one keeps the lower half of the two, the other
+the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for 2 devices, 3 for 4, 6
+for 8; about half of the square of the logarithm). A round is one collective-permute of the block; a device holds two blocks at
+a time, never the axis. Where ties matter the global index travels with the values and decides, so that the result is the stable
+one of `jnp`, whatever the placement.
 """
 
 from __future__ import annotations

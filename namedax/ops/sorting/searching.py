@@ -24,7 +24,8 @@ __all__ = ["FUNCTIONS", "search", "searchsorted"]
 def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
     """`jnp.searchsorted` of positional arrays, on blocks too.
 
-    JAX 0.10.2 refuses its own one in a `jax.shard_map` body (the type that it declares says that nothing varies over the mesh).
+    JAX 0.10.2 refuses its own version in a `jax.shard_map` body (the type that it declares says that nothing varies over the
+    mesh).
     """
     region = ambient()
     if region is None or not region.manual:
@@ -50,7 +51,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
 ) -> Array:
-    """Where values would have to be inserted into a sorted array, so that it stays sorted.
+    """Where values would go in a sorted array, so that it stays sorted.
 
     Args:
       a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
@@ -86,7 +87,7 @@ def searchsorted(
     a, v = local_block(a, "searchsorted", region), local_block(v, "searchsorted", region)
     site = site_of_one_axis("searchsorted", a, axis)
     if dims_of(a).count(None) > (0 if site.named else 1):
-        raise PositionalAxisError(f"searchsorted: {type_text(a)} has positional axes beside axis {axis!r}. Give them names.")
+        raise PositionalAxisError(f"searchsorted: {type_text(a)} has positional axes besides axis {axis!r}. Give them names.")
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):

@@ -46,8 +46,9 @@ def sort(
     Returns:
       An array with the axes of `x`.
 
-    Along a sharded name: a sorting network over the devices, which is never gathered; 1, 3, 6 collective-permutes of the block
-    over 2, 4, 8 devices. With a gradient the indices travel too, and the gradient sends the blocks back in as many.
+    Along a sharded name: a sorting network over the devices, with 1, 3, 6 collective-permutes of the block over 2, 4, 8
+    devices; the axis is never gathered. With a gradient the indices travel too, and the gradient sends the blocks back in as
+    many.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -183,7 +184,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
     As `jnp.partition`. Along a sharded name this gathers the axis (one all-gather), since `jnp`'s order within the two parts is
-    no ascending one; `nx.sort` does not gather, and its result is a partition too.
+    not ascending; `nx.sort` does not gather, and its result is a partition too.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.partition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]

@@ -40,13 +40,13 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     Returns:
       Values and indices. Along a sharded name the indices count in the whole axis.
 
-    Of equal values that with the smaller index comes first. Along a sharded name every device finds its own `k` largest; these
-    candidates are gathered (one all-gather of `k` values per device, one of their indices), never the axis. The
-    gradient adds nothing.
+    Among equal values, the one with the smaller index comes first. Along a sharded name every device finds its own `k` largest;
+    these candidates are gathered (one all-gather of `k` values per device, one of their indices), never the axis. The gradient
+    adds nothing.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: `k` is larger than the axis, or `out_axis` has another size in the mapped function.
+      AxisSizeError: `k` is larger than the axis, or `out_axis` has a different size in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.array([[3.0, 1.0, 2.0]]), ["batch", "classes"])
@@ -59,7 +59,7 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     site = site_of_one_axis("top_k", x, axis)
     (dim,) = site.axes
     if not 0 <= k <= site.count:
-        raise AxisSizeError(f"top_k: k={k} is not within 0 and {site.count}, the size of axis {axis!r} in {type_text(x)}.")
+        raise AxisSizeError(f"top_k: k={k} is not between 0 and {site.count}, the size of axis {axis!r} in {type_text(x)}.")
     values, index = lax.top_k(jnp.moveaxis(site.data, dim, -1), min(k, site.data.shape[dim]))
     if site.mesh_axes:
         index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]

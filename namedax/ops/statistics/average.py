@@ -30,7 +30,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 @axis_said
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Maximum less minimum. Arguments as for `nx.max`, costs those of both.
+    """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.ptp(nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"]), "k"))

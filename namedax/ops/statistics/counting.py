@@ -105,7 +105,7 @@ def bincount(
     """
     x = as_array(x)
     if x.dtype != jnp.bool_ and not jnp.issubdtype(x.dtype, jnp.integer):
-        raise ArgumentTypeError(f"bincount: the argument must be of integers, got {type_text(x)}.")
+        raise ArgumentTypeError(f"bincount: the argument must hold integers, got {type_text(x)}.")
     if length is None:
         data = x.data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):

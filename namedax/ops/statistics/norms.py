@@ -37,7 +37,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
     if isinstance(ord, str):
-        raise ArgumentError(f"norm: ord={ord!r} is no order of a vector norm; it is a number, also inf or -inf.")
+        raise ArgumentError(f"norm: ord={ord!r} is not an order of a vector norm; it is a number, also inf or -inf.")
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -99,7 +99,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         sums = _sum(_abs(x), inner, keepdims=keepdims)
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
-        raise ArgumentError(f"norm: ord={ord!r} is no order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
+        raise ArgumentError(
+            f"norm: ord={ord!r} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
+        )
     with explain_type_errors:
         return compiled_ops.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
 

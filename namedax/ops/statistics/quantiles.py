@@ -115,7 +115,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
 
     Args:
       x: an array, named or not.
-      q: a number within 0 and 1, or an array of them with one positional axis.
+      q: a number between 0 and 1, or an array of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"` or `"nearest"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -151,7 +151,7 @@ def _percent(q: Any) -> Any:
 
 
 def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles, `q` within 0 and 100; see `quantile`.
+    """Percentiles, `q` between 0 and 100; see `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
@@ -161,7 +161,7 @@ def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keep
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles of the elements that are not NaN, `q` within 0 and 100; see `quantile`.
+    """Percentiles of the elements that are not NaN, `q` between 0 and 100; see `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
