@@ -78,7 +78,7 @@ CASES += [("explicit context", layout) for layout in ("nothing mapped", "this na
 CASES += [("auto", layout) for layout in ("nothing mapped", "the other name")]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
     axis_type = AxisType.Auto if kind == "auto" else AxisType.Explicit

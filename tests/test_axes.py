@@ -332,6 +332,7 @@ def test_there_and_back(data):
 # --- in a mapped body -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_named_in_a_body(placement):
     # `v` and `w` are whole positional arrays that every instance sees; of a named one every device keeps its block.
@@ -344,6 +345,7 @@ def test_named_in_a_body(placement):
     check(body, oracle, (array(8), array(8, 3), array(4)), (["a"], {}, {}), ["a", "b", None], placement)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_positional_in_a_body(placement):
     # Gathered, so that every instance sees the whole axis.
@@ -688,7 +690,7 @@ def test_the_outer_product_of_dot_products():
     assert f.__name__ == "vdot"
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_other_functions_of_jax_as_bodies(placement):
     x, y = array(8, 3, 3), array(4, 3, seed=1)

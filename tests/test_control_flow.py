@@ -555,6 +555,7 @@ def test_scan_over_a_serial_loops_name_and_beside_it():
     np.testing.assert_allclose(have[1], want[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_arrays_on_an_explicit_mesh_outside_of_a_mapped_function():
     """JAX tracks shardings in types there: the carry begins with the one that it gets."""
     mesh = make_mesh((4, 2), "explicit")
@@ -573,6 +574,7 @@ def test_arrays_on_an_explicit_mesh_outside_of_a_mapped_function():
         assert np.abs(np.asarray(halved.data)).max() <= 1
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_under_jit_and_jax_vmap(kind):
     mesh = make_mesh((4, 2), kind)
@@ -722,6 +724,7 @@ def test_branches_meet_in_any_order(placement):
     check(named, plain, inputs(), IN_AXES, out_axes, placement)
 
 
+@pytest.mark.full
 def test_branches_meet_eagerly_and_without_compilation():
     x, y = nx.named(array(4, 3), ["k", "j"]), nx.named(array(3), ["j"])
     for first in (True, False):

@@ -72,6 +72,7 @@ def test_values_and_gradients(placement, more):
     )
 
 
+@pytest.mark.full
 def test_valid_and_other_strides():
     x, k = array(4, 8, 3), array(3, 2, 3, 5, seed=1)
     for strides, padding in (((3, 1), "VALID"), ((1, 4), "VALID"), ((3, 2), "SAME"), ((2, 5), ((4, 4), (7, 0)))):

@@ -165,6 +165,7 @@ def test_mistakes(call, error, words):
     assert words in str(raised.value), raised.value
 
 
+@pytest.mark.full
 def test_a_size_that_changes_needs_a_name():
     with pytest.raises(AxisSizeError, match=r"resize: axis 'a' would have size 4, but it has size 8 in this mapped function"):
         nx.xmap(lambda x: nx.image.resize(x, {"a": 4}, "linear"), ["a"], ["a"])(array(8))

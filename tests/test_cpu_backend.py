@@ -68,7 +68,7 @@ def narrow_sums(jaxpr):
     return found, count
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": "x", "k": nx.SerialLoop(2)}, {"k": "y"}], ids=str)
 def test_no_sum_is_narrow(resources):
     skipped = ("sorted", "branches") if len(resources) > 1 else ()  # of what cannot be done in steps
@@ -152,7 +152,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", LAYOUTS, ids=str)
 def test_fourier_transforms_along_a_sharded_name(placement):
     x = jnp.asarray(np.random.default_rng(3).normal(size=(8, 3, 4)), jnp.float32)

@@ -119,6 +119,7 @@ def adam(gradient, rate=0.05):
     return step
 
 
+@pytest.mark.full
 def test_the_numbers_are_those_of_a_program_without_names(trained):
     from jax.flatten_util import ravel_pytree
 
@@ -143,6 +144,7 @@ def test_the_numbers_are_those_of_a_program_without_names(trained):
         np.testing.assert_allclose(have[f"data + model/{name}"], want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_two_processes_is_one_of_one(trained):
     import optax
     import orbax.checkpoint as ocp
@@ -160,6 +162,7 @@ def test_a_checkpoint_of_two_processes_is_one_of_one(trained):
     assert np.abs(np.asarray(two[0]["w1"].data) - np.asarray(params["w1"].data)).max() > 0.01  # it was trained
 
 
+@pytest.mark.full
 def test_only_the_first_process_prints(trained):
     first, second = trained[2][0]
     assert "2 processes, 4 devices each" in first
@@ -390,16 +393,19 @@ def test_every_process_brings_its_part_in_every_layout(reports):
         }
 
 
+@pytest.mark.full
 def test_parts_of_trees(reports):
     for report in reports:
         assert report["trees"] == {"x": "float32", "y": "int32", "flag": "bool", "rate": "float32"}
 
 
+@pytest.mark.full
 def test_programs_across_processes_ran(reports):
     assert [report["programs"] for report in reports] == ["explicit"] * 2  # the last layout
     assert [report["host_values"] for report in reports] == [16] * 2
 
 
+@pytest.mark.full
 def test_an_array_of_many_processes_shows_its_type(reports):
     for report in reports:
         assert report["display"]["repr"] == "NamedArray(f32[]{batch:16@data, k:6@model}, values on other processes)"
@@ -408,6 +414,7 @@ def test_an_array_of_many_processes_shows_its_type(reports):
         assert "spans non-addressable" in report["display"]["asarray"]
 
 
+@pytest.mark.full
 def test_errors_of_a_process(reports):
     for report in reports:
         assert "passed to device_put is not the" in report["errors"].pop("differ")  # JAX's own

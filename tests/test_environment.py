@@ -100,6 +100,7 @@ def test_an_inner_jit_in_loops_and_conditions():
             np.testing.assert_allclose(have, factor * x.sum(0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_the_gradient_of_an_inner_jit():
     loss = jax.jit(lambda w, x: nx.sum(nx.tanh(w * x), ("a", "b")))
     w, x = array(4, seed=3), array(16, 4)

@@ -162,6 +162,7 @@ def test_gradients_inside():
     np.testing.assert_allclose(f(w, x), want, rtol=1e-5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_in_scan_and_vmap_within_the_body(placement):
     def body(x):
@@ -188,7 +189,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
     [

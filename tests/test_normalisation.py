@@ -114,6 +114,7 @@ ARGS = array(4, 8, 3) + 2, array(8, seed=1), 1.5 + array(8, seed=2) ** 2, jnp.ar
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*SOME, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER

@@ -159,6 +159,7 @@ def test_costs_of_a_sum_that_all_have(case, overlap, axes):
         assert 2 * (n - 1) * ring[0][0].bytes == plain[0][0].wire_bytes
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_a_sum_that_all_have_is_the_same_for_all(overlap):
     """To the last bit: each block is added up once, and then sent to everyone. JAX's checker is not asked."""

@@ -93,6 +93,7 @@ def test_over_two_names(placement):
     check(ours, oracle, (x,), ["a", "b", ...], ["a", "b", ...], placement)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_permutations(placement):
     x, only_b = array(8, 4, 3, seed=4), array(4, 2, seed=5)

@@ -509,6 +509,7 @@ def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
     np.testing.assert_allclose(jax.grad(f)(a, b), jax.grad(lambda a, b: jnp.sum(plain(a, b) ** 2))(a, b), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.full
 def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
     def double(v):
         return jax.lax.while_loop(lambda v: v < 100, lambda v: 2 * v, v)

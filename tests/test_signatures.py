@@ -215,7 +215,7 @@ def run(body, args, shape, resources, out):
     return nx.xmap(body, axes, out, axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_over_names_and_their_gradients(shape, resources):
     x, w, m = array(8, 4, 3, seed=1), array(8, 4, seed=2), array(8, 4, seed=3)

@@ -170,6 +170,7 @@ def test_searchsorted(side):
     assert int(have) == int(jnp.searchsorted(jnp.array([2.0, 3.0, 1.0]), 2.5, sorter=jnp.argsort(order)))
 
 
+@pytest.mark.full
 def test_plain_arrays_and_flattened_positional_axes():
     x = array(3, 4)
     named = nx.named(array(3, 4, 5), [None, "k", None])
