@@ -312,7 +312,7 @@ def test_pgather_out_of_range():
     x = nx.named(jnp.arange(4.0), ["k"])
     np.testing.assert_array_equal(pgather(x, jnp.array([3, 4, -4, -5]), "k"), [3, np.nan, 0, np.nan])
     np.testing.assert_array_equal(pgather(x.astype(int), jnp.array([4]), "k"), [jnp.iinfo(jnp.arange(1).dtype).min])
-    with pytest.raises(PositionalAxisError, match="indices are integers"):
+    with pytest.raises(PositionalAxisError, match="indices must be integers"):
         pgather(x, jnp.array([0.5]), "k")
 
 

@@ -217,7 +217,7 @@ def test_indices_are_integers():
         f = nx.xmap(lambda t: nx.take(t, jnp.array([1.0, 2.0], jnp.float32), "a"), ["a", ...], {}, **options)
         with pytest.raises(nx.errors.PositionalAxisError) as caught:
             f(TABLE)
-        assert str(caught.value) == "take: the indices are f32[2], but indices are integers."
+        assert str(caught.value) == "take: the indices are f32[2], but indices must be integers."
 
 
 def test_two_names_on_one_mesh_axis():

@@ -1290,8 +1290,8 @@ def pgather(x: Any, idx: Any, axes: Axis) -> Any:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
-        read: these are names of the result. Negative indices count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, except those that are
+        read, which are names of the result. Negative indices count from the end.
       axes: a position, a name, or a tuple of them.
 
     Returns:
@@ -1303,7 +1303,7 @@ def pgather(x: Any, idx: Any, axes: Axis) -> Any:
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
+      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` does not hold integers.
       PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
     """
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:

@@ -162,7 +162,7 @@ def _text_of(annotation: Any) -> str:
 
 
 def checker_of(annotation: Any) -> Checker | None:
-    """What compares values with an annotation; `None` where nothing in it is an array type."""
+    """The checker that compares values with an annotation; `None` where nothing in it is an array type."""
     if isinstance(annotation, ArrayType):
         return annotation
     try:

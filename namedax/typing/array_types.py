@@ -392,7 +392,7 @@ def _parse(element: ElementType, item: Any) -> ArrayType:
         parts = parts[0]
     for size in parts:
         if isinstance(size, (Mapping, set, frozenset)):
-            raise ArrayTypeError(f"{element}[...]: the named axes come once, at the end; got {item!r}.")
+            raise ArrayTypeError(f"{element}[...]: the named axes come last, and once; got {item!r}.")
         if isinstance(size, (tuple, list)):
             raise ArrayTypeError(f"{element}[...]: the sizes of the positional axes are one tuple; got {item!r}.")
     shape = tuple(size if size is ... else _parse_size(element, size, "a positional axis") for size in parts)

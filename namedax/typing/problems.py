@@ -43,13 +43,13 @@ class Problem:
 
     def text(self) -> str:
         """The problem as sentences."""
-        sentences = [f"{text_of_place(self.where)} should be {self.expected}, and is {self.came}."]
+        sentences = [f"{text_of_place(self.where)} should be {self.expected}, but is {self.came}."]
         sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
         return " ".join((*sentences, *dict.fromkeys(self.remedies)))
 
 
 class Checker(Protocol):
-    """What can compare values with itself."""
+    """Something that values can be compared with."""
 
     def problem(self, value: Any, sizes: Sizes, where: Where) -> Problem | None:
         """What differs, or `None`; size variables that are new go into `sizes`."""

@@ -31,8 +31,8 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, but for those that are
-        read: these are names of the result. Negative indices count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, except those that are
+        read, which are names of the result. Negative indices count from the end.
       axes: a position, a name, or a tuple of them.
 
     Returns:
@@ -44,7 +44,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` holds no integers.
+      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` does not hold integers.
       PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -57,7 +57,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
     x = x if isinstance(x, NamedArray) else jnp.asarray(x)
     idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
     if not jnp.issubdtype(idx.dtype, jnp.integer):
-        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices are integers.")
+        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices must be integers.")
     return gather_entries("pgather", x, idx, axes)
 
 

@@ -74,7 +74,7 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     x = _array(local_block(x, "take", region))
     indices = _array(local_block(indices, "take", region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices are integers.")
+        raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices must be integers.")
     indices = wide_index(indices)
 
     def read(rows: Any, index: Any, dim: int | None) -> Any:
