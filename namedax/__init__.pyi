@@ -391,11 +391,14 @@ def einsum(
 ) -> Array: ...
 @overload
 def slice(
-    x: NamedArray, index: Mapping[Hashable, Any], *, out_axes: Mapping[Hashable, Hashable] | None = None,
+    x: NamedArray,
+    index: Mapping[Hashable, Any],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray: ...
 @overload
 def slice(
-    x: ArrayLike, index: Mapping[Hashable, Any], *, out_axes: Mapping[Hashable, Hashable] | None = None,
+    x: ArrayLike, index: Mapping[Hashable, Any], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array: ...
 def take(
     x: ArrayLike,
@@ -692,12 +695,45 @@ def concatenate(
 ) -> Array: ...
 def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array: ...
 @overload
-def merge_axes(x: NamedArray, axes: Sequence[Hashable], name: Hashable) -> NamedArray: ...
+def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
 @overload
-def merge_axes(x: ArrayLike, axes: Sequence[Hashable], name: Hashable) -> Array: ...
+def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> Array: ...
 def rearrange(x: ArrayLike, pattern: str, **sizes: int) -> Array: ...
 def reduce(x: ArrayLike, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array: ...
-def repeat(x: ArrayLike, pattern: str, **sizes: int) -> Array: ...
+@overload
+def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array:
+    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has."""
+@overload
+def repeat(
+    x: ArrayLike,
+    repeats: Any,
+    axis: Axis = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_axis: Hashable | None = None,
+) -> Array:
+    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
+
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
+    only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
+
+    Args:
+      x: an array, named or not.
+      repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
+        or an integer array with one for each.
+      axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+      total_repeat_length: as in `nx.numpy.repeat`.
+      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
+      **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+
+    Returns:
+      The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
+      `nx.numpy.repeat`.
+
+    Raises:
+      RearrangeError: as in `rearrange`, or a new axis has no size.
+      ArgumentTypeError: sizes are given without a pattern.
+    """
 @overload
 def split_axis(
     x: NamedArray, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
@@ -712,7 +748,7 @@ def rename(x: ArrayLike, names: Mapping[Hashable, Hashable] | None = None, /, **
 def flip(m: NamedArray, axis: Axis = None) -> NamedArray: ...
 @overload
 def flip(m: ArrayLike, axis: Axis = None) -> Array: ...
-def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Array: ...
+def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> Array: ...
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
 def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
 @overload
@@ -905,30 +941,30 @@ def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.2
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
-    axes: Sequence[Hashable],
+    axis: Hashable | Sequence[Hashable],
     *,
-    kernel_axes: Sequence[Hashable] | None = None,
+    kernel_axis: Hashable | Sequence[Hashable] | None = None,
     features_in: Hashable | None = None,
     features_out: Hashable | None = None,
     strides: int | Sequence[int] = 1,
     padding: str | Sequence[tuple[int, int]] = 'SAME',
     kernel_dilation: int | Sequence[int] = 1,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array: ...
 def conv_transpose(
     x: ArrayLike,
     kernel: ArrayLike,
-    axes: Sequence[Hashable],
+    axis: Hashable | Sequence[Hashable],
     *,
-    kernel_axes: Sequence[Hashable] | None = None,
+    kernel_axis: Hashable | Sequence[Hashable] | None = None,
     features_in: Hashable | None = None,
     features_out: Hashable | None = None,
     strides: int | Sequence[int] = 1,
     padding: str | Sequence[tuple[int, int]] = 'SAME',
     kernel_dilation: int | Sequence[int] = 1,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array: ...
@@ -991,7 +1027,7 @@ def pad(
     mode: str = 'constant',
     *,
     constant_values: Any = 0,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> NamedArray: ...
 @overload
@@ -1001,7 +1037,7 @@ def pad(
     mode: str = 'constant',
     *,
     constant_values: Any = 0,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> Array: ...
 @overload

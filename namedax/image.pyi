@@ -13,7 +13,7 @@ def resize(
     antialias: bool = True,
     precision: Any = ...,
     *,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Any:
     """Resizes an array along named axes, by interpolation, as `jax.image.resize` does.
 
@@ -24,7 +24,8 @@ def resize(
       method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
       antialias: whether to smooth where an axis gets smaller.
       precision: of the weighted sums.
-      out_axes: with sizes by name, new names, `{"h": "h_out"}`; needed in a mapped function for axes whose size changes.
+      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function
+        for axes whose size changes.
 
     Returns:
       The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows next to
@@ -35,7 +36,7 @@ def resize(
       AxisNotFoundError: `image` lacks a name.
       AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
         axes.
-      ArgumentTypeError: `out_axes` is given with a positional shape.
+      ArgumentTypeError: `out_axis` is given with a positional shape.
     """
 def scale_and_translate(
     image: Any,

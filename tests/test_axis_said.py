@@ -177,7 +177,6 @@ def test_methods_of_positional_axes_refuse_names_in_words():
         lambda: ODD.transpose(("k", "q")),
         lambda: ODD.squeeze("k"),
         lambda: ODD.swapaxes("k", "q"),
-        lambda: ODD.repeat(2, axis="k"),
         lambda: ODD.trace(axis1="k", axis2="q"),
     ):
         with pytest.raises(nx.errors.ArgumentTypeError, match=r"acts on positional axes, and .k. is a name\. Call nx"):

@@ -88,7 +88,7 @@ PROGRAMS = {
         ["a", "b", None],
     ),
     "same size": (
-        lambda x: nx.slice(x, {"a": slice(None, None, -1)}, out_axes={"a": "a"}),
+        lambda x: nx.slice(x, {"a": slice(None, None, -1)}, out_axis={"a": "a"}),
         lambda x: x[::-1],
         ["a", "b", None],
     ),
@@ -170,7 +170,7 @@ def parts(resources, size, entry, new="p"):
     """The function that takes a part of {w: 16, c: 3}, and what it sends, by kind and bytes."""
 
     def f(x):
-        return nx.slice(x, {"w": entry}, out_axes={"w": new})
+        return nx.slice(x, {"w": entry}, out_axis={"w": new})
 
     mapped = nx.xmap(f, ["w", "c"], [new, "c"], axis_resources=resources, mesh=make_mesh((4, 2)))
     sent = hlo.collectives(mapped.lower(array(size, 3)).compile())
@@ -207,7 +207,7 @@ def test_a_part_under_a_new_name(resources, entry, sends):
 
 def test_parts_outside_of_bodies():
     x = nx.named(array(6, 5), ["a", "b"])
-    have = nx.slice(x, {"a": slice(1, 4), "b": slice(None, None, 2)}, out_axes={"b": "half"})
+    have = nx.slice(x, {"a": slice(1, 4), "b": slice(None, None, 2)}, out_axis={"b": "half"})
     assert have.dims == ("a", "half")
     np.testing.assert_array_equal(have.data, x.data[1:4, ::2])
 
@@ -291,7 +291,7 @@ def test_rename_by_keyword():
         (lambda x: nx.slice(x, {"c": slice(3)}), AxisNotFoundError, "slice: no axis 'c' in f32[]{a:8, b:4}"),
         (lambda x: nx.slice(x, {"a": 3}), ArgumentTypeError, "the entry 3 of axis 'a' is not a slice"),
         (lambda x: nx.slice(x, slice(3)), ArgumentTypeError, "is not a mapping; write nx.slice(x, {'w': slice(3, 7)})"),
-        (lambda x: nx.slice(x, {"a": slice(3)}, out_axes={"b": "c"}), AxisNotFoundError, "slice: no axis 'b' in the index"),
+        (lambda x: nx.slice(x, {"a": slice(3)}, out_axis={"b": "c"}), AxisNotFoundError, "slice: no axis 'b' in the index"),
         (lambda x: nx.rename(x, "a"), ArgumentTypeError, "rename: names='a' is not a mapping; write nx.rename"),
         (lambda x: nx.rename(x, {"a": "c"}, a="d"), AxisNameError, "rename: axis 'a' is given twice"),
         (lambda x: nx.nn.binary_cross_entropy(x * 1j, 0), ArgumentTypeError, "are complex; write logits.real"),
@@ -305,5 +305,5 @@ def test_mistakes(call, error, words):
 
 
 def test_a_slice_in_a_body_offers_the_function():
-    with pytest.raises(AxisSizeError, match=r"nx\.slice\(x, \{'a': slice\(\.\.\.\)\}, out_axes=\{'a': 'part'\}\)"):
+    with pytest.raises(AxisSizeError, match=r"nx\.slice\(x, \{'a': slice\(\.\.\.\)\}, out_axis=\{'a': 'part'\}\)"):
         nx.xmap(lambda x: x["a", 3:7], ["a"], ["a"])(array(8))

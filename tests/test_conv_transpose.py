@@ -17,14 +17,14 @@ def plain(x, k, strides, padding, dilation=(1, 1)):
     return jax.lax.conv_transpose(x[None], k, strides, padding, rhs_dilation=dilation, dimension_numbers=numbers)[0]
 
 
-AXES = {"kernel_axes": ("p", "q"), "features_in": "c", "features_out": "d"}
+AXES = {"kernel_axis": ("p", "q"), "features_in": "c", "features_out": "d"}
 
 
 def program(strides, padding, dilation=1):
     def f(x, k):
         out = {"a": "A", "b": "B"}
         return nx.conv_transpose(
-            x, k, ("a", "b"), strides=strides, padding=padding, kernel_dilation=dilation, out_axes=out, **AXES
+            x, k, ("a", "b"), strides=strides, padding=padding, kernel_dilation=dilation, out_axis=out, **AXES
         )
 
     return f
@@ -79,7 +79,7 @@ def test_valid_and_other_strides():
         f = nx.xmap(program(strides, padding), (["a", "b", "c"], ["p", "q", "c", "d"]), OUT)
         np.testing.assert_allclose(f(x, k), plain(x, k, strides, padding), rtol=1e-4, atol=1e-4)
     depthwise = nx.conv_transpose(
-        nx.named(x[:, 0], ["w", "c"]), nx.named(k[:, 0, :, 0], ["t", "c"]), "w", kernel_axes="t", strides=2
+        nx.named(x[:, 0], ["w", "c"]), nx.named(k[:, 0, :, 0], ["t", "c"]), "w", kernel_axis="t", strides=2
     )
     want = jnp.stack([plain(x[:, :1, i : i + 1], k[:, :1, i : i + 1, :1], (2, 1), "SAME")[:, 0, 0] for i in range(3)], 1)
     np.testing.assert_allclose(nx.positional(depthwise, ["w", "c"]), want, rtol=1e-4, atol=1e-5)
@@ -87,7 +87,7 @@ def test_valid_and_other_strides():
 
 def test_it_sends_the_rows_at_the_boundary():
     def f(x, k):
-        return nx.conv_transpose(x, k, ("w",), strides=2, out_axes={"w": "v"})
+        return nx.conv_transpose(x, k, ("w",), strides=2, out_axis={"w": "v"})
 
     mapped = nx.xmap(f, (["w"], [None]), ["v"], axis_resources={"w": "x", "v": "x"}, mesh=make_mesh((4, 2)))
     sent = hlo.collectives(mapped.lower(array(64), array(5)).compile())
@@ -115,7 +115,7 @@ def test_mistakes(call, error, words):
 
 def test_blocks_that_begin_between_two_entries_are_refused():
     f = nx.xmap(
-        lambda x, k: nx.conv_transpose(x, k, ("w",), strides=2, padding=[(1, 0)], out_axes={"w": "v"}),
+        lambda x, k: nx.conv_transpose(x, k, ("w",), strides=2, padding=[(1, 0)], out_axis={"w": "v"}),
         (["w"], [None]),
         ["v"],
         axis_resources={"w": "x", "v": "x"},

@@ -58,19 +58,19 @@ PROGRAMS = {
 }
 RESIZED = {
     "up": (
-        lambda x: nx.image.resize(x, {"b": 8, "c": 5}, "linear", out_axes={"b": "B", "c": "C"}),
+        lambda x: nx.image.resize(x, {"b": 8, "c": 5}, "linear", out_axis={"b": "B", "c": "C"}),
         (8, 8, 5),
         "linear",
         ["a", "B", "C"],
     ),
-    "down": (lambda x: nx.image.resize(x, {"a": 4}, "cubic", out_axes={"a": "A"}), (4, 4, 3), "cubic", ["A", "b", "c"]),
+    "down": (lambda x: nx.image.resize(x, {"a": 4}, "cubic", out_axis={"a": "A"}), (4, 4, 3), "cubic", ["A", "b", "c"]),
     "rough": (
-        lambda x: nx.image.resize(x, {"a": 4}, "lanczos3", antialias=False, out_axes={"a": "A"}),
+        lambda x: nx.image.resize(x, {"a": 4}, "lanczos3", antialias=False, out_axis={"a": "A"}),
         (4, 4, 3),
         "lanczos3",
         ["A", "b", "c"],
     ),
-    "nearest": (lambda x: nx.image.resize(x, {"b": 8}, "nearest", out_axes={"b": "B"}), (8, 8, 3), "nearest", ["a", "B", "c"]),
+    "nearest": (lambda x: nx.image.resize(x, {"b": 8}, "nearest", out_axis={"b": "B"}), (8, 8, 3), "nearest", ["a", "B", "c"]),
 }
 PROGRAMS |= {
     key: (f, lambda x, s=shape, m=method, k=key: jax.image.resize(x, s, m, antialias=k != "rough"), out)
@@ -91,7 +91,7 @@ def test_values_and_gradients(placement):
 )
 def test_resizing_sends_rows_at_the_boundary(size, method):
     def f(x):
-        return nx.image.resize(x, {"w": size}, method, out_axes={"w": "v"})
+        return nx.image.resize(x, {"w": size}, method, out_axis={"w": "v"})
 
     x = array(64, 3)
     mapped = nx.xmap(f, ["w", "c"], ["v", "c"], axis_resources={"w": "x", "v": "x"}, mesh=make_mesh((4, 2)))
@@ -110,7 +110,7 @@ def test_resizing_sends_rows_at_the_boundary(size, method):
 
 def test_a_new_name_elsewhere_is_gathered():
     mapped = nx.xmap(
-        lambda x: nx.image.resize(x, {"w": 12}, "linear", out_axes={"w": "v"}),
+        lambda x: nx.image.resize(x, {"w": 12}, "linear", out_axis={"w": "v"}),
         ["w"],
         ["v"],
         axis_resources={"w": "x", "v": "y"},
@@ -151,9 +151,9 @@ def test_positions_are_left_to_jax():
         ),
         (lambda x: nx.image.resize(x, {"q": 3}, "linear"), AxisNotFoundError, "resize: no axis 'q' in f32[]{a:8, b:4}"),
         (lambda x: nx.image.resize(x, {"a": 3.5}, "linear"), ArgumentTypeError, "the size of 'a'=3.5 must be an integer"),
-        (lambda x: nx.image.resize(x, (), "linear", out_axes={"a": "b"}), ArgumentTypeError, "goes with sizes by name"),
+        (lambda x: nx.image.resize(x, (), "linear", out_axis={"a": "b"}), ArgumentTypeError, "goes with sizes by name"),
         (
-            lambda x: nx.image.resize(x, {"a": 3}, "linear", out_axes={"b": "c"}),
+            lambda x: nx.image.resize(x, {"a": 3}, "linear", out_axis={"b": "c"}),
             AxisNotFoundError,
             "no axis 'b' in shape={'a': 3}",
         ),

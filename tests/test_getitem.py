@@ -280,7 +280,7 @@ def test_mistakes_in_mapped_functions():
     def run(fun, *args, in_axes):
         return nx.xmap(fun, in_axes, None, **options)(*args)
 
-    with pytest.raises(AxisSizeError, match=r"would leave 3 of 8 entries.*nx\.slice\(x, .*out_axes=\{'b': 'part'\}\)"):
+    with pytest.raises(AxisSizeError, match=r"would leave 3 of 8 entries.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)"):
         nx.xmap(lambda x: getitem(x, ("b", slice(0, 3))), (["b"],), None)(jnp.zeros(8))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
         run(lambda x: getitem(x.rename({"a": "t"}), ("t", slice(0, 3))), jnp.zeros(8), in_axes=(["a"],))

@@ -43,7 +43,7 @@ def neighbours(x, k):
         halo(x, "b", 2, 0, mode="edge"),
         diff(x, axis="a", prepend=nx.sum(x, "a")),
         convolve(x, k, "same", axis="a"),
-        pad(x, {"a": (5, 3), "b": 0}, out_axes={"a": "A"}),
+        pad(x, {"a": (5, 3), "b": 0}, out_axis={"a": "A"}),
     )
 
 
@@ -72,8 +72,8 @@ def test_neighbours(placement):
 
 def convolutions(x, w, v, k):
     return (
-        conv(x, w, ("a", "b"), kernel_axes=("ka", "kb"), features_in="c", features_out="d"),
-        conv(x, v, ("a",), strides=2, kernel_dilation=2, padding=[(2, 1)], out_axes={"a": "h"}),
+        conv(x, w, ("a", "b"), kernel_axis=("ka", "kb"), features_in="c", features_out="d"),
+        conv(x, v, ("a",), strides=2, kernel_dilation=2, padding=[(2, 1)], out_axis={"a": "h"}),
         convolve(x, k, "full", axis="a", out_axis="A"),
     )
 
@@ -163,7 +163,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
     "halo of more than a block": (lambda x: nx.sum(halo(x, "n", 5, 0), -1), 2, 5),
     "diff": (lambda x: diff(x, axis="n", append=0.0), 1, 1),
     "convolve": (lambda x: convolve(x, jnp.arange(1.0, 4.0), "same", axis="n"), 2, 2),
-    "pad": (lambda x: pad(x, {"n": 4}, out_axes={"n": "m"}), 1, 3),
+    "pad": (lambda x: pad(x, {"n": 4}, out_axis={"n": "m"}), 1, 3),
 }
 
 
@@ -185,7 +185,7 @@ def test_only_what_is_needed_travels(case):
 
 def test_conv_names_the_kernel_axis_that_is_sharded():
     f = nx.xmap(
-        lambda x, k: conv(x, k, ("a",), kernel_axes=("p",)),
+        lambda x, k: conv(x, k, ("a",), kernel_axis=("p",)),
         (["a"], ["p"]),
         ["a"],
         axis_resources={"p": "x"},
@@ -201,7 +201,7 @@ def test_conv_names_the_kernel_axis_that_is_sharded():
 
 def test_conv_sends_its_halo():
     f = nx.xmap(
-        functools.partial(conv, axes=("h", "w"), features_in="c", features_out="d"),
+        functools.partial(conv, axis=("h", "w"), features_in="c", features_out="d"),
         (["batch", "h", "w", "c"], [None, None, "c", "d"]),
         ["batch", "h", "w", "d"],
         axis_resources={"h": "x", "batch": "y"},
@@ -256,7 +256,7 @@ MISTAKES = [
     (lambda: halo(X, "k", -1), ArgumentError, "halo: before=-1 must be an integer from 0"),
     (lambda: halo(X, "k", mode="mirror"), PositionalAxisError, "halo: mode='mirror' is none of 'zero'"),
     (lambda: halo(X, "k", out_axis="k"), AxisNameError, "must be an axis name that .* lacks"),
-    (lambda: pad(X, {"k": 1}, out_axes={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),
+    (lambda: pad(X, {"k": 1}, out_axis={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),
     (lambda: pad(X, {"k": (1, 2, 3)}), PositionalAxisError, "neither a number nor a pair"),
     (lambda: pad(X, (1, 2), axis="k"), ArgumentError, "pad: mode='constant' takes constant_values= only, not axis="),
     (

@@ -75,10 +75,10 @@ MOVED = {
 
 
 def convolved(x, w, v, r):
-    options = {"kernel_axes": ("t",), "features_in": "c"}
+    options = {"kernel_axis": ("t",), "features_in": "c"}
     return {
-        "conv": nx.conv(x, r, ("b",), **options, features_out="d", out_axes={"b": "m3"}),
-        "strided": nx.conv(x, r, ("b",), **options, features_out="d", strides=2, padding=[(1, 2)], out_axes={"b": "h"}),
+        "conv": nx.conv(x, r, ("b",), **options, features_out="d", out_axis={"b": "m3"}),
+        "strided": nx.conv(x, r, ("b",), **options, features_out="d", strides=2, padding=[(1, 2)], out_axis={"b": "h"}),
         "one feature": nx.conv(x, r["d", 1], ("b",), **options),
         "convolve": nx.convolve(x, jnp.array([1.0, 2.0, 1.0]), "same", axis="b"),
     }

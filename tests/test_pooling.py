@@ -52,12 +52,12 @@ PROGRAMS = {
         OUT,
     ),
     "tiles": (
-        lambda x: nn.max_pool(x, {"b": 2}, out_axes={"b": "half"}),
+        lambda x: nn.max_pool(x, {"b": 2}, out_axis={"b": "half"}),
         lambda x: window("max", x, (1, 2), (1, 2), "VALID"),
         ["a", "half", None],
     ),
     "strides": (
-        lambda x: nn.avg_pool(x, {"b": 3}, strides={"b": 2}, padding=[(1, 0)], out_axes={"b": "half"}),
+        lambda x: nn.avg_pool(x, {"b": 3}, strides={"b": 2}, padding=[(1, 0)], out_axis={"b": "half"}),
         lambda x: window("avg", x, (1, 3), (1, 2), ((0, 0), (1, 0))),
         ["a", "half", None],
     ),
@@ -78,13 +78,13 @@ def mapped(f, out, resources, mesh=(4, 2)):
 def test_what_pooling_sends():
     """Nothing where windows tile the blocks; otherwise the rows at the boundary, never a block."""
     x = array(64, 3)
-    tiles = mapped(lambda x: nn.max_pool(x, {"w": 2}, out_axes={"w": "half"}), "half", {"w": "x", "half": "x"})
+    tiles = mapped(lambda x: nn.max_pool(x, {"w": 2}, out_axis={"w": "half"}), "half", {"w": "x", "half": "x"})
     np.testing.assert_array_equal(tiles(x), x.reshape(32, 2, 3).max(1))
     assert not hlo.collectives(tiles.lower(x).compile())
     halo = mapped(lambda x: nn.max_pool(x, {"w": 5}, strides=1, padding="SAME"), "w", {"w": "x"})
     sent = [(one.kind, one.bytes) for one in hlo.collectives(halo.lower(x).compile())]
     assert sent == [("collective-permute", 2 * 3 * 4)] * 2, sent
-    gathered = mapped(lambda x: nn.max_pool(x, {"w": 2}, out_axes={"w": "half"}), "half", {"w": "x"})
+    gathered = mapped(lambda x: nn.max_pool(x, {"w": 2}, out_axis={"w": "half"}), "half", {"w": "x"})
     assert [one.kind for one in hlo.collectives(gathered.lower(x).compile())] == ["all-gather"]
     np.testing.assert_array_equal(gathered(x), x.reshape(32, 2, 3).max(1))
 
@@ -136,7 +136,7 @@ def test_types(resources):
             "padding='FULL' is neither 'SAME' nor 'VALID'",
         ),
         (lambda x: nn.max_pool(x, {"w": 2}, padding=1), PositionalAxisError, "padding=1 has 0 entries for 1 axes"),
-        (lambda x: nn.max_pool(x, {"w": 2}, out_axes={"c": "d"}), AxisNotFoundError, "no axis 'c' in window={'w': 2}"),
+        (lambda x: nn.max_pool(x, {"w": 2}, out_axis={"c": "d"}), AxisNotFoundError, "no axis 'c' in window={'w': 2}"),
         (lambda x: nn.max_pool(x * 1j, {"w": 2}), ArgumentTypeError, "is complex, and complex numbers have no order"),
     ],
 )

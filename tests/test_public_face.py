@@ -16,7 +16,7 @@ import jax
 import pytest
 
 import namedax as nx
-from namedax.errors import NamedaxError, UnsupportedArgumentError
+from namedax.errors import ArgumentError, ArgumentTypeError, NamedaxError, UnsupportedArgumentError
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "namedax"
@@ -116,6 +116,75 @@ def test_everything_has_a_docstring_and_its_name():
         value = getattr(nx, name)
         assert inspect.getdoc(value), name
         assert isinstance(value, types.ModuleType) or value.__name__ == aliases.get(name, name)
+
+
+# --- one word for one thing -----------------------------------------------------------------------------------------------
+
+
+def words(function):
+    return set(inspect.signature(function).parameters)
+
+
+def test_axes_are_called_axis():
+    """`axis` are axes of an operand, `out_axis` new names of a result, `axes` a whole axis mapping as in `in_axes`; the rest is JAX's."""
+    mappings = {"named", "positional", "untag", "from_process_local"}
+    of_jax = {"transpose", "permute_dims", "tensordot"}
+    for name in nx.__all__:
+        function = getattr(nx, name)
+        if isinstance(function, types.FunctionType):
+            assert "axes" not in words(function) or name in mappings | of_jax, name
+            assert "axis_name" not in words(function), name
+            assert "out_axes" not in words(function) or name in ("xmap", "vmap"), name
+    for function in (nx.conv, nx.conv_transpose):
+        assert {"axis", "kernel_axis", "out_axis"} <= words(function)
+    assert "axis_name" in words(nx.lax.axis_size)  # JAX's word
+
+
+X = nx.named(jax.numpy.arange(12.0).reshape(2, 6), ["b", "k"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: nx.pad(X, {"k": (1, 0)}, out_axis=out),
+        lambda out: nx.tile(X, {"k": 2}, out_axis=out),
+        lambda out: nx.slice(X, {"k": slice(1, 3)}, out_axis=out),
+        lambda out: nx.nn.max_pool(X, {"k": 2}, out_axis=out),
+        lambda out: nx.image.resize(X, {"k": 3}, "linear", out_axis=out),
+        lambda out: nx.conv(X, jax.numpy.ones(3), "k", out_axis=out),
+    ],
+)
+def test_out_axis_is_a_name_or_names_by_names(call):
+    by_name, by_dict = call("new"), call({"k": "new"})
+    assert set(by_name.dims) == {"b", "new"}
+    assert by_name.dims == by_dict.dims
+    assert (by_name.data == by_dict.data).all()
+
+
+def test_one_new_name_for_several_axes():
+    with pytest.raises(ArgumentError) as info:
+        nx.pad(X, {"b": (1, 0), "k": (1, 0)}, out_axis="new")
+    assert str(info.value) == (
+        "pad: out_axis='new' is one name, and pad_width={'b': (1, 0), 'k': (1, 0)} has 2 axes with names. Say which of them gets it, as in "
+        "out_axis={'b': 'new'}."
+    )
+
+
+def test_repeat_is_one_function():
+    for have in (nx.repeat(X, 2, "k"), X.repeat(2, "k"), nx.numpy.repeat(X, 2, "k"), nx.repeat(X, "{k} -> {k=(k 2)}")):
+        assert (nx.positional(have, ["b", "k"]) == jax.numpy.repeat(nx.positional(X, ["b", "k"]), 2, 1)).all()
+    assert X.repeat("{k} -> {axis, k}", axis=3).named_shape["axis"] == 3
+    with pytest.raises(
+        ArgumentTypeError, match=r"^repeat: 'batch' would be sizes of a pattern, and the repeats are 2\. Write a pattern, as in"
+    ):
+        nx.repeat(X, 2, batch=3)
+
+
+def test_namesakes_say_that_they_are_other_functions():
+    for one, other in (("dot", "numpy.dot"), ("reduce", "lax.reduce")):
+        space, _, name = other.partition(".")
+        assert f"`nx.{other}` is another function" in getattr(nx, one).__doc__
+        assert f"`nx.{one}` is another function" in getattr(getattr(nx, space), name).__doc__
 
 
 # --- stubs --------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ CALLS = {
     "neighbours": lambda x: [
         nx.diff(x, axis="a", out_axis="q"),
         nx.roll(x, 2, "a"),
-        nx.pad(x, {"a": (1, 2)}, out_axes={"a": "q"}),
+        nx.pad(x, {"a": (1, 2)}, out_axis={"a": "q"}),
     ],
     "scan": lambda x: nx.scan(lambda c, v: (c + v, c * v), x["b", 0] * 0, x, axis="b"),
     "collectives": lambda x: [nx.lax.psum(x, "a"), nx.lax.pmean(x, "a"), nx.lax.psum_scatter(nx.lax.all_gather(x, "a"), "a")],

@@ -68,6 +68,9 @@ class Methods:
     ) -> Array:
         """Contraction of two arrays over the given names; all other axes are broadcast.
 
+        `nx.numpy.dot` is another function: it contracts positions, the last axis of one with the last but one of the other, and names are
+        batch axes.
+
         Args:
           x: a named array.
           y: a named array.
@@ -92,6 +95,37 @@ class Methods:
         """
     def rename(self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray:
         """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
+    def repeat(
+        self,
+        repeats: Any,
+        axis: Axis = None,
+        *,
+        total_repeat_length: int | None = None,
+        out_axis: Hashable | None = None,
+        **sizes: int,
+    ) -> Array:
+        """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
+
+        With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
+        only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
+
+        Args:
+          x: an array, named or not.
+          repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
+            or an integer array with one for each.
+          axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+          total_repeat_length: as in `nx.numpy.repeat`.
+          out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
+          **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+
+        Returns:
+          The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
+          `nx.numpy.repeat`.
+
+        Raises:
+          RearrangeError: as in `rearrange`, or a new axis has no size.
+          ArgumentTypeError: sizes are given without a pattern.
+        """
     def round(self, decimals: int = 0) -> NamedArray:
         """The values rounded to `decimals` decimals."""
     def take(
@@ -391,18 +425,6 @@ class Methods:
         """`jax.Array.transpose` over the positional axes; names are batch axes.
 
         Return a transposed version of an N-dimensional array.
-        """
-    def repeat(
-        self,
-        repeats: ArrayLike,
-        axis: Axis = None,
-        *,
-        total_repeat_length: int | None = None,
-        out_sharding: Any = None,
-    ) -> NamedArray:
-        """`jax.Array.repeat` over the positional axes; names are batch axes.
-
-        Construct an array from repeated elements.
         """
     def diagonal(self, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> NamedArray:
         """`jax.Array.diagonal` over the positional axes; names are batch axes.

@@ -591,7 +591,7 @@ def _cumulative(
     if not include_initial or axis is None or not is_axis_name(axis):
         return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
     longer = {axis: out_axis} if out_axis else None
-    return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axes=longer)
+    return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer)
 
 
 def cumulative_sum(

@@ -102,6 +102,13 @@ _ABSENT: Any = object()
 NAMESPACES: dict[str, Namespace] = {}
 
 
+# Lifted functions whose namesake at the top level is another function.
+_NAMESAKES = {
+    "namedax.numpy.dot": "`nx.dot` is another function: it contracts names, `nx.dot(x, y, 'k')`.",
+    "namedax.lax.reduce": "`nx.reduce` is another function: it takes a pattern, `nx.reduce(x, '{b, k} -> {b}', 'sum')`.",
+}
+
+
 def _lift(
     function: Callable[..., Any], name: str, namespace: str, axis_parameters: tuple[str, ...] | None
 ) -> Callable[..., Any]:
@@ -122,6 +129,8 @@ def _lift(
             else "Names of array arguments are batch axes of the result. Moves no data between devices."
         )
     )
+    if f"{namespace}.{name}" in _NAMESAKES:
+        lifted.__doc__ = lifted.__doc__.replace("\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1)
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = namespace  # where it is found by its name, so that it can be pickled
     return lifted

@@ -31,6 +31,7 @@ from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.reduction import extrema, reductions
 from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
+from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
 from namedax.ops.statistics.average import ptp
@@ -163,13 +164,12 @@ _REDUCTIONS: tuple[Callable[..., Any], ...] = (
     *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
 )
 # Methods that act on positional axes as those of `jax.Array` do.
-POSITIONAL = ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "repeat", "diagonal", "trace")
+POSITIONAL = ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "diagonal", "trace")
 # What to write where a method of positional axes is given a name.
 _BY_NAME = {
     **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "squeeze", "diagonal", "trace")},
     **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
     "swapaxes": "nx.numpy.swapaxes(x, ...), which takes names",
-    "repeat": "nx.numpy.repeat(x, ..., axis=...), which takes names",
 }
 
 
@@ -266,6 +266,7 @@ def methods() -> dict[str, Any]:
         "copy": copy,
         "dot": _as_method(dot),
         "rename": _rename,
+        "repeat": _as_method(repeat),
         "round": round_,
         "take": _as_method(take),
         "T": property(_transposed),

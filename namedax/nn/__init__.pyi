@@ -43,7 +43,7 @@ def avg_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> NamedArray:
     """The mean over windows of named axes."""
@@ -54,7 +54,7 @@ def avg_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> Array:
     """The mean over windows of named axes.
@@ -67,11 +67,12 @@ def avg_pool(
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding is zero.
       count_include_pad: whether windows that reach into the padding are divided by their size, or by what lies within the axis.
-      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
+        whose size changes.
 
     Returns:
       An array of floats. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
       gradient is `jax.lax.reduce_window`'s.
 
     Raises:
@@ -401,7 +402,7 @@ def max_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """The maximum over windows of named axes."""
 @overload
@@ -411,7 +412,7 @@ def max_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """The maximum over windows of named axes.
 
@@ -422,11 +423,12 @@ def max_pool(
         windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
+        whose size changes.
 
     Returns:
       An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
       gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
 
     Raises:
@@ -442,7 +444,7 @@ def min_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """The minimum over windows of named axes."""
 @overload
@@ -452,7 +454,7 @@ def min_pool(
     *,
     strides: Any = None,
     padding: Any = 'VALID',
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """The minimum over windows of named axes.
 
@@ -463,11 +465,12 @@ def min_pool(
         windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
+        whose size changes.
 
     Returns:
       An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
       gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
 
     Raises:

@@ -2228,7 +2228,7 @@ def pad(
     mode: str = 'constant',
     *,
     constant_values: Any = 0,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> NamedArray:
     """Pads an array at the ends of its axes."""
@@ -2239,7 +2239,7 @@ def pad(
     mode: str = 'constant',
     *,
     constant_values: Any = 0,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> Array:
     """Pads an array at the ends of its axes.
@@ -2921,13 +2921,14 @@ def tensordot(
 
     See `nx.tensordot`.
     """
-def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> Array:
+def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> Array:
     """Repeats an array as a whole.
 
     Args:
       A: an array, named or not.
       reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named ones a dict `{"k": 2}`.
-      out_axes: new names for named axes, `{"k": "k_tiled"}`; needed in a mapped function in which the name has a fixed size.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` where there is one axis; needed in a mapped
+        function in which the name has a fixed size.
 
     Returns:
       The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, ValuesView
 from typing import Any, TypeVar, cast
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
-from namedax.errors import PositionalAxisError, raise_not_found, show_names
+from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found, show_names
 
 __all__ = [
     "AXIS_PARAMETERS",
@@ -25,6 +25,7 @@ __all__ = [
     "check_axes",
     "holds_names",
     "is_axis_name",
+    "new_names",
     "plain_axis",
     "resolve_axis",
 ]
@@ -131,6 +132,35 @@ def axis_said(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast(F, said)
+
+
+def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:
+    """The names that axes get in a result, by those that they had.
+
+    Args:
+      op: the operation.
+      out_axis: `None`, names by names, or one name where there is one axis with a name.
+      axes: the axes that may get another name, and positions.
+      what: where these are said, for messages.
+
+    Raises:
+      ArgumentError: one name for several axes.
+      AxisNotFoundError: a name that is not among the axes.
+    """
+    names = [axis for axis in axes if is_name(axis)]
+    if out_axis is None:
+        return {}
+    if not isinstance(out_axis, Mapping):
+        if len(names) != 1:
+            raise ArgumentError(
+                f"{op}: out_axis={out_axis!r} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
+                f"out_axis={{{names[0] if names else 'k'!r}: {out_axis!r}}}."
+            )
+        return {names[0]: out_axis}
+    for name in out_axis:
+        if name not in axes:
+            raise_not_found(op, name, what, names)
+    return dict(out_axis)
 
 
 def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:

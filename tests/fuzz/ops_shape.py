@@ -258,7 +258,7 @@ class Pad(Operation):
         )
 
     def code(self, s, a, functions, resources):
-        out = f"out_axes={{{s['axis']!r}: {s['out']!r}}}"
+        out = f"out_axis={{{s['axis']!r}: {s['out']!r}}}"
         return f"nx.pad({a[0]}, {{{s['axis']!r}: {s['width']}}}, {s['mode']!r}, {out})"
 
     def run(self, r, s, values, env):

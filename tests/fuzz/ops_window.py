@@ -147,8 +147,8 @@ class Conv(Operation):
         features = "".join(
             f", {k}={s[o]!r}" for k, o in (("features_in", "inner"), ("features_out", "outer")) if s[o] is not None
         )
-        out = "" if s["out"] == s["axis"] else f", out_axes={{{s['axis']!r}: {s['out']!r}}}"
-        axes = f"({s['axis']!r},), kernel_axes=({s['tap']!r},)"
+        out = "" if s["out"] == s["axis"] else f", out_axis={{{s['axis']!r}: {s['out']!r}}}"
+        axes = f"({s['axis']!r},), kernel_axis=({s['tap']!r},)"
         return f"nx.conv({a[0]}, {a[1]}, {axes}{features}, strides={s['stride']}{out})"
 
     def run(self, r, s, values, env):

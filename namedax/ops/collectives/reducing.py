@@ -39,8 +39,11 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     return names
 
 
-def axis_size(axis_name: AxisName) -> int:
+def axis_size(axis: AxisName) -> int:
     """The global size of a named axis of the mapped function, or the product for a tuple of names.
+
+    Args:
+      axis: a name, or a tuple of names.
 
     Returns:
       A Python integer.
@@ -52,7 +55,7 @@ def axis_size(axis_name: AxisName) -> int:
     >>> nx.xmap(lambda x: x / nx.lax.axis_size("i"), in_axes=["i"], out_axes=["i"])(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    return math.prod(_size("axis_size", name) for name in _names("axis_size", axis_name))
+    return math.prod(_size("axis_size", name) for name in _names("axis_size", axis))
 
 
 def _size(op: str, name: Hashable) -> int:

@@ -239,6 +239,9 @@ def dot(
 ) -> Array:
     """Contraction of two arrays over the given names; all other axes are broadcast.
 
+    `nx.numpy.dot` is another function: it contracts positions, the last axis of one with the last but one of the other, and names are
+    batch axes.
+
     Args:
       x: a named array.
       y: a named array.

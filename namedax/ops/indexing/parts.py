@@ -168,7 +168,7 @@ def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region
         raise AxisSizeError(
             f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size "
             f"{size} in this mapped function; a name has one size. Give the part a name of its own: nx.slice(x, {{{name!r}: slice(...)}}, "
-            f"out_axes={{{name!r}: 'part'}})."
+            f"out_axis={{{name!r}: 'part'}})."
         )
     region.block_size(name, length, op)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.names import is_name
-from namedax.errors import ArgumentTypeError, raise_not_found
+from namedax.errors import ArgumentTypeError
+from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.indexing.getitem import cut_range, read
@@ -24,15 +24,15 @@ __all__ = ["FUNCTIONS", "slice"]
 
 
 def slice(
-    x: Any, index: Mapping[Hashable, builtins.slice], *, out_axes: Mapping[Hashable, Hashable] | None = None
+    x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
 ) -> LikeArguments:
     """Parts of named axes, under names of their own.
 
     Args:
       x: a named array.
       index: slices by name, `{"w": slice(3, 7)}`.
-      out_axes: new names, `{"w": "part"}`. In a mapped function a name that has a size there keeps it, and a part of a
-        different size needs another name. Outside it is optional.
+      out_axis: new names, `{"w": "part"}`, or `"part"` where there is one axis. In a mapped function a name that has a size
+        there keeps it, and a part of a different size needs another name. Outside it is optional.
 
     Returns:
       The array with the parts. What moves over a sharded axis: if the new name is on the same mesh axes, the rows that a device wants and
@@ -40,22 +40,19 @@ def slice(
       less. Never more than the axis itself.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name, or `out_axes` has one that is not sliced.
+      AxisNotFoundError: `x` lacks a name, or `out_axis` has one that is not sliced.
       AxisSizeError: in a mapped function the new name has a different size, or it does not divide over its mesh axes.
       ArgumentTypeError: an entry is not a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(10), ["w"])
-    >>> nx.positional(nx.slice(x, {"w": jnp.s_[3:7]}, out_axes={"w": "part"}), ["part"])
+    >>> nx.positional(nx.slice(x, {"w": jnp.s_[3:7]}, out_axis={"w": "part"}), ["part"])
     Array([3, 4, 5, 6], dtype=int32)
     """
     op = "slice"
     if not isinstance(index, Mapping):
         raise ArgumentTypeError(f"{op}: the index {index!r} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}}).")
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in index:
-            raise_not_found(op, name, f"the index {dict(index)!r}", [key for key in index if is_name(key)])
+    renamed = new_names(op, out_axis, index, f"the index {dict(index)!r}")
     for name, entry in index.items():
         if not isinstance(entry, builtins.slice):
             raise ArgumentTypeError(

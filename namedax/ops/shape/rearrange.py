@@ -6,20 +6,29 @@ All five functions are one pipeline, which `moves` executes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisNameError, PositionalAxisError, RearrangeError, did_you_mean, raise_not_found, show_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNameError,
+    PositionalAxisError,
+    RearrangeError,
+    did_you_mean,
+    raise_not_found,
+    show_names,
+)
 from namedax.operands.one_axis import run
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern
+from namedax.ops.shape.repeating import repeat as repeat_entries
 
 __all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
 
@@ -141,6 +150,8 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
 def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
+    `nx.lax.reduce` is another function: that of JAX, which folds positional axes with a function of two values.
+
     Args:
       x: an array, named or not.
       pattern: as in `rearrange`. The left side may have sizes: `"b (h 2) (w 2) c -> b h w c"` pools windows of 2 x 2.
@@ -174,30 +185,61 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
-def repeat(x: Any, pattern: str, **sizes: int) -> Array:
-    """Rearranges, and repeats the array along the axes that stand on the right only.
+@overload
+def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
+@overload
+def repeat(
+    x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
+) -> Array: ...
+def repeat(
+    x: Any,
+    repeats: Any,
+    axis: Any = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_axis: Hashable | None = None,
+    **sizes: int,
+) -> Array:
+    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
 
-    (`nx.numpy.repeat` repeats single elements, as `jnp.repeat` does.)
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
+    only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
 
     Args:
       x: an array, named or not.
-      pattern: as in `rearrange`. The right side may have sizes: `"h w -> h (w 2)"`.
-      **sizes: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+      repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
+        or an integer array with one for each.
+      axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+      total_repeat_length: as in `nx.numpy.repeat`.
+      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
+      **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
 
     Returns:
-      The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent.
+      The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
+      `nx.numpy.repeat`.
 
     Raises:
       RearrangeError: as in `rearrange`, or a new axis has no size.
+      ArgumentTypeError: sizes are given without a pattern.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1, 2]), ["k"])
-    >>> nx.positional(repeat(x, "{k} -> {k=(k 2)}"), ["k"])
+    >>> nx.positional(nx.repeat(x, "{k} -> {k=(k 2)}"), ["k"])
     Array([1, 1, 2, 2], dtype=int32)
-    >>> repeat(x, "{k} -> {batch, k}", batch=3).dims
+    >>> nx.repeat(x, "{k} -> {batch, k}", batch=3).dims
     ('batch', 'k')
+    >>> nx.positional(x.repeat(2, "k"), ["k"])
+    Array([1, 1, 2, 2], dtype=int32)
     """
-    return _run_pattern("repeat", x, pattern, sizes)
+    if isinstance(repeats, str):  # any word may be the name of an axis
+        own = {"axis": axis, "total_repeat_length": total_repeat_length, "out_axis": out_axis}
+        return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
+    if sizes:
+        raise ArgumentTypeError(
+            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {repeats!r}. Write a pattern, as in "
+            f"nx.repeat(x, '{{k}} -> {{batch, k}}', batch=3), or nx.repeat(x, 2, axis='k')."
+        )
+    return repeat_entries(x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis)
 
 
 def _terms_of(dims: Dims) -> list[Term]:
@@ -261,16 +303,16 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return execute(op, x, left, right, known)
 
 
-def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> LikeArguments:
+def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 
     Args:
       x: a named array.
-      axes: the names, major first.
+      axis: the names, major first.
       name: the name of the result; it may be one of them.
 
     Returns:
-      `x` with the new axis in place of the first of `axes` that it holds. Where the major ones are on mesh axes and the new
+      `x` with the new axis in place of the first of these that it holds. Where the major ones are on mesh axes and the new
       axis is on the same, nothing moves; otherwise as in `rearrange`.
 
     Raises:
@@ -282,13 +324,13 @@ def merge_axes(x: Any, axes: Sequence[Hashable], name: Hashable) -> LikeArgument
     >>> dict(merge_axes(x, ("heads", "key"), "embed").named_shape)
     {'embed': 32, 'pos': 5}
     """
-    if isinstance(axes, str) or not isinstance(axes, Sequence):
-        raise RearrangeError(f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {axes!r}.")
-    axes = tuple(axes)
-    for i, axis in enumerate(axes):
-        _require("merge_axes", x, axis)
-        if axis in axes[:i]:
-            raise AxisNameError(f"merge_axes: axis {axis!r} appears twice in {axes}.")
+    if isinstance(axis, str) or not isinstance(axis, Sequence):
+        raise RearrangeError(f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {axis!r}.")
+    axes = tuple(axis)
+    for i, entry in enumerate(axes):
+        _require("merge_axes", x, entry)
+        if entry in axes[:i]:
+            raise AxisNameError(f"merge_axes: axis {entry!r} appears twice in {axes}.")
     if not axes:
         raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
     if not is_name(name):

@@ -15,8 +15,8 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
-from namedax.operands.axes import axis_key, resolve_axis
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
+from namedax.operands.axes import axis_key, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
@@ -58,13 +58,14 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     return wrap(data, dims)
 
 
-def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
+def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
     """Repeats an array as a whole.
 
     Args:
       A: an array, named or not.
       reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named ones a dict `{"k": 2}`.
-      out_axes: new names for named axes, `{"k": "k_tiled"}`; needed in a mapped function in which the name has a fixed size.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` where there is one axis; needed in a mapped
+        function in which the name has a fixed size.
 
     Returns:
       The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis
@@ -81,10 +82,7 @@ def tile(A: Any, reps: Any, *, out_axes: Mapping[Hashable, Hashable] | None = No
     """
     if not isinstance(reps, Mapping):
         return nmap(lambda data: jnp.tile(data, reps))(A)
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in reps:
-            raise_not_found("tile", name, f"reps={reps!r}", [key for key in reps if is_name(key)])
+    renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
     for name, times in reps.items():
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
         site = along("tile", A, name)
@@ -101,7 +99,7 @@ def repeat(
 ) -> Array:
     """Repeats single elements along an axis, as `jnp.repeat` does.
 
-    `nx.repeat` is another function: that of einops, which takes a pattern.
+    `nx.repeat` does this too, and takes a pattern in place of a number.
 
     Args:
       a: an array, named or not.

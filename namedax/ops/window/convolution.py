@@ -21,6 +21,7 @@ from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError
+from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import along
@@ -33,7 +34,6 @@ from namedax.ops.window.windows import (
     per_axis,
     plan_transposed,
     plan_window,
-    renamed_axes,
     spread,
     transposed_padding,
     whole_for_partitioner,
@@ -49,15 +49,15 @@ __all__ = ["FUNCTIONS", "conv", "conv_transpose"]
 def conv(
     x: Any,
     kernel: Any,
-    axes: Sequence[Hashable],
+    axis: Hashable | Sequence[Hashable],
     *,
-    kernel_axes: Sequence[Hashable] | None = None,
+    kernel_axis: Hashable | Sequence[Hashable] | None = None,
     features_in: Hashable | None = None,
     features_out: Hashable | None = None,
     strides: int | Sequence[int] = 1,
     padding: str | Sequence[tuple[int, int]] = "SAME",
     kernel_dilation: int | Sequence[int] = 1,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
@@ -65,23 +65,23 @@ def conv(
 
     Args:
       x: a named array. Its other axes are batch axes.
-      kernel: a named array with the axes `kernel_axes`, `features_in` and `features_out`. Its other names are batch axes,
+      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other names are batch axes,
         shared with `x` where `x` has them: a kernel with the channel's name and no `features_in` is a depthwise convolution.
-      axes: the axes of `x` that are convolved over, such as `("h", "w")`.
-      kernel_axes: the axes of `kernel` that go with them, such as `("kh", "kw")`; default: its positional axes, in order.
+      axis: the axes of `x` that are convolved over, such as `("h", "w")`, or one.
+      kernel_axis: the axes of `kernel` that go with them, such as `("kh", "kw")`; default: its positional axes, in order.
       features_in: the axis of both that is contracted, or `None`.
       features_out: the axis of `kernel` that the result gets, or `None`.
       strides: one for all axes, or one for each.
       padding: `"SAME"` (the result has `ceil(size / stride)` entries), `"VALID"`, or a pair `(before, after)` for each axis.
       kernel_dilation: distance between the kernel's entries, one for all axes, or one for each.
-      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those whose size changes.
       precision: as in `lax.conv_general_dilated`.
       preferred_element_type: as in `lax.conv_general_dilated`.
 
     Returns:
       The convolution, with the names of `x` but `features_in`, and `features_out`. Along a sharded axis each device gets the
       rows at its boundary that the kernel reaches, by collective-permutes (a corner takes two); a sharded `features_in` is
-      reduced by one all-reduce. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes.
+      reduced by one all-reduce. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
@@ -91,27 +91,27 @@ def conv(
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
     >>> kernel = nx.named(jnp.ones((3, 3, 3, 5)), ["kh", "kw", "c", "d"])
-    >>> y = conv(x, kernel, ("h", "w"), kernel_axes=("kh", "kw"), features_in="c", features_out="d", strides=2)
+    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), features_in="c", features_out="d", strides=2)
     >>> dict(y.named_shape)
     {'batch': 8, 'd': 5, 'h': 3, 'w': 3}
     """
-    geometry = _Geometry(strides, padding, kernel_dilation, out_axes)
+    geometry = _Geometry(strides, padding, kernel_dilation, out_axis)
     features = _Features(features_in, features_out)
-    return _by_name("conv", x, kernel, axes, kernel_axes, features, geometry, precision, preferred_element_type)
+    return _by_name("conv", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
 
 
 def conv_transpose(
     x: Any,
     kernel: Any,
-    axes: Sequence[Hashable],
+    axis: Hashable | Sequence[Hashable],
     *,
-    kernel_axes: Sequence[Hashable] | None = None,
+    kernel_axis: Hashable | Sequence[Hashable] | None = None,
     features_in: Hashable | None = None,
     features_out: Hashable | None = None,
     strides: int | Sequence[int] = 1,
     padding: str | Sequence[tuple[int, int]] = "SAME",
     kernel_dilation: int | Sequence[int] = 1,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
@@ -123,15 +123,16 @@ def conv_transpose(
     Args:
       x: a named array. Its other axes are batch axes.
       kernel: as in `nx.conv`.
-      axes: the axes of `x`, such as `("h", "w")`.
-      kernel_axes: as in `nx.conv`.
+      axis: the axes of `x`, such as `("h", "w")`, or one.
+      kernel_axis: as in `nx.conv`.
       features_in: the axis of both that is contracted, or `None`.
       features_out: the axis of `kernel` that the result gets, or `None`.
       strides: how much larger axes get, one for all, or one for each.
       padding: `"SAME"` (the result has `size * stride` entries), `"VALID"` (`size * stride + max(reach - stride, 0)`, all that
         the kernel reaches), or a pair `(before, after)` for each axis: rows around the array with its zeros.
       kernel_dilation: as in `nx.conv`.
-      out_axes: new names for axes, `{"h": "h_out"}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
+        whose size changes.
       precision: as in `nx.conv`.
       preferred_element_type: as in `nx.conv`.
 
@@ -149,9 +150,9 @@ def conv_transpose(
     >>> nx.positional(nx.conv_transpose(x, jnp.array([1.0, 10.0]), ("w",), strides=2), ["w"])
     Array([10.,  1., 20.,  2.], dtype=float32)
     """
-    geometry = _Geometry(strides, padding, kernel_dilation, out_axes)
+    geometry = _Geometry(strides, padding, kernel_dilation, out_axis)
     features = _Features(features_in, features_out)
-    return _by_name("conv_transpose", x, kernel, axes, kernel_axes, features, geometry, precision, preferred_element_type)
+    return _by_name("conv_transpose", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
 
 
 class _Geometry(NamedTuple):
@@ -160,7 +161,7 @@ class _Geometry(NamedTuple):
     strides: Any
     padding: Any
     dilation: Any
-    out_axes: Any
+    out_axis: Any
 
 
 class _Features(NamedTuple):
@@ -171,7 +172,7 @@ class _Features(NamedTuple):
 
 
 def _by_name(
-    op: str, x: Any, kernel: Any, axes: Any, kernel_axes: Any, features: _Features, geometry: _Geometry, *precision: Any
+    op: str, x: Any, kernel: Any, axes: Any, kernel_axis: Any, features: _Features, geometry: _Geometry, *precision: Any
 ) -> Any:
     """`conv` or `conv_transpose`."""
     axes = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
@@ -179,11 +180,11 @@ def _by_name(
     x, kernel = local_block(x, op, region), local_block(kernel, op, region)
     for name in axes:
         along(op, x, name)
-    kernel_axes = _check_kernel_axes(op, kernel, axes, kernel_axes)
+    kernel_axis = _check_kernel_axes(op, kernel, axes, kernel_axis)
     strides = per_axis(op, "strides", geometry.strides, axes)
     dilation = per_axis(op, "kernel_dilation", geometry.dilation, axes)
-    renamed = renamed_axes(op, geometry.out_axes, axes, f"axes={axes}")
-    weights, taps = _arrange_kernel(op, kernel, kernel_axes, features)
+    renamed = new_names(op, geometry.out_axis, axes, f"axis={axes}")
+    weights, taps = _arrange_kernel(op, kernel, kernel_axis, features)
     mesh_axes = () if features.contracted is None else along(op, x, features.contracted).old
     plans, zeros = [], []
     for i, name in enumerate(axes):
@@ -201,31 +202,31 @@ def _by_name(
     return _Convolution(op, x, weights, axes, features, plans, mesh_axes, local).result()
 
 
-def _check_kernel_axes(op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axes: Any) -> tuple[Hashable, ...] | None:
+def _check_kernel_axes(op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axis: Any) -> tuple[Hashable, ...] | None:
     """The names of the kernel's axes; `None` if they are its positional ones."""
     positional = dims_of(kernel).count(None)
-    if kernel_axes is None:
+    if kernel_axis is None:
         if positional != len(axes):
             raise PositionalAxisError(
-                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the {len(axes)} axes {axes}; give kernel_axes=."
+                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the {len(axes)} axes {axes}; give kernel_axis=."
             )
         return None
-    names: tuple[Hashable, ...] = (kernel_axes,) if isinstance(kernel_axes, str) else tuple(kernel_axes)
+    names: tuple[Hashable, ...] = (kernel_axis,) if isinstance(kernel_axis, str) else tuple(kernel_axis)
     if len(names) != len(axes) or positional:
         raise PositionalAxisError(
-            f"{op}: kernel_axes={names} must be one name for each of {axes}, and the kernel {type_text(kernel)} must "
+            f"{op}: kernel_axis={names} must be one name for each of {axes}, and the kernel {type_text(kernel)} must "
             "have no other positional axis."
         )
     return names
 
 
 def _arrange_kernel(
-    op: str, kernel: Any, kernel_axes: tuple[Hashable, ...] | None, features: _Features
+    op: str, kernel: Any, kernel_axis: tuple[Hashable, ...] | None, features: _Features
 ) -> tuple[Any, tuple[int, ...]]:
     """The kernel with the positional axes `[new, contracted, *taps]`, its other names as they are; and the number of taps of each axis."""
     dims = dims_of(kernel)
     places = [along(op, kernel, name).dim for name in (features.new, features.contracted) if name is not None]
-    for name in kernel_axes or ():
+    for name in kernel_axis or ():
         if sharded := along(op, kernel, name).old:
             raise AxisResourceError(
                 f"{op}: the kernel's axis {name!r} is sharded over mesh axis {', '.join(map(repr, sharded))}, but every device "
@@ -233,7 +234,7 @@ def _arrange_kernel(
                 f"nx.rename(kernel, {{{name!r}: 'tap'}})."
             )
         places.append(dims.index(name))
-    if kernel_axes is None:
+    if kernel_axis is None:
         places += [i for i, dim in enumerate(dims) if dim is None]
     batch = [i for i in range(len(dims)) if i not in places]
     data = kernel._data if isinstance(kernel, NamedArray) else jnp.asarray(kernel)

@@ -28,9 +28,9 @@ from namedax.errors import (
     AxisSizeError,
     PositionalAxisError,
     as_integer,
-    raise_not_found,
     show_names,
 )
+from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import align, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
@@ -282,7 +282,7 @@ def pad(
     mode: str = "constant",
     *,
     constant_values: Any = 0,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> LikeArguments:
     """Pads an array at the ends of its axes.
@@ -293,8 +293,8 @@ def pad(
         what `jnp.pad` takes, for the positional axes.
       mode: as in `jnp.pad`.
       constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is not a dict.
-      out_axes: new names for named axes, `{"k": "k_padded"}`. In a mapped function a name that has a size there keeps it, and
-        what is larger needs another name.
+      out_axis: new names for named axes, `{"k": "k_padded"}`, or `"k_padded"` where there is one axis. In a mapped function a name
+        that has a size there keeps it, and what is larger needs another name.
       **options: as in `jnp.pad`.
 
     Returns:
@@ -318,13 +318,10 @@ def pad(
     if isinstance(pad_width, str):
         raise ArgumentTypeError(f"pad: pad_width={pad_width!r} is a name; write how much, as in {{{pad_width!r}: (1, 2)}}.")
     if not isinstance(pad_width, Mapping):
-        if out_axes:
-            raise ArgumentError(f"pad: out_axes={out_axes!r} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}.")
+        if out_axis:
+            raise ArgumentError(f"pad: out_axis={out_axis!r} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}.")
         return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in pad_width:
-            raise_not_found("pad", name, f"pad_width={pad_width!r}", [key for key in pad_width if is_name(key)])
+    renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
     for axis, width in pad_width.items():
         pair = (width, width) if np.ndim(width) == 0 else tuple(width)
         if len(pair) != 2:
@@ -347,7 +344,7 @@ def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     if others:
         raise ArgumentError(
             f"pad: mode='constant' takes constant_values= only, not {', '.join(f'{name}=' for name in others)}. "
-            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names go in out_axes={'k': 'k2'}."
+            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names go in out_axis={'k': 'k2'}."
         )
     return {"constant_values": values}
 

@@ -17,6 +17,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer
+from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.one_axis import along, finish
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -28,7 +29,6 @@ from namedax.ops.window.windows import (
     padding_of,
     per_axis,
     plan_window,
-    renamed_axes,
     spread,
     whole_for_partitioner,
 )
@@ -37,7 +37,7 @@ __all__ = ["FUNCTIONS", "avg_pool", "max_pool", "min_pool"]
 
 
 def _plans(
-    op: str, x: Any, window: Any, strides: Any, padding: Any, out_axes: Any
+    op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis: Any
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
@@ -47,7 +47,7 @@ def _plans(
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
     steps = sizes if strides is None else per_axis(op, "strides", strides, axes)
     steps = tuple(as_integer(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
-    renamed = renamed_axes(op, out_axes, axes, f"window={dict(window)!r}")
+    renamed = new_names(op, out_axis, axes, f"window={dict(window)!r}")
     plans = []
     for i, name in enumerate(axes):
         pair = padding_of(op, padding, axes, i, along(op, x, name).size, steps[i], sizes[i])
@@ -78,9 +78,9 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
     return finish(compute, dims, gathered)
 
 
-def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axes: Any) -> Any:
+def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis: Any) -> Any:
     x = local_block(x, op, ambient())
-    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axes)
+    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
     largest = op == "max_pool"
     dtype = x.dtype
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -104,11 +104,12 @@ _WINDOWS = """
         windows tile the axis.
       padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
         `(before, after)` for each axis, also in a dict. {padded}{more}
-      out_axes: new names for axes, `{{"h": "h_out"}}`; needed in a mapped function for those whose size changes.
+      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` where there is one axis; needed in a mapped function for those
+        whose size changes.
 
     Returns:
       {returns} Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axes` name is not on its mesh axes. The
+      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
       gradient is `jax.lax.reduce_window`'s{gradient}
 
     Raises:
@@ -126,7 +127,7 @@ def max_pool(
     *,
     strides: Any = None,
     padding: Any = "VALID",
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """The maximum over windows of named axes.
 
@@ -135,7 +136,7 @@ def max_pool(
     >>> nx.positional(nx.nn.max_pool(x, {"w": 2}), ["w"])
     Array([5., 3.], dtype=float32)
     """
-    return _extreme("max_pool", x, window, strides, padding, out_axes)
+    return _extreme("max_pool", x, window, strides, padding, out_axis)
 
 
 def min_pool(
@@ -144,7 +145,7 @@ def min_pool(
     *,
     strides: Any = None,
     padding: Any = "VALID",
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """The minimum over windows of named axes.
 
@@ -153,7 +154,7 @@ def min_pool(
     >>> nx.positional(nx.nn.min_pool(x, {"w": 2}, strides=1, padding="SAME"), ["w"])
     Array([1., 2., 2., 3.], dtype=float32)
     """
-    return _extreme("min_pool", x, window, strides, padding, out_axes)
+    return _extreme("min_pool", x, window, strides, padding, out_axis)
 
 
 def avg_pool(
@@ -162,7 +163,7 @@ def avg_pool(
     *,
     strides: Any = None,
     padding: Any = "VALID",
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> LikeArguments:
     """The mean over windows of named axes.
@@ -174,7 +175,7 @@ def avg_pool(
     """
     op = "avg_pool"
     x = local_block(x, op, ambient())
-    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axes)
+    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
     x = wrap(x._data.astype(inexact_type(x.dtype)), x._dims)
     total = _pool(op, x, plans, sizes, steps, np.zeros((), x.dtype), lax.add)
     for plan, size, step in zip(plans, sizes, steps, strict=True):

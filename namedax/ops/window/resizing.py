@@ -17,7 +17,8 @@ from jax import lax
 
 from namedax.core.element_types import inexact_type
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentTypeError, as_integer, raise_not_found
+from namedax.errors import ArgumentTypeError, as_integer
+from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish
@@ -34,7 +35,7 @@ def resize(
     antialias: bool = True,
     precision: Any = lax.Precision.HIGHEST,
     *,
-    out_axes: Mapping[Hashable, Hashable] | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Any:
     """Resizes an array along named axes, by interpolation, as `jax.image.resize` does.
 
@@ -45,7 +46,8 @@ def resize(
       method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
       antialias: whether to smooth where an axis gets smaller.
       precision: of the weighted sums.
-      out_axes: with sizes by name, new names, `{"h": "h_out"}`; needed in a mapped function for axes whose size changes.
+      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function
+        for axes whose size changes.
 
     Returns:
       The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows next to
@@ -56,7 +58,7 @@ def resize(
       AxisNotFoundError: `image` lacks a name.
       AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
         axes.
-      ArgumentTypeError: `out_axes` is given with a positional shape.
+      ArgumentTypeError: `out_axis` is given with a positional shape.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([0.0, 4.0]), ["w"])
@@ -64,15 +66,12 @@ def resize(
     Array([0., 1., 3., 4.], dtype=float32)
     """
     if not isinstance(shape, Mapping):
-        if out_axes is not None:
+        if out_axis is not None:
             raise ArgumentTypeError(
-                f"resize: out_axes={out_axes!r} goes with sizes by name, shape={{'h': 64}}; the shape is {shape!r}."
+                f"resize: out_axis={out_axis!r} goes with sizes by name, shape={{'h': 64}}; the shape is {shape!r}."
             )
         return nmap(lambda data: jax.image.resize(data, shape, method, antialias, precision))(image)
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in shape:
-            raise_not_found("resize", name, f"shape={dict(shape)!r}", list(shape))
+    renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")
     kind = jax.image.ResizeMethod.from_string(method) if isinstance(method, str) else method
     for name, size in shape.items():
         size = as_integer("resize", f"the size of {name!r}", size, 0)

@@ -15,7 +15,7 @@ import numpy as np
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import settled
 from namedax.operands.one_axis import along
 
@@ -27,7 +27,6 @@ __all__ = [
     "per_axis",
     "plan_transposed",
     "plan_window",
-    "renamed_axes",
     "spread",
     "transposed_padding",
     "whole_for_partitioner",
@@ -108,21 +107,6 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
             f"{op}: {what}={value!r} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
         )
     return values
-
-
-def renamed_axes(
-    op: str, out_axes: Mapping[Hashable, Hashable] | None, axes: Sequence[Hashable], given: str
-) -> dict[Hashable, Hashable]:
-    """The new names of axes, `out_axes`; `given` is how messages show the axes that an operation was given.
-
-    Raises:
-      AxisNotFoundError: one is not among the axes.
-    """
-    renamed = dict(out_axes or {})
-    for name in renamed:
-        if name not in axes:
-            raise_not_found(op, name, given, axes)
-    return renamed
 
 
 def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
@@ -209,7 +193,7 @@ def plan_transposed(
     if devices > 1 and block % stride:
         raise AxisSizeError(
             f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
-            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {axis!r} divides), or another out_axes."
+            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {axis!r} divides), or another out_axis."
         )
     first = -(low // stride)
     length = max(1, (block + reach - 2 - low) // stride - first + 1)
