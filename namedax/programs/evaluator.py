@@ -5,7 +5,7 @@ What a single equation does is the business of `namedax.programs.primitives`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, su
 
 from namedax.programs.primitives import Kind, MeshAxes, axes_of, called, is_inlined, kind_of
 
-__all__ = ["Replay", "collective_axes", "inlined", "is_inexact", "number_of"]
+__all__ = ["Evaluator", "Rule", "collective_axes", "inlined", "is_inexact", "number_of", "skip"]
 
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
@@ -70,33 +70,66 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
 
 
-class Replay:
+# What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and
+# returns `None`; or `skip`.
+Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
+
+
+def skip() -> None:
+    """For equations of which nothing is needed."""
+
+
+class Evaluator:
     """Evaluates the equations of an open jaxpr, some of them in another way than they are written.
 
     Those that are evaluated as written are evaluated in groups, by JAX itself, which keeps what it knows of where they come
     from.
 
+    Args:
+      jaxpr: the program.
+      values: of its constants and inputs.
+      constant: the value of a literal.
+
     Attributes:
-      known: the values of variables.
+      known: the values of variables, as far as the program has been evaluated.
     """
 
-    def __init__(self, jaxpr: Any, values: Sequence[Any]):
-        self._jaxpr, self._waiting = jaxpr, list[Any]()
+    def __init__(self, jaxpr: Any, values: Sequence[Any], constant: Callable[[Any], Any] = lambda literal: literal.val):
+        self._jaxpr, self._waiting, self._constant = jaxpr, list[Any](), constant
         self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
+
+    def run(self, rule: Rule) -> list[Any]:
+        """The results of the program.
+
+        Args:
+          rule: takes an equation, and says how it is evaluated. Equations before it have been when that is done.
+        """
+        for eqn in self._jaxpr.eqns:
+            evaluate = rule(eqn)
+            if evaluate is None:
+                self._waiting.append(eqn)
+            elif evaluate is not skip:
+                self._flush()
+                results = evaluate()
+                if results is not None:
+                    self.known.update(zip(eqn.outvars, results, strict=True))
+        self._flush()
+        return [self.read(var) for var in self._jaxpr.outvars]
 
     def read(self, var: Any) -> Any:
         """The value of an operand."""
-        return var.val if isinstance(var, Literal) else self.known[var]
+        return self._constant(var) if isinstance(var, Literal) else self.known[var]
 
-    def give(self, eqn: Any, results: Iterable[Any]) -> None:
-        """Notes the results of an equation."""
-        self.known.update(zip(eqn.outvars, results, strict=True))
+    def operands(self, eqn: Any) -> list[Any]:
+        """The values of the operands of an equation."""
+        return [self.read(var) for var in eqn.invars]
 
-    def later(self, eqn: Any) -> None:
-        """Puts an equation into the group that waits."""
+    def as_it_stands(self, eqn: Any) -> None:
+        """Evaluates an equation as written."""
         self._waiting.append(eqn)
+        self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Evaluates the equations that wait, as one small jaxpr."""
         if not self._waiting:
             return
@@ -108,8 +141,3 @@ class Replay:
         results = jaxpr_as_fun(ClosedJaxpr(part, ()))(*(self.known[v] for v in inputs))
         self.known.update(zip(outputs, results, strict=True))
         self._waiting = []
-
-    def results(self) -> list[Any]:
-        """The results of the program."""
-        self.flush()
-        return [self.read(var) for var in self._jaxpr.outvars]

@@ -25,7 +25,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Replay, inlined, number_of
+from namedax.programs.evaluator import Evaluator, inlined, number_of, skip
 from namedax.programs.primitives import (
     Algebra,
     Kind,
@@ -419,44 +419,45 @@ class _Sum:
 
 
 def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
-    replay = Replay(plan.jaxpr, values)
+    evaluator = Evaluator(plan.jaxpr, values)
     sums: dict[Any, _Sum] = {}
-    for eqn in plan.jaxpr.eqns:
-        if id(eqn) not in plan.live:
-            continue
-        waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
-        gather = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
-        if gather is not None:
-            replay.flush()
-            lie = {axis for _, axes in gather.places for axis in axes}
-            whole = comm.psum(replay.read(gather.block), tuple(axis for axis in axes_of(eqn) if axis not in lie))
-            for dim, axes in reversed(gather.places):
-                whole = comm.all_gather(whole, dim, axes, "invarying")
-            replay.give(eqn, [whole])
-        elif any(waiting) or any(var in plan.kept for var in eqn.outvars):
-            replay.flush()
-            if any(waiting):
-                (out,) = eqn.outvars
-                sums[out] = _apply(eqn, plan.late[out], waiting, replay, plan.loops)
-            else:
-                sums.update(
-                    (var, _Sum(replay.read(operand), axes_of(eqn)))
-                    for operand, var in zip(eqn.invars, eqn.outvars, strict=True)
-                )
-            for var in eqn.outvars:
-                if var not in plan.kept:
-                    replay.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
-        elif id(eqn) in plan.inner:
-            replay.flush()
-            replay.give(eqn, _call(eqn, plan.inner[id(eqn)], [replay.read(var) for var in eqn.invars]))
+
+    def gather(eqn: Any, found: _Gather) -> list[Any]:
+        lie = {axis for _, axes in found.places for axis in axes}
+        whole = comm.psum(evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie))
+        for dim, axes in reversed(found.places):
+            whole = comm.all_gather(whole, dim, axes, "invarying")
+        return [whole]
+
+    def wait(eqn: Any, waiting: Sequence[_Sum | None]) -> None:
+        if any(waiting):
+            (out,) = eqn.outvars
+            sums[out] = _apply(eqn, plan.late[out], waiting, evaluator, plan.loops)
         else:
-            replay.later(eqn)
-    return replay.results()
+            pairs = zip(evaluator.operands(eqn), eqn.outvars, strict=True)
+            sums.update((var, _Sum(operand, axes_of(eqn))) for operand, var in pairs)
+        for var in eqn.outvars:
+            if var not in plan.kept:
+                evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
+
+    def rule(eqn: Any) -> Any:
+        if id(eqn) not in plan.live:
+            return skip
+        waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
+        found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        if found is not None:
+            return lambda: gather(eqn, found)
+        if any(waiting) or any(var in plan.kept for var in eqn.outvars):
+            return lambda: wait(eqn, waiting)
+        inner = plan.inner.get(id(eqn))
+        return None if inner is None else lambda: _call(eqn, inner, evaluator.operands(eqn))
+
+    return evaluator.run(rule)
 
 
-def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], replay: Replay, loops: Set[str]) -> _Sum:
+def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]) -> _Sum:
     """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
-    operands = [None if s is not None else replay.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
+    operands = [None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
 
     def apply(*values: Any) -> Any:
         (result,) = bind(eqn, cast_alike(values))

@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.programs.evaluator import Replay, is_inexact
+from namedax.programs.evaluator import Evaluator, is_inexact
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
 
@@ -87,66 +87,86 @@ class _CastFinder:
         return [origin(var) for var in jaxpr.outvars]
 
 
-def _evaluate(
-    jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
-) -> tuple[list[Any], list[Forms]]:
-    """The results of an open jaxpr; where it casts a value that has that form, the form is taken.
+class _WithForms:
+    """Evaluates an open jaxpr; where it casts a value that has that form, the form is taken.
 
     Args:
       jaxpr: the program.
       values: its inputs.
       forms: those of the inputs.
       constant: which inputs without forms have none because they are constants, whose casts have no gradient.
-
-    Returns:
-      The results, and their forms.
     """
-    replay = Replay(jaxpr, values)
-    cast_forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
-    # Values that can be differentiated and have no forms. Constants are not among them: they are cast where they are needed.
-    candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
-    formless = {var for var in candidates if var not in cast_forms and is_inexact(var.aval)}
 
-    def form(var: Any, axes: MeshAxes) -> Any:
-        if not isinstance(var, Literal) and axes in cast_forms.get(var, {}):
-            return cast_forms[var][axes]
-        value = replay.read(var)
+    def __init__(self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]):
+        self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
+        self.forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
+        # Values that can be differentiated and have no forms. Constants are not among them: they are cast where they are needed.
+        candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
+        self.formless = {var for var in candidates if var not in self.forms and is_inexact(var.aval)}
+
+    def run(self) -> tuple[list[Any], list[Forms]]:
+        """The results, and their forms."""
+        return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
+
+    def _rule(self, eqn: Any) -> Any:
+        of, inner = [self._forms_of(var) for var in eqn.invars], called(eqn)
+        if not any(of):
+            self._note_formless(eqn)
+            return None
+        if cast_axes(eqn) in of[0]:
+            take: Callable[..., None] = self._cast
+        else:
+            take = self._operation if inner is None else self._call
+
+        def evaluate() -> None:
+            take(eqn, of)
+            self._note_formless(eqn)
+
+        return evaluate
+
+    def _cast(self, eqn: Any, of: Sequence[Forms]) -> None:
+        axes, (out,) = cast_axes(eqn), eqn.outvars
+        self.evaluator.known[out] = of[0][axes]
+        self.forms[out] = {more - axes: value for more, value in of[0].items() if axes < more}
+
+    def _call(self, eqn: Any, of: Sequence[Forms]) -> None:
+        inner, operands = called(eqn), self.evaluator.operands(eqn)
+        fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
+        if kind_of(eqn) == Kind.REMAT:
+            listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
+            results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
+        else:
+            results, forms = _WithForms(inner, operands, of, fixed).run()
+            self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
+        self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
+
+    def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
+        """What has operands with forms: in the forms that all its operands have, if it commutes with casts, beside as it stands."""
+        self.evaluator.as_it_stands(eqn)
+        used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
+        for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
+            results = bind(eqn, [self._form(var, axes) for var in eqn.invars])
+            for var, value in zip(eqn.outvars, results, strict=True):
+                self.forms.setdefault(var, {})[axes] = value
+
+    def _form(self, var: Any, axes: MeshAxes) -> Any:
+        forms = self._forms_of(var)
+        if axes in forms:
+            return forms[axes]
+        value = self.evaluator.read(var)
         return cast_data(value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes)
 
-    for eqn in jaxpr.eqns:
-        of = [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in eqn.invars]
-        axes, inner = cast_axes(eqn), called(eqn)
-        if not any(of):
-            replay.later(eqn)
-        elif axes in of[0]:
-            replay.flush()
-            replay.known[eqn.outvars[0]] = of[0][axes]
-            cast_forms[eqn.outvars[0]] = {more - axes: value for more, value in of[0].items() if axes < more}
-        elif inner is not None:
-            replay.flush()
-            operands = [replay.read(var) for var in eqn.invars]
-            fixed = [isinstance(var, Literal) or var not in formless for var in eqn.invars]
-            if kind_of(eqn) == Kind.REMAT:
-                listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
-                results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
-            else:
-                results, result_forms = _evaluate(inner, operands, of, fixed)
-                cast_forms.update((var, f) for var, f in zip(eqn.outvars, result_forms, strict=True) if f)
-            replay.give(eqn, results)
-        else:
-            replay.later(eqn)
-            used = [f for var, f in zip(eqn.invars, of, strict=True) if f or (not isinstance(var, Literal) and var in formless)]
-            shared = set(used[0]).intersection(*used) if commutes(eqn) else set()
-            if shared:
-                replay.flush()
-                for more in shared:
-                    results = bind(eqn, [form(var, more) for var in eqn.invars])
-                    for var, value in zip(eqn.outvars, results, strict=True):
-                        cast_forms.setdefault(var, {})[more] = value
-        differentiable = (var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval))
-        if eqn.effects or any(var in formless or cast_forms.get(var) for var in differentiable):
-            formless.update(var for var in eqn.outvars if not cast_forms.get(var) and is_inexact(var.aval))
-    return replay.results(), [{} if isinstance(var, Literal) else cast_forms.get(var, {}) for var in jaxpr.outvars]
+    def _forms_of(self, var: Any) -> Forms:
+        return {} if isinstance(var, Literal) else self.forms.get(var, {})
+
+    def _is_formless(self, var: Any) -> bool:
+        return not isinstance(var, Literal) and var in self.formless
+
+    def _note_formless(self, eqn: Any) -> None:
+        """Results that can be differentiated have no forms where they depend on what has none, or do more than they say."""
+        differentiable = [var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)]
+        if eqn.effects or any(var in self.formless or self.forms.get(var) for var in differentiable):
+            self.formless.update(var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval))
 
 
 def _evaluate_listed(
@@ -156,7 +176,9 @@ def _evaluate_listed(
     values: Sequence[Any],
     forms: Sequence[Sequence[Any]],
 ) -> list[Any]:
-    return _evaluate(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant)[0]
+    return _WithForms(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant).run()[
+        0
+    ]
 
 
 class Hoist(Exception):
@@ -249,4 +271,4 @@ class Hoisted:
             forms[i][axes] = form
         no_forms: list[Forms] = [{} for _ in carry]
         values = [*self.consts, *carry, *slices[:count]]
-        return _evaluate(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values))[0]
+        return _WithForms(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)).run()[0]

@@ -14,7 +14,7 @@ import jax
 from jax import lax
 from jax.extend.core import jaxpr_as_fun, subjaxprs
 
-from namedax.programs.evaluator import Replay, inlined
+from namedax.programs.evaluator import Evaluator, inlined
 from namedax.programs.primitives import Kind, bind, called, kind_of
 
 __all__ = ["with_plain_layouts"]
@@ -45,19 +45,17 @@ def _transforms(jaxpr: Any) -> bool:
 
 def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     jaxpr = inlined(jaxpr)
-    replay = Replay(jaxpr, values)
-    for eqn in jaxpr.eqns:
+    evaluator = Evaluator(jaxpr, values)
+
+    def rule(eqn: Any) -> Any:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
-            replay.flush()
-            (operand,) = eqn.invars
-            replay.give(eqn, map(_flat_for_a_moment, bind(eqn, [_flat_for_a_moment(replay.read(operand))])))
-        elif inner is not None and _transforms(inner):
-            replay.flush()
-            replay.give(eqn, jax.jit(functools.partial(_evaluate, inner))([replay.read(var) for var in eqn.invars]))
-        else:
-            replay.later(eqn)
-    return replay.results()
+            return lambda: map(_flat_for_a_moment, bind(eqn, list(map(_flat_for_a_moment, evaluator.operands(eqn)))))
+        if inner is not None and _transforms(inner):
+            return lambda: jax.jit(functools.partial(_evaluate, inner))(evaluator.operands(eqn))
+        return None
+
+    return evaluator.run(rule)
 
 
 def _flat_for_a_moment(data: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
+from namedax.programs.evaluator import Evaluator
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -245,11 +246,7 @@ class Stepper:
                     continue
                 chunk = block.shape[dim] // self.steps
                 values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
-            for node in plan:
-                inputs = [_read(values, v) for v in node.inputs]
-                if node.kind == Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
-                    inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
-                values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
+            self._run(plan, values, index, known)
             return [
                 *(jnp.asarray(_read(values, v)) for v in summands),
                 *(values[v] for v in (*stacks, *constants)),
@@ -409,10 +406,16 @@ class Stepper:
 
     def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
         values = dict(zip(body.inputs, inputs, strict=True))
-        for node in body.nodes:
-            operands = [_read(values, v) for v in node.inputs]
-            values.update(zip(node.outputs, self._evaluate(node, operands, index), strict=True))
+        self._run(body.nodes, values, index)
         return [jnp.asarray(_read(values, v)) for v in body.outputs]
+
+    def _run(self, nodes: Sequence[Node], values: dict[int, Any], index: Any, known: Collection[int] = ()) -> None:
+        """Evaluates nodes in one step, and adds what they give to `values`; those in `known` are kept outside of the loop, too."""
+        for node in nodes:
+            inputs = [_read(values, v) for v in node.inputs]
+            if node.kind == Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
+                inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
+            values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
 
     def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
         """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""
@@ -459,14 +462,8 @@ def _read(values: Mapping[int, Any], value: Value) -> Any:
 
 def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
     """Evaluates a jaxpr; `jaxpr_as_fun` would do it on the mesh that it was traced on."""
-    values = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*closed.consts, *operands], strict=True))
-
-    def read(var: Any) -> Any:
-        return _constant(var) if isinstance(var, Literal) else values[var]
-
-    for eqn in closed.jaxpr.eqns:
-        values.update(zip(eqn.outvars, bind_anew(eqn, [read(var) for var in eqn.invars], _on_this_mesh), strict=True))
-    return [read(var) for var in closed.jaxpr.outvars]
+    evaluator = Evaluator(closed.jaxpr, [*closed.consts, *operands], _constant)
+    return evaluator.run(lambda eqn: lambda: bind_anew(eqn, evaluator.operands(eqn), _on_this_mesh))
 
 
 def _on_this_mesh(value: Any) -> Any:
