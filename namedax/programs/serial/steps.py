@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
 import jax
@@ -257,28 +257,28 @@ class Stepper:
         stack = _Fold("join", 0, self.steps, expand=True)
         joins = [stack if dim == STACKED else _Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
-        index_type = jnp.zeros((), jnp.int32)
-        traced = jax.make_jaxpr(step)(index_type)
-        shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
-        if self.steps == 1:
-            totals = [
-                fold.add(fold.start(shape), value, index_type)
-                for fold, shape, value in zip(folds, shapes, one_step(index_type), strict=True)
-            ]
-        else:
-
-            def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
-                return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, one_step(index), strict=True)], None
-
-            start = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
-            totals, _ = lax.scan(iterate, start, jnp.arange(self.steps, dtype=jnp.int32))
-        totals = [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
-        supply = iter(totals)
+        supply = iter(self._over_steps(step, folds))
         for node in collectives:
             self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
         sliced.update((v, (next(supply), STACKED)) for v in stacks)
         known.update((v, next(supply)) for v in constants)
         return {i: next(supply) for i, _ in wanted}
+
+    def _over_steps(self, step: Callable[[Any], list[Any]], folds: Sequence[_Fold]) -> list[Any]:
+        """What the values that `step` gives for the number of a step become over all of them."""
+        first = jnp.zeros((), jnp.int32)
+        traced = jax.make_jaxpr(step)(first)
+        shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
+        totals = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
+
+        def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
+            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, one_step(index), strict=True)], None
+
+        if self.steps == 1:
+            totals, _ = iterate(totals, first)
+        else:
+            totals, _ = lax.scan(iterate, totals, jnp.arange(self.steps, dtype=jnp.int32))
+        return [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
 
     def _level(self, node: Node) -> int:
         return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
