@@ -12,14 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.custom_batching import custom_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun, subjaxprs
 from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from namedax.programs import primitives
+from namedax.programs.evaluator import collective_axes
 from namedax.programs.primitives import TABLE, Kind
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
@@ -105,6 +107,7 @@ PLAIN = {
     "argmax": (lambda a: lax.argmax(a, 0, jnp.int32), M),
     "argmin": (lambda a: lax.argmin(a, 0, jnp.int32), M),
     "iota": (lambda: lax.iota(jnp.int32, 3),),
+    "name": (lambda a: checkpoint_name(a, "x"), M),
     "lt": (lax.lt, M, M + 1),
     "fft": (jnp.fft.fft, M),
     "optimization_barrier": (lambda a, b: lax.optimization_barrier((a, b)), M, V),
@@ -482,6 +485,23 @@ def test_nothing_is_known_of_others():
     assert primitives.kind_of(eqn) == Kind.UNKNOWN
     assert list(primitives.linear_groups(eqn)) == []
     assert primitives.commutes(eqn)
+
+
+def test_what_is_not_known_and_names_a_mesh_axis_is_left_alone():
+    """In whatever parameter: it may communicate."""
+    strange = Primitive("strange")
+    strange.def_abstract_eval(lambda aval, **_: aval)
+
+    def body(x):
+        seen = jax.make_jaxpr(
+            lambda v: [strange.bind(v, along=("x",)), strange.bind(v, mode="fast"), strange.bind(v, name="x")]
+        )(x)
+        assert [primitives.axes_of(eqn) for eqn in seen.eqns] == [("x",), (), ()]
+        assert [primitives.commutes(eqn) for eqn in seen.eqns] == [False, True, True]
+        assert collective_axes(seen.jaxpr) == {"x"}
+        return x
+
+    jax.make_jaxpr(mapped(body, P("x")))(X)
 
 
 def test_barriers_keep_variance():

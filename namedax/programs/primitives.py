@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -216,6 +216,7 @@ TABLE: Mapping[str, Known] = {
     "argmin": Known(takes="the place of the minimum"),
     # Others of which something is said.
     "iota": Known(is_cheap=True),
+    "name": Known(),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
     "optimization_barrier": Known(Kind.BARRIER),
@@ -300,10 +301,20 @@ def bind_anew(eqn: Any, values: Sequence[Any], change: Callable[[Any], Any]) -> 
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:
-    """The mesh axes that an equation names (a cast, a collective, the index of a device), in its order."""
-    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    """The mesh axes that an equation names (a cast, a collective, the index of a device), in its order.
+
+    Of one that nothing is known of, all that any of its parameters names.
+    """
+    axes = eqn.params.get("axes", eqn.params.get("axis_name"))
+    if axes is None:
+        return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
     return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
+
+
+def _axes_named(eqn: Any) -> tuple[str, ...]:
+    strings = [part for key, value in eqn.params.items() if key != "name" for part in _parts(value) if isinstance(part, str)]
+    return tuple(part for part in strings if part in jax.sharding.get_abstract_mesh().axis_names) if strings else ()
 
 
 def cast_axes(eqn: Any) -> MeshAxes:
@@ -352,7 +363,11 @@ def programs_of(eqn: Any) -> list[Any]:
 
 
 def _parts_of(eqn: Any) -> list[Any]:
-    return [part for value in eqn.params.values() for part in (value if isinstance(value, (tuple, list)) else (value,))]
+    return [part for value in eqn.params.values() for part in _parts(value)]
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, (tuple, list, frozenset, set)) else (value,)
 
 
 def called(eqn: Any) -> Any:
