@@ -13,7 +13,7 @@ import pytest
 import namedax as nx
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 
@@ -56,6 +56,21 @@ def test_page_runs(page):
             assert have == value[0] or str(have) == comment, (ast.unparse(node), comment)
             checked += 1
     assert checked or page.name not in ("README.md", "concepts.md", "axis_mappings.md")
+
+
+NAMED = re.compile(r"`((?:namedax/)?(?:\w+/)*\w+\.py)` `(\w+)`")
+PATH = re.compile(r"`((?:namedax|tests|tools|docs|benchmarks)/[\w/.]*)`")
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_what_is_said_to_stand_somewhere_stands_there(page):
+    text = (ROOT / page).read_text()
+    for path in PATH.findall(text):
+        assert (ROOT / path).exists(), path
+    for path, name in NAMED.findall(text):
+        source = next(file for file in (ROOT / path, ROOT / "namedax" / path) if file.exists()).read_text()
+        defined = {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        assert name in defined, (path, name)
 
 
 def test_literal_reads_values_and_leaves_prose():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import email
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,8 +31,9 @@ def main() -> int:
     """The exit status: 1 if something is not fit for a release."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        run(sys.executable, "-m", "build", "--outdir", out / "dist", ROOT)
-        wheel, sdist = next((out / "dist").glob("*.whl")), next((out / "dist").glob("*.tar.gz"))
+        shutil.rmtree(ROOT / "dist", ignore_errors=True)
+        run(sys.executable, "-m", "build", "--outdir", ROOT / "dist", ROOT)
+        wheel, sdist = next((ROOT / "dist").glob("*.whl")), next((ROOT / "dist").glob("*.tar.gz"))
         run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
         problems = [*in_the_wheel(wheel), *in_the_sdist(sdist)]
         python = installed(wheel, out / "venv")
