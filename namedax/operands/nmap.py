@@ -198,6 +198,8 @@ class Lifted:
         if region is not None and region.manual:
             union = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
             datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
+        else:
+            union = frozenset[str]()
 
         def positional(*values: Any) -> Any:
             filled = list(leaves)
@@ -228,7 +230,12 @@ class Lifted:
         def named(leaf: Any) -> Any:
             # A function may make named arrays itself; their own names come after those that it is vectorised over.
             own = leaf._dims[len(names) :] if isinstance(leaf, NamedArray) else (None,) * (np.ndim(leaf) - len(names))
-            return wrap(leaf._data if isinstance(leaf, NamedArray) else leaf, check_dims(names + own, op))
+            data = leaf._data if isinstance(leaf, NamedArray) else leaf
+            if union and jnp.issubdtype(data.dtype, jnp.integer):
+                data = cast_data(
+                    data, union
+                )  # JAX (0.10 to 0.12) says of what jnp.argsort gives that it is the same on all devices
+            return wrap(data, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 

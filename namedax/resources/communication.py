@@ -20,6 +20,7 @@ from jax.sharding import AxisType
 from namedax.core.cpu import widened
 from namedax.core.variance import cast_data, varying
 from namedax.resources.refusals import refuse_loops
+from namedax.resources.serial import LoopAxis
 
 __all__ = [
     "OwnAxis",
@@ -153,6 +154,27 @@ def cut(data: Any, dim: int, axes: Axes) -> Any:
     """This device's block along `dim` of a value that all devices along `axes` have whole; sends nothing."""
     size = data.shape[dim] // math.prod(lax.axis_size(axis) for axis in axes)
     return lax.dynamic_slice_in_dim(cast_data(data, axes), block_index(axes) * size, size, dim)
+
+
+def loops_among(axes: Axes) -> tuple[Axes, Axes]:
+    """The axes that are of devices, and those that are loops in time.
+
+    A loop's steps are passed through several times where a value needs what all of them have found. Each pass computes values anew, and not to
+    the last bit: what one pass has computed must not be compared with what another has found. See `of_all_steps`.
+    """
+    return tuple(axis for axis in axes if not isinstance(axis, LoopAxis)), tuple(
+        axis for axis in axes if isinstance(axis, LoopAxis)
+    )
+
+
+def of_all_steps(data: Any, loops: Axes) -> Any:
+    """What the steps of loops have computed in one pass, stacked in front: these can be compared with each other."""
+    return all_gather(lax.stop_gradient(data)[None], 0, loops, "invarying")
+
+
+def of_this_step(data: Any, loops: Axes) -> Any:
+    """This step's entry of what was stacked by `of_all_steps`."""
+    return lax.dynamic_index_in_dim(cast_data(data, loops), block_index(loops), 0, keepdims=False)
 
 
 def pmax(data: Any, axes: Axes) -> Any:

@@ -383,7 +383,8 @@ class Nested(Operation):
         child = g.child([self._enter(np, v, own)], inner=INNER)
         child.statements_up_to(3)
         out = own or g.choice([None, *INNER])
-        result = child.pick(lambda w: _floats(w) and not ({*w.names} & {*INNER}) - {out})
+        outside = {*g.known()}  # the inner function can only return names of the outer one, and what it places
+        result = child.pick(lambda w: _floats(w) and {*w.names} <= outside | {out})
         if result is None:
             return None
         return g.s(name, (x,), blocks=(child.block([result]),), own=own, out=out)

@@ -249,7 +249,7 @@ def _refusal(ref: Reference, layout: Layout, error: Exception) -> Outcome:
 def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
     """The refusals that the documentation knows."""
     if isinstance(error, nx.errors.AxisResourceError):  # every device needs the whole kernel
-        return any(s.op == "conv" and layout.mesh_axes(s["tap"]) for s in statements_of(ref.program.main))
+        return any(s.op == "conv" and s["tap"] in dict(layout.resources) for s in statements_of(ref.program.main))
     if isinstance(error, nx.errors.PlacementConflictError):
         if conflicts(layout, ref.meetings):
             return True

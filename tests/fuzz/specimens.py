@@ -253,4 +253,29 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         LOOP_LAYOUTS,
     ),
+    "the gradient of a maximum of what is computed anew in each pass over the steps": Specimen(
+        program([given("b", 3, "a")], [do(1, "tanh", 0), do(2, "pmax", 1, axis="b"), do(3, "max", 1, axes=("b",))], 2, 3),
+        (on((), "inside", b=2), on((), "outside", b=2), on(X2, "outside", b=("x", 2))),
+    ),
+    "an order that is gathered": Specimen(
+        program(
+            [given("b", 3, "a")],
+            [do(1, "argsort", 0, axis="b", descending=False), do(2, "all_gather", 1, axis="a", tiled=False)],
+            2,
+        ),
+        (on(X2, "none", a="x"), on(X8, "none", a="x")),
+    ),
+    "the result of a nested map that no name explains outside": Specimen(
+        program(
+            [given("a", "c")],
+            [
+                do(2, "xmap", 0, blocks=[function((1,), [], 1)], own=None, out="j"),
+                do(3, "psum_scatter", 2, axis="a", tiled=False),
+                do(4, "sort", 2, axis="c", descending=False),
+            ],
+            3,
+            4,
+        ),
+        (on((("x", 2), ("y", 4)), "none", EXPLICIT, a="x", j="y"), on((("x", 2), ("y", 4)), "outside", EXPLICIT, a="x", j="y")),
+    ),
 }

@@ -34,6 +34,7 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     """
     local, combine = (jnp.max, comm.pmax) if largest else (jnp.min, comm.pmin)
     reduce = functools.partial(local, axis=axes, keepdims=True)
+    devices, loops = comm.loops_among(mesh_axes)
 
     @jax.custom_jvp
     def extremum(data: Any) -> Any:
@@ -44,9 +45,15 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         (data,), (tangent,) = primals, tangents
         result = extremum(data)
-        hits = (data == result).astype(tangent.dtype)
-        ties = comm.psum(jnp.sum(hits, axes, keepdims=True), mesh_axes)
-        return result, comm.psum(jnp.sum(hits * tangent, axes, keepdims=True), mesh_axes) / ties
+        best = lax.stop_gradient(reduce(data)) if loops else result
+        hits = (data == best).astype(tangent.dtype)
+        count, share = (jnp.sum(part, axes, keepdims=True) for part in (hits, hits * tangent))
+        if loops:
+            offers = comm.of_all_steps(best, loops)
+            wins = (offers == combine(local(offers, 0), devices)).astype(tangent.dtype)
+            count = jnp.sum(wins * comm.of_all_steps(count, loops), 0)
+            share = share * comm.of_this_step(wins, loops)
+        return result, comm.psum(share, mesh_axes) / comm.psum(count, devices)
 
     return extremum
 
@@ -123,10 +130,12 @@ def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
 
 def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any]:
     """The extremum of what all devices offer, and its index."""
-    best = (comm.pmax if largest else comm.pmin)(value, site.mesh_axes)
+    devices, loops = comm.loops_among(site.mesh_axes)
+    values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
+    best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0), devices)
     # The first NaN has the most negative offer; where there is one, no value equals `best`.
-    offer = jnp.where(jnp.isnan(value), index - site.count, jnp.where(value == best, index, site.count))
-    winner = comm.pmin(cast_data(offer, site.mesh_axes), site.mesh_axes)
+    offers = jnp.where(jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count))
+    winner = comm.pmin(cast_data(jnp.min(offers, 0), devices), devices)
     return best, jnp.where(winner < 0, winner + site.count, winner)
 
 

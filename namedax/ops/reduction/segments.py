@@ -325,15 +325,20 @@ class _Placed:
     def differentiable(self, data: Any, ids: Any) -> Any:
         """A maximum or minimum with `jnp`'s gradient, which ties share."""
         extremum = jax.custom_jvp(self)
+        devices, loops = comm.loops_among(self.reduced)
+        kept = () if self.common else self.kept  # all segments in each step, and the block of them at last
+        in_step = _Placed(self.kind, self.count, self.batch, self.in_data, devices, kept, self.is_sorted)
 
         @extremum.defjvp
         def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
             data, ids = primals
             result = extremum(data, ids)
             whole, at = result, self._own(ids)[0]
-            if self.common:
+            if loops:
+                whole, at = lax.stop_gradient(in_step(data, ids)), in_step._own(ids)[0]
+            elif self.common:
                 whole = comm.all_gather(result, self.batch, self.kept, "varying")
-            whole = cast_data(whole, varying(data))
+            best, whole = whole, cast_data(whole, varying(data))
 
             def hit(data: Any, tangent: Any, whole: Any, at: Any) -> tuple[Any, Any]:
                 hits = data == whole.at[at].get(mode="fill", fill_value=jnp.nan)
@@ -344,8 +349,15 @@ class _Placed:
                 compare = jax.vmap(compare, in_axes=(0 if present else None, 0 if present else None, 0, 0))
             shares, hits = compare(data, tangents[0], whole, at)
             every = (True,) * self.batch
-            ties = self._reduce("sum", hits, ids, every)
-            return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
+            if not loops:
+                ties = self._reduce("sum", hits, ids, every)
+                return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
+            offers = comm.of_all_steps(best, loops)
+            wins = (offers == (jnp.max if self.kind == "max" else jnp.min)(offers, 0)).astype(shares.dtype)
+            ties = jnp.sum(wins * comm.of_all_steps(in_step._reduce("sum", hits, ids, every), loops), 0)
+            share = in_step._reduce("sum", shares, ids, every) * comm.of_this_step(wins, loops)
+            shared = comm.psum(share, loops) / jnp.maximum(ties, 1)
+            return result, comm.cut(shared, self.batch, self.kept) if self.common else shared
 
         return extremum(data, ids)
 

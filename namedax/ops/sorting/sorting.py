@@ -10,6 +10,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import make_in_region
+from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
@@ -116,7 +117,9 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     site = site_of_one_axis(op, x, -1 if axis is None else axis)
     (dim,) = site.axes
     if not site.mesh_axes:
-        return site.finish_whole(jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype))
+        order = jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
+        # JAX (0.10 to 0.12) says of the result that it is the same on all devices.
+        return site.finish_whole(cast_data(order, varying(site.data)))
     index = global_positions(site, jnp.int32)
     key = -index if descending else index  # reversed in the end, and ties with it
     _, key = sort_blocks((lax.stop_gradient(site.data), key), dim, site.mesh_axes, 2, descending)
