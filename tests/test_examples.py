@@ -32,6 +32,10 @@ def run_digits(*arguments):
     return subprocess.run(command, env=environment_without_devices(), **options)
 
 
+# One run of the demonstration for all of them, in a process of its own.
+pytestmark = pytest.mark.full
+
+
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """A short run of the digits example, and the picture that it saved."""
@@ -50,7 +54,6 @@ def rows(digits):
     return {title: rest for title, *rest in columns}
 
 
-@pytest.mark.full
 def test_the_table_has_every_assignment(rows):
     assert list(rows) == list(PLACED)
 
@@ -110,7 +113,6 @@ def test_no_progress_bar_where_there_is_no_terminal(digits):
     assert "█" not in run.stdout + run.stderr
 
 
-@pytest.mark.full
 def test_a_network_that_learned_too_little_is_an_error(tmp_path):
     run = run_digits("--steps", 1, "--out", tmp_path / "digits.png")
     assert run.returncode != 0

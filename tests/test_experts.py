@@ -457,7 +457,7 @@ def test_mistakes(changes, error, words):
         ({"slot": "x"}, AxisResourceError, ["maps the slot axis 'slot' to mesh axes ('x',)", "Remove the entry"]),
         ({"choice": "x"}, AxisResourceError, ["maps the choice axis 'choice'", "a token's choices are together"]),
         ({"expert": "x", "embed": "x"}, PlacementConflictError, ["'expert' and 'embed' meet", "mesh axis 'x'"]),
-        ({"expert": ("x", "y")}, AxisSizeError, ["axis 'expert' of size 4 does not divide", "together 8 devices"]),
+        ({"expert": ("x", "y")}, AxisSizeError, ["axis 'expert' of size 4 does not divide", "8 devices in total"]),
     ],
     ids=str,
 )

@@ -179,7 +179,9 @@ def all_gather(
     return _map(one, x)
 
 
-all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis once,
+all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
+
+    `axis_index_groups`, lists of one size that together have every index of the axis once,
     gathers within each of them, and keeps the name: every instance has the entries of its group. That too is one all-gather of
     the whole axis. `to=` is JAX's word for how the result varies over a mesh, which follows from its names here: it changes
     nothing.
@@ -204,7 +206,9 @@ def psum_scatter(
     return _map(lambda total: nmap(part)(total, _of_instances(op, name, ranks)), totals)
 
 
-psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis
+psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""}
+
+    `axis_index_groups`, lists of one size that together have every index of the axis
     once, sums within each of them, and each instance keeps the part of its rank in its group. Sharded, that is one all-reduce
     of as many values as there are groups.
     """
@@ -232,7 +236,9 @@ def all_to_all(
     return _map(one, x)
 
 
-all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""} `axis_index_groups`, lists of one size that together have every index of the axis once,
+all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""}
+
+    `axis_index_groups`, lists of one size that together have every index of the axis once,
     exchanges within each of them. Sharded, that is one all-gather of the whole axis.
     """
 
