@@ -189,7 +189,7 @@ def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable
 
 
 def check_routing(op: str, routing: Any) -> None:
-    """Raises if `routing` is no `Routing`, or its arrays do not fit together."""
+    """Raises if `routing` is not a `Routing`, or its arrays do not fit together."""
     if not isinstance(routing, Routing):
         raise ArgumentTypeError(f"{op}: routing is {type_text(routing)}; give the Routing that nx.nn.top_k_routing returns.")
     for what in ("index", "weight"):
