@@ -29,6 +29,10 @@ from namedax.resources.serial import on_devices, with_loops
 __all__ = ["bytes_per_device", "from_process_local", "process_entries"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def _placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tuple[Assignment, Mesh]:
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:

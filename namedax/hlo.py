@@ -35,6 +35,11 @@ from namedax.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: The kinds of collective, by XLA's names, in the order in which a summary prints them.
 KINDS = (
     "all-reduce",

@@ -38,6 +38,10 @@ from namedax.resources.serial import on_devices, with_loops
 __all__ = ["abstract", "clip_by_global_norm", "from_xarray", "global_norm", "to_xarray"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 # --- xarray ---------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,11 @@ from namedax.xmap import Xmapped, xmap
 
 __all__ = ["assert_resources_do_not_matter"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _OP = "assert_resources_do_not_matter"
 _UNMAPPED, _MAPPED, _AUTO = "nothing mapped", "mapped", 'partitioning="auto"'
 

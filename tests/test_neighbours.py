@@ -260,9 +260,9 @@ MISTAKES = [
     (lambda: pad(X, {"k": (1, 2, 3)}), PositionalAxisError, "neither a number nor a pair"),
     (lambda: pad(X, (1, 2), axis="k"), ArgumentError, "pad: mode='constant' takes constant_values= only, not axis="),
     (
-        lambda: pad(X, (1, 2), out_axes={"k": "m"}),
+        lambda: pad(X, (1, 2), out_axis={"k": "m"}),
         ArgumentError,
-        "pad: out_axes={'k': 'm'} is for named axes; write pad_width as a",
+        "pad: out_axis={'k': 'm'} is for named axes; write pad_width as a",
     ),
     (lambda: diff(X, axis="k", out_axis=3), AxisNameError, "out_axis=3 is not an axis name"),
     (lambda: convolve(X, X, axis="k", mode="most"), PositionalAxisError, "convolve: mode='most'"),

@@ -47,6 +47,13 @@ def test_modules_that_are_shown_are_faces():
     assert shown == set("distributed errors hlo image interop lax nn numpy random scipy testing typing".split())
 
 
+@pytest.mark.parametrize("name", ["distributed", "hlo", "interop", "testing", "typing"])
+def test_faces_show_nothing_else(name):
+    module = getattr(nx, name)
+    assert public(module) == sorted(module.__all__)
+    assert all(hasattr(module, shown) for shown in module.__all__)
+
+
 @pytest.mark.parametrize("space", MIRRORS)
 def test_namespaces_show_what_jax_shows(space):
     module, theirs = importlib.import_module(f"namedax.{space}"), importlib.import_module(f"jax.{space}")

@@ -86,3 +86,7 @@ __all__ = [
     "u64",
     "unsignedinteger",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
