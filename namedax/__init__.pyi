@@ -223,6 +223,50 @@ def diff(
     *,
     out_axis: Hashable | None = None,
 ) -> Array: ...
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: Axis = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Array: ...
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name."""
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: Axis = None,
+    out_axis: Hashable | None = None,
+) -> tuple[Array, ...]:
+    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
+        batch axes.
+      size: how many indices the form with one argument returns; needed if the array has names.
+      fill_value: what stands behind the last index found.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      out_axis: the name of the axis of the indices then.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      ArgumentError: `size` or `fill_value` with `x` and `y`.
+    """
 def logsumexp(
     x: ArrayLike,
     axis: Axis = None,
@@ -300,15 +344,6 @@ def std(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array: ...
-def take_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: Axis = -1,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
-    *,
-    wrap_negative_indices: bool | None = None,
-) -> Array: ...
 def var(
     x: ArrayLike,
     axis: Axis = None,
@@ -320,41 +355,6 @@ def var(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array: ...
-@overload
-def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name."""
-@overload
-def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
-@overload
-def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
-@overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
-@overload
-def where(
-    condition: ArrayLike,
-    /,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    axis: Axis = None,
-    out_axis: Hashable | None = None,
-) -> tuple[Array, ...]:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
-
-    Args:
-      condition: a boolean array, named or not.
-      x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
-        batch axes.
-      size: how many indices the form with one argument returns; needed if the array has names.
-      fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
-      out_axis: the name of the axis of the indices then.
-
-    Raises:
-      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
-      ArgumentError: `size` or `fill_value` with `x` and `y`.
-    """
 def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array: ...
 @overload
 def moveaxis(a: NamedArray, source: Axis, destination: Axis) -> NamedArray: ...

@@ -6,7 +6,6 @@ a surrounding mapped function included. How a body then becomes a program is the
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import types
@@ -20,12 +19,13 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped
+from namedax.nesting import carried_names, check_nested
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
@@ -128,14 +128,14 @@ def xmap(
     skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
-    in_axes, out_axes = _copied(in_axes), _copied(out_axes)
+    in_axes, out_axes = copied(in_axes), copied(out_axes)
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
     shared = _shared(
         fun,
-        _freeze(in_axes, "in_axes"),
-        _freeze(out_axes, "out_axes"),
+        freeze(in_axes, "in_axes"),
+        freeze(out_axes, "out_axes"),
         frozenset(sizes.items()),
         frozenset(resources.items()),
         mesh,
@@ -243,34 +243,6 @@ def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
     return jax.jit(
         run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
     )
-
-
-class _Frozen:
-    """A pytree of axis mappings as a hashable value."""
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: Hashable):
-        self._key = key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Frozen) and self._key == other._key
-
-
-def _freeze(axes: Any, what: str) -> _Frozen:
-    def leaf(node: Any) -> Any:
-        return None if node is None else parse_mapping(node, f"xmap, {what}")
-
-    leaves, tree = jax.tree.flatten(axes, is_leaf=lambda node: node is None or is_mapping(node))
-    return _Frozen((tuple(leaf(node) for node in leaves), tree))
-
-
-def _copied(axes: Any) -> Any:
-    """A tree of axis mappings as it is now: a list or dict that its owner changes later would not fit what was compiled."""
-    return jax.tree.map(lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping)
 
 
 class Xmapped:
@@ -581,7 +553,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     mode: Partitioning = "auto" if auto and resources else "manual"
     carried = frozenset[Hashable]()
     if outer is not None:
-        carried = _carried(outer, arguments)
+        carried = carried_names(outer, arguments)
     call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap, left_out), carried)
     if not resources:
         result = run_unmapped(call)
@@ -594,12 +566,6 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _carried(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable]:
-    """Names of the surrounding function, which are batch axes here: all of its names but those that the mappings give."""
-    given = {dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf)}
-    return frozenset(outer.seen | outer.sizes.keys()) - given
-
-
 def _run_within(
     xmapped: Xmapped,
     outer: Region,
@@ -609,54 +575,18 @@ def _run_within(
     call_in: Callable[..., Call],
 ) -> Any:
     """One call within the body of a mapped function some of whose names are on a mesh."""
-    if loops_of(resources):
-        raise SerialLoopError(
-            f"xmap: {xmapped._name} is called inside of another mapped function, and axis_resources maps a name to a loop. Put "
-            "the SerialLoop into the axis_resources of the outermost xmap."
-        )
-    taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
-    new_axes = frozenset(axis for axes in resources.values() for axis in axes) - taken
-    if new_axes and loops_of(outer.resources):
-        name = next(name for name in resources if not new_axes.isdisjoint(resources[name]))
-        raise SerialLoopError(
-            f"xmap: {xmapped._name} is called inside of another mapped function, which is executed in the steps of a SerialLoop, and maps "
-            f"{name!r} to mesh axes {resources[name]}, which that function does not use. Put {name!r} into the axis_resources of the "
-            "outermost xmap."
-        )
-    mesh = outer.mesh
-    if xmapped._mesh is not None:
-        for axis, size in xmapped._mesh.shape.items():
-            if mesh.shape.get(axis) != size:
-                raise MeshError(
-                    f"xmap: {xmapped._name} is called inside of another mapped function, and its mesh has the axis {axis!r} of size "
-                    f"{size}, which the mesh outside, {dict(mesh.shape)}, does not have. Leave out mesh=, or give the "
-                    "outermost xmap a mesh with all axes."
-                )
-    check_mesh_axes(resources, mesh)
-    for name, axes in resources.items():
-        if outer.resources.get(name, axes) != axes:
-            raise AxisResourceError(
-                f"xmap: {xmapped._name} maps {name!r} to {axes}, but the surrounding mapped function maps it to "
-                f"{outer.resources[name]}; a name lives in one place. Rename the axis, or remove the entry."
-            )
-    for name, axes in resources.items():
-        if not new_axes.isdisjoint(axes) and not taken.isdisjoint(axes):
-            raise AxisResourceError(
-                f"xmap: {xmapped._name} maps {name!r} to {axes}, of which the surrounding mapped function has taken "
-                f"{sorted(taken.intersection(axes))} and not {sorted(new_axes.intersection(axes))}. Use axes of one kind, or map "
-                "the name in the outermost xmap."
-            )
+    new_axes = check_nested(xmapped._name, xmapped._mesh, resources, outer)
     region = Region(
         sizes,
         {**outer.resources, **resources},
-        mesh,
+        outer.mesh,
         outer.mode,
         xmapped._shared.program,
         xmapped._overlap or outer.overlap,
         left_out,
     )
     call = call_in(region)
-    call.carried = _carried(outer, call.arguments)
+    call.carried = carried_names(outer, call.arguments)
     if outer.mode == "auto":
         result = call.run(*(argument.data for argument in call.arguments))
     else:

@@ -39,6 +39,7 @@ ROOMS = (
     "random",
     "scipy",
     "lowering",  # needs operations, and no operation needs it
+    "nesting",
     "xmap",
     "typing",
     "hlo",
@@ -118,7 +119,7 @@ def upwards(graph):
 
 
 def circles(graph):
-    """A circle among modules as a list, or nothing. What is a stub only, for static checkers, imports nothing."""
+    """A circle among modules as a list, or nothing."""
     done, path = set(), []
 
     def visit(module):
@@ -127,7 +128,7 @@ def circles(graph):
         if module in done:
             return []
         path.append(module)
-        found = next(filter(None, (visit(target) for target, _, _ in graph.get(module, ()) if target != module)), [])
+        found = next(filter(None, (visit(target) for target, _, _ in graph[module] if target != module)), [])
         path.pop()
         done.add(module)
         return found
@@ -152,21 +153,41 @@ def test_every_room_is_inhabited():
     assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
 
 
-def test_a_package_that_is_no_face_exports_nothing():
-    for name in (
-        "core",
-        "resources",
-        "programs",
-        "programs.serial",
-        "operands",
-        "ops",
-        "namespaces",
-        *(r for r in ROOMS if r.startswith("ops.")),
-    ):
-        if modules()[name].name == "__init__.py":
-            assert len(ast.parse(modules()[name].read_text()).body) == 1, (
-                f"namedax/{name}/__init__.py has more than its docstring"
-            )
+FACES = ("image", "lax", "nn", "numpy", "random", "scipy", "typing")
+PACKAGES = ["ops", "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_lives_there(package):
+    """In about ten lines, which name every module; and it exports nothing, for it is not a face."""
+    tree = ast.parse(modules()[package].read_text())
+    docstring = ast.get_docstring(tree) or ""
+    inhabitants = {m.removeprefix(f"{package}.").split(".")[0] for m in modules() if m.startswith(f"{package}.")}
+    assert {i for i in inhabitants if f"`{i}`" not in docstring} == set()
+    assert 4 <= len(docstring.splitlines()) <= 16
+    assert len(tree.body) == 1
+
+
+LONGEST_MODULE, LONGEST_FUNCTION = 600, 60
+
+
+def too_long(text):
+    """What is longer than a reader can take in: a module, or a function, not counting its docstring."""
+    if (length := len(text.splitlines())) > LONGEST_MODULE:
+        yield f"{length} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0]
+            docstring = first.end_lineno - first.lineno + 1 if ast.get_docstring(node, clean=False) is not None else 0
+            length = node.end_lineno - node.lineno + 1 - docstring
+            if length > LONGEST_FUNCTION:
+                yield f"{node.name}, line {node.lineno}: {length} lines"
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if m], ids=str)
+def test_nothing_is_too_long(module):
+    """Parted by idea, not by denser lines. (The face is a line for each public name.)"""
+    assert list(too_long(modules()[module].read_text())) == []
 
 
 def test_the_tests_find_what_they_look_for():
@@ -184,3 +205,6 @@ def test_the_tests_find_what_they_look_for():
     assert circles({"a": [("b", 1, False)], "b": [("c", 1, True)], "c": [("b", 2, False)]}) == ["b", "c", "b"]
     with pytest.raises(AssertionError, match="stands in no room"):
         room("cellar")
+    long = "def f():\n" + '    """One.\n\n    Two.\n    """\n' + "    x = 1\n" * 60 + "\ndef g():\n" + "    x = 1\n" * 59
+    assert list(too_long(long)) == ["f, line 1: 61 lines"]
+    assert list(too_long("x = 1\n" * 601)) == ["601 lines"]

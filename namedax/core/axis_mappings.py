@@ -7,17 +7,19 @@ A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["ba
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Hashable, Mapping
 from types import EllipsisType
 from typing import Any
 
+import jax
 import numpy as np
 
 from namedax.core.names import Dims, is_name
 from namedax.errors import AxisMappingError
 
-__all__ = ["AxisMapping", "is_mapping", "parse_mapping"]
+__all__ = ["AxisMapping", "copied", "freeze", "is_mapping", "parse_mapping"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,3 +144,33 @@ def _from_list(value: list[Any], text: str, op: str) -> tuple[list[tuple[int, Ha
     entries = value[:-1] if prefix else value
     pairs = [(i, _check_name(name, text, op)) for i, name in enumerate(entries) if name is not None]
     return pairs, None if prefix else len(entries)
+
+
+class _Frozen:
+    """A pytree of axis mappings as a hashable value."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: Hashable):
+        self._key = key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Frozen) and self._key == other._key
+
+
+def freeze(axes: Any, what: str) -> Hashable:
+    """A tree of axis mappings as a value that equals every other one that says the same; `what` is its name, for messages."""
+
+    def leaf(node: Any) -> Any:
+        return None if node is None else parse_mapping(node, f"xmap, {what}")
+
+    leaves, tree = jax.tree.flatten(axes, is_leaf=lambda node: node is None or is_mapping(node))
+    return _Frozen((tuple(leaf(node) for node in leaves), tree))
+
+
+def copied(axes: Any) -> Any:
+    """A tree of axis mappings as it is now: a list or dict that its owner changes later would not fit what was compiled."""
+    return jax.tree.map(lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping)

@@ -19,7 +19,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError
-from namedax.namespaces.forms import std, var
+from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree
 from namedax.operands.axes import is_axis_name
 from namedax.operands.broadcasting import local_block, wrap

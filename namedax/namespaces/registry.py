@@ -7,7 +7,8 @@ from typing import Any
 
 from namedax.core.annotations import Array
 from namedax.namespaces import lax_only, spellings
-from namedax.namespaces.forms import FORMS, LOGSUMEXP
+from namedax.namespaces.forms import FORMS
+from namedax.namespaces.reduction_forms import LOGSUMEXP, REDUCTION_FORMS
 from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.contraction.einsum import einsum
@@ -76,6 +77,7 @@ NUMPY: _Functions = {
     "einsum": einsum,
     "take": take,
     **FORMS,
+    **REDUCTION_FORMS,
     **CALCULUS,
     **spellings.NUMPY,
 }

@@ -20,7 +20,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
-from namedax.namespaces.forms import LOGSUMEXP
+from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.operands.along_axes import along_axes, to_front
 from namedax.operands.axes import check_axes, is_axis_name, resolve_axis
 from namedax.operands.nmap import nmap

@@ -1,1 +1,11 @@
-"""Where names live, and how blocks move."""
+"""Where names live, and how blocks move. Nothing here knows of operations.
+
+Read `assignment` (`axis_resources`, parsed) and `mesh` (which mesh applies, and bringing arrays onto it) first.
+
+Blocks move in three ways: `communication` has the collectives, one function each, and nothing communicates without them;
+`layout` moves axes from one placement to another with the fewest bytes; `row_moves` moves the rows of an axis to the devices
+that ask for them.
+
+`serial` is `SerialLoop`, time as a resource, and `refusals` says what cannot be done in steps. How a loop is executed is in
+`namedax.programs.serial`.
+"""

@@ -1,1 +1,7 @@
-"""Control flow over names, and functions with rules of their own."""
+"""Control flow over names, and functions of functions.
+
+Read `carries` first: how values get one type where they meet, and how a carry gains names. `control_flow` has scans and loops,
+`branches` has `cond` and `switch`, `vmap` functions of one entry, and `associative_scan` the parallel scan, across devices too.
+
+`custom_rules` are derivatives that users write, and `solvers` iterate over trees (`cg`, `gmres`).
+"""
