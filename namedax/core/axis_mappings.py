@@ -28,7 +28,7 @@ class AxisMapping:
 
     Attributes:
       names: pairs of a position (0 or more) and the name that stands there, by position.
-      rank: the number of axes that the mapping asserts, or `None` if it speaks of some axes only.
+      rank: the number of axes that the mapping asserts, or `None` if it names some axes only.
       text: the mapping as the user wrote it.
     """
 

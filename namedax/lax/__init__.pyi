@@ -1310,19 +1310,22 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
     Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
-     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
-    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
-    are groups.
+
+
+    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
+    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`. `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
-    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
-    are groups.
+    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+
+    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
+    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`. `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
-    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
-    are groups.
+    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`.
+
+    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
+    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:

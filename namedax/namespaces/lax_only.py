@@ -146,9 +146,10 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
 
     del grouped.__wrapped__  # whose signature it does not have
     grouped.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
-    grouped.__doc__ = f"""{base.__doc__ or ""} `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by
-    itself, and keeps the name: every instance has the result of its group. Sharded: one all-reduce of as many values as there
-    are groups.
+    grouped.__doc__ = f"""{base.__doc__ or ""}
+
+    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
+    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
     return grouped
 

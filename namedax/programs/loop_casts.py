@@ -141,7 +141,7 @@ class _WithForms:
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
     def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
-        """What has operands with forms: in the forms that all its operands have, if it commutes with casts, beside as it stands."""
+        """What has operands with forms: in the forms that all its operands have, if it commutes with casts, as well as the plain one."""
         self.evaluator.as_it_stands(eqn)
         used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
         for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():

@@ -212,7 +212,7 @@ def entering(data: Any, mesh: Any) -> Any:
 
 
 def _has_mesh(data: Any) -> bool:
-    """Whether the type of `data` speaks of a mesh."""
+    """Whether the type of `data` mentions a mesh."""
     if not isinstance(data, jax.Array):
         return False
     sharding = jax.typeof(data).sharding

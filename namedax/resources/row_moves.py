@@ -62,7 +62,8 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
         equally many. Rows may be wanted more than once.
       fill: the value of a row that is none.
 
-    Costs: a row travels once to each device that wants it and lacks it, beside what fills up the shorter of the messages that travel together.
+    Costs: a row travels once to each device that wants it and lacks it, besides what pads the shorter of the messages that
+      travel together.
     """
     if comm.is_keys(data):
         return comm.over_words(lambda words: move_rows(words, dim, mesh_axes, rows), data)
@@ -149,7 +150,7 @@ def _plan(table: bytes, shape: tuple[int, int], block: int, fills_zero: bool) ->
             sent[source, target * most : target * most + len(edges[source, target])] = edges[source, target]
             read[target, places] = block + source * most + slots
         return Plan((Message(_complete(sent), None),), read)
-    # Pieces in the order of the axis as far as they have one, so that rows of neighbours are beside each other.
+    # Pieces in the order of the axis as far as they have one, so that rows of neighbours are next to each other.
     order = sorted(zip(groups, widths, strict=True), key=lambda each: float(np.median([s - t for s, t in each[0]])))
     before = sum(width for group, width in order if np.median([s - t for s, t in group]) < 0)
     read, own, start = np.where(read < 0, FILL, read + before), before, 0

@@ -82,7 +82,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         # The blocks of all parts, one behind the other: one exchange for all of them.
         rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)
         blocks = move_rows(site.data, site.dim, old, rows)
-    # Slices of one value that XLA's partitioner cuts, beside another reader of it, end in an internal error of XLA.
+    # Slices of one value that XLA's partitioner cuts, next to another reader of it, end in an internal error of XLA.
     data = settled(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
     parts = []
     at = 0
