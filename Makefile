@@ -20,6 +20,8 @@ LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 OPTIMIZED_ARGS ?= --one-in 10 -m "not leaks"
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
+# Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
+TEST_FUZZ_ARGS ?= --minutes 5 --programs 100 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -72,7 +74,7 @@ test-optimized: $(VENV)/.ready-test
 	NAMEDAX_TEST_OPTIMIZED=1 $(PY) -m pytest $(PYTEST_ARGS) $(OPTIMIZED_ARGS)
 
 test-fuzz: $(VENV)/.ready-test
-	$(PY) -m tests.fuzz --minutes 5
+	$(PY) -m tests.fuzz $(TEST_FUZZ_ARGS)
 
 # A shim of pyenv may stand on the PATH for a version that it does not run; so every candidate is asked.
 test-versions:
