@@ -755,7 +755,7 @@ def test_every_message_begins_with_its_operation():
 
 def test_a_region_says_which_operation():
     fails(
-        lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axes={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
+        lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axis={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
         AxisSizeError,
         "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of "
         "4, or map 'p' to fewer devices in axis_resources.",
