@@ -17,6 +17,8 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "dot": "physical_orders positional_axes_of_size_one",
     },
     (2, "Resources never change meaning"): {
+        "operations": "operation",
+        "arrivals": "sharded_over_axes_that_nobody_maps",
         "resources": "the_gradient_outside_of_the_body the_order_of_devices_does_not_matter",
         "reductions": "placements gradients_inside_of_the_body",
         "elementwise": "placements",
@@ -28,6 +30,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "transformations": "outside inside",
     },
     (3, "An axis is an axis"): {
+        "operations": "operation",
         "surface": "takes_named_arrays every_name_resolves exceptions_and_samples_are_not_stale",
         "reductions": "eager extrema_with_index special_values",
         "collectives": "placements",

@@ -1,4 +1,4 @@
-"""Laws 2 and 3 for every row of the table of operations: the same values and gradients in every placement."""
+"""Laws 2 and 3: every row of the table of operations: the same values and gradients in every placement."""
 
 import pytest
 

@@ -90,7 +90,8 @@ class Namespace:
                 return self.own[name]
             also = _NAMES_ELSEWHERE.get(name, ())
             face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS, also=also)
-            if face is self.own[name] and vars(sys.modules[face.__module__]).get(face.__name__, face) is not face:  # `as_in_jax`
+            at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
+            if face is self.own[name] and at_home is not face:  # `as_in_jax`
                 face.__module__ = self.name  # where it is found by its name, so that it can be pickled
             return or_of_jax(theirs, face) if name in _COLLECTIVES else face
         if name in self.untouched or not callable(theirs) or isinstance(theirs, type):
