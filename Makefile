@@ -17,7 +17,7 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
 X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not full"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
-OPTIMIZED_ARGS ?= --one-in 10 -m "not leaks"
+OPTIMIZED_ARGS ?= --one-in 40 -m "not leaks"
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -40,7 +40,7 @@ help:
 	@echo "make test-rest       every other placement and combination (the tests marked 'full')"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-optimized  one test in ten, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-optimized  one test in forty, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-fuzz       random programs for five minutes"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
