@@ -50,7 +50,7 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
         count, share = (jnp.sum(part, axes, keepdims=True) for part in (hits, hits * tangent))
         if loops:
             offers = comm.of_all_steps(best, loops)
-            wins = (offers == combine(local(offers, 0), devices)).astype(tangent.dtype)
+            wins = (offers == combine(local(offers, 0, keepdims=True), devices)).astype(tangent.dtype)
             count = jnp.sum(wins * comm.of_all_steps(count, loops), 0)
             share = share * comm.of_this_step(wins, loops)
         return result, comm.psum(share, mesh_axes) / comm.psum(count, devices)
@@ -132,11 +132,11 @@ def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any
     """The extremum of what all devices offer, and its index."""
     devices, loops = comm.loops_among(site.mesh_axes)
     values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
-    best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0), devices)
+    best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices)
     # The first NaN has the most negative offer; where there is one, no value equals `best`.
     offers = jnp.where(jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count))
     winner = comm.pmin(cast_data(jnp.min(offers, 0), devices), devices)
-    return best, jnp.where(winner < 0, winner + site.count, winner)
+    return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + site.count, winner)
 
 
 def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:

@@ -353,7 +353,7 @@ class _Placed:
                 ties = self._reduce("sum", hits, ids, every)
                 return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
             offers = comm.of_all_steps(best, loops)
-            wins = (offers == (jnp.max if self.kind == "max" else jnp.min)(offers, 0)).astype(shares.dtype)
+            wins = (offers == (jnp.max if self.kind == "max" else jnp.min)(offers, 0, keepdims=True)).astype(shares.dtype)
             ties = jnp.sum(wins * comm.of_all_steps(in_step._reduce("sum", hits, ids, every), loops), 0)
             share = in_step._reduce("sum", shares, ids, every) * comm.of_this_step(wins, loops)
             shared = comm.psum(share, loops) / jnp.maximum(ties, 1)
