@@ -258,7 +258,8 @@ def functions_with_axes():
         module = nx
         for part in space.split("."):
             module = getattr(module, part)
-        for name, function in sorted(vars(module).items()):
+        for name in sorted(dir(module)):
+            function = getattr(module, name)
             if name.startswith("_") or not callable(function) or isinstance(function, type) or id(function) in seen:
                 continue
             try:
