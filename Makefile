@@ -21,7 +21,7 @@ OPTIMIZED_ARGS ?= --one-in 40 -m "not leaks"
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
-TEST_FUZZ_ARGS ?= --minutes 5 --programs 100 --seed 1000000
+TEST_FUZZ_ARGS ?= --minutes 5 --programs 65 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
