@@ -414,8 +414,7 @@ def pyright(tmp_path_factory):
     """What pyright says of everything below, in one run: the lines with errors, by file."""
     folder = tmp_path_factory.mktemp("pyright")
     executable = shutil.which("basedpyright", path=str(pathlib.Path(sys.executable).parent))
-    if executable is None:
-        pytest.skip("pyright (basedpyright) is not installed")
+    assert executable, "pyright is not installed: pip install -e '.[test]'"
     shutil.copy(ROOT / "tests" / "typed_usage.py", folder / "typed_usage.py")
     head = "import namedax as nx\nimport jax\n\nkey = jax.random.key(0)\n\n\ndef f(x: nx.NamedArray) -> None:\n"
     (folder / "wrong.py").write_text(head + "".join(f"    print({line})\n" for line in WRONG))
