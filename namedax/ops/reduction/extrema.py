@@ -49,13 +49,28 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
         hits = (data == best).astype(tangent.dtype)
         count, share = (jnp.sum(part, axes, keepdims=True) for part in (hits, hits * tangent))
         if loops:
-            offers = comm.of_all_steps(best, loops)
-            wins = (offers == combine(local(offers, 0, keepdims=True), devices)).astype(tangent.dtype)
-            count = jnp.sum(wins * comm.of_all_steps(count, loops), 0)
-            share = share * comm.of_this_step(wins, loops)
+            count, share = among_steps(best, count, share, loops, lambda best: combine(best, devices), largest)
         return result, comm.psum(share, mesh_axes) / comm.psum(count, devices)
 
     return extremum
+
+
+def among_steps(
+    best: Any, count: Any, share: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool
+) -> tuple[Any, Any]:
+    """The number of ties in all steps that have the extremum, and this step's share of the tangent: nothing if it has not.
+
+    Args:
+      best: the extremum of this step.
+      count: how often this step has it.
+      share: the sum of the tangents of these.
+      loops: the axes of the loops.
+      combine: makes the extremum of all steps, with a leading axis, that of all devices.
+      largest: whether it is a maximum.
+    """
+    offers = comm.of_all_steps(best, loops)
+    wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(share.dtype)
+    return jnp.sum(wins * comm.of_all_steps(count, loops), 0), share * comm.of_this_step(wins, loops)
 
 
 def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:

@@ -26,6 +26,7 @@ from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -352,10 +353,9 @@ class _Placed:
             if not loops:
                 ties = self._reduce("sum", hits, ids, every)
                 return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
-            offers = comm.of_all_steps(best, loops)
-            wins = (offers == (jnp.max if self.kind == "max" else jnp.min)(offers, 0, keepdims=True)).astype(shares.dtype)
-            ties = jnp.sum(wins * comm.of_all_steps(in_step._reduce("sum", hits, ids, every), loops), 0)
-            share = in_step._reduce("sum", shares, ids, every) * comm.of_this_step(wins, loops)
+            count, share = (in_step._reduce("sum", part, ids, every) for part in (hits, shares))
+            # What the devices have found is in `best` already.
+            ties, share = among_steps(best, count, share, loops, lambda best: best, self.kind == "max")
             shared = comm.psum(share, loops) / jnp.maximum(ties, 1)
             return result, comm.cut(shared, self.batch, self.kept) if self.common else shared
 
