@@ -195,11 +195,10 @@ class Lifted:
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
         if region is not None and region.resources:
             region.check_placement(op, names)
+        union = frozenset[str]()
         if region is not None and region.manual:
-            union = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+            union = union.union(*(varying(data) for data in datas if hasattr(data, "dtype")))
             datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
-        else:
-            union = frozenset[str]()
 
         def positional(*values: Any) -> Any:
             filled = list(leaves)

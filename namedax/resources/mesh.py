@@ -32,6 +32,7 @@ __all__ = [
     "to_spec",
     "use_mesh",
     "without_devices",
+    "without_mesh",
 ]
 
 
@@ -129,7 +130,7 @@ def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
     """
     if current_mesh() is not None:
         return mesh
-    tracking = next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
+    tracking = _tracked_mesh(datas)
     if tracking is None:
         return auto_mesh(mesh) if has_explicit_axes(mesh) else mesh
     same = tracking.axis_names == mesh.axis_names and dict(tracking.shape) == dict(mesh.shape)
@@ -149,10 +150,13 @@ def mesh_of_types(datas: Iterable[Any]) -> Any:
     Values that are made alongside, such as the zeros that a loop fills, then have types of that mesh; JAX does not let others
     meet them.
     """
-    tracking = next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
-    if tracking is None or current_mesh() is not None:
-        return contextlib.nullcontext()
-    return jax.sharding.use_abstract_mesh(tracking)
+    tracking = _tracked_mesh(datas)
+    return use_mesh(tracking, tracking is None or current_mesh() is not None)
+
+
+def without_mesh() -> Any:
+    """A context manager without a mesh: for constants, which have nothing to do with one, and on the way from one mesh to another."""
+    return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
 def has_explicit_axes(mesh: Any) -> bool:
@@ -217,6 +221,11 @@ def _has_mesh(data: Any) -> bool:
         return False
     sharding = jax.typeof(data).sharding
     return isinstance(sharding, NamedSharding) and not sharding.mesh.empty
+
+
+def _tracked_mesh(datas: Iterable[Any]) -> Any:
+    """The mesh of whose Explicit axes the type of one of these speaks; `None` if there is not one."""
+    return next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
 
 
 def _is_tracked(data: Any) -> bool:

@@ -349,14 +349,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     def attempt() -> Any:
         kind = pred_type()
         if not names_of(kind.dims) and not kind.axes:
-
-            def one(value: Any) -> Any:
-                return state.tree.unflatten(after(state.tree.flatten_up_to(value)))
-
-            def go_on(value: Any) -> Any:
-                return data_of(wanted(state.tree.flatten_up_to(value)))
-
-            return lax.while_loop(go_on, one, state.tree.unflatten(state.start()))
+            return state.tree.unflatten(lax.while_loop(lambda datas: data_of(wanted(datas)), after, state.start()))
         types = [leaf.with_names_of(kind) for leaf in state.types]
         if types != state.types:
             raise Grow(types)

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AbstractMesh
 
 from namedax.core.element_types import inexact_type
 from namedax.core.variance import cast_data
@@ -24,6 +23,7 @@ from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish
 from namedax.resources import communication as comm
+from namedax.resources.mesh import without_mesh
 from namedax.resources.row_moves import FILL, move_rows
 
 __all__ = ["FUNCTIONS", "resize"]
@@ -111,8 +111,7 @@ def _resize_one(
 @functools.lru_cache(maxsize=256)
 def _weights(before: int, after: int, method: Any, antialias: bool) -> np.ndarray:
     """The matrix that JAX resizes a vector with: what it makes of the unit vectors."""
-    # Outside of every mesh: a constant has nothing to do with that of the mapped function where it is needed first.
-    with jax.sharding.use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
+    with without_mesh(), jax.ensure_compile_time_eval():
         return np.asarray(jax.image.resize(jnp.eye(before), (after, before), method, antialias))
 
 

@@ -34,7 +34,7 @@ from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
 from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
-from namedax.resources.mesh import entry_of, replicated
+from namedax.resources.mesh import entry_of, replicated, without_mesh
 
 __all__ = ["run_in_steps", "trace_in_steps", "virtual_mesh"]
 
@@ -54,7 +54,7 @@ def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
 @contextlib.contextmanager
 def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
     # By way of no mesh: from one mesh to another of a different size JAX does not let one go.
-    with jax.sharding.use_abstract_mesh(AbstractMesh((), ())), jax.sharding.use_abstract_mesh(mesh):
+    with without_mesh(), jax.sharding.use_abstract_mesh(mesh):
         yield
 
 
