@@ -467,7 +467,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     if not isinstance(x, NamedArray):
         x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        raise ArgumentTypeError(f"{op}: {type_text(x)} does not hold floating-point numbers; convert it first (x.astype).")
+        raise ArgumentTypeError(f"{op}: {type_text(x)} holds no floating-point numbers; convert it first (x.astype).")
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
