@@ -255,7 +255,20 @@ CLOSED_OVER = {
         ["k"],
         lambda v, w, g: v.sum() * w.sum(1),
     ),
+    "in loops": (
+        lambda v, closed, _: looped(closed, nx.sum(v, "i")),
+        ["k", "m"],
+        lambda v, w, g: w * (w * v.sum() + 3 * jnp.sin(w)),
+    ),
 }
+
+
+def looped(closed, start):
+    """Loops whose bodies give what is closed over, as the carry and beside it."""
+    carry, _ = nx.scan(lambda c, _: (c + nx.sin(closed), None), closed * start, None, length=2)
+    carry = nx.fori_loop(0, 1, lambda i, c: c + nx.sin(closed), carry)
+    last, given = nx.scan(lambda c, _: (closed, closed), carry, None, length=2)
+    return carry * (last + given[0] - given[1])
 
 
 @pytest.mark.part(2)

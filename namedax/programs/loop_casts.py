@@ -23,6 +23,7 @@ from namedax.core.variance import cast_data
 from namedax.programs.evaluator import Evaluator, is_inexact
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
+from namedax.resources.mesh import entering, is_foreign
 
 __all__ = ["Body", "Hoist", "Hoisted"]
 
@@ -182,11 +183,11 @@ def _evaluate_listed(
 
 
 class Hoist(Exception):
-    """A body casts operands of its loop; raised while it is traced, for the tracing code."""
+    """Something is to be taken out of a body, as `Body` says; raised while it is traced, for the tracing code."""
 
-    def __init__(self, closed: ClosedJaxpr, casts: set[tuple[int, MeshAxes]]):
-        super().__init__("casts can be taken out of a loop")
-        self.closed, self.casts = closed, casts
+    def __init__(self, closed: ClosedJaxpr, casts: set[tuple[int, MeshAxes]], mesh: Any):
+        super().__init__("casts are to be taken out of a loop")
+        self.closed, self.casts, self.mesh = closed, casts, mesh
 
 
 class Body:
@@ -201,29 +202,32 @@ class Body:
 
     def __init__(self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True):
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
-        region = ambient()
-        # Elsewhere there are no casts.
-        self.traced = region is not None and region.manual and LOOP_CASTS not in region.left_out
+        self.region = ambient()
 
     def __call__(self, *datas: Any) -> list[Any]:
         """One step.
 
         Raises:
-          Hoist: the step casts what the loop has as operands.
+          Hoist: the step casts what the loop has as operands, or closes over what belongs to the region around this one.
         """
-        if not self.traced:
+        if self.region is None or not self.region.manual:  # elsewhere there are no casts
             return self.flat(*datas)
-        closed = jax.make_jaxpr(self.flat)(*datas)
-        jaxpr, n = closed.jaxpr, self.carried
-        slices = jaxpr.invars[n:] if self.sliced else []
+        closed, n, mesh = jax.make_jaxpr(self.flat)(*datas), self.carried, self.region.mesh
+        same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
+        if same:  # otherwise JAX promotes the carry, and traces again
+            casts = set() if LOOP_CASTS in self.region.left_out else self._casts(closed.jaxpr)
+            if casts or any(is_foreign(const, mesh) for const in closed.consts):
+                raise Hoist(closed, casts, mesh)
+        return list(jaxpr_as_fun(closed)(*datas))
+
+    def _casts(self, jaxpr: Any) -> set[tuple[int, MeshAxes]]:
+        """The casts of operands of the loop: their numbers, and the axes."""
+        slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
         finder = _CastFinder(sizes, self.steps)
         finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands)})
-        same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
-        if finder.found and same:  # otherwise JAX promotes the carry, and traces again
-            raise Hoist(closed, finder.found)
-        return list(jaxpr_as_fun(closed)(*datas))
+        return finder.found
 
 
 class Hoisted:
@@ -241,7 +245,8 @@ class Hoisted:
         # A weak type that the body does not keep (a carry that begins with 0.0) is given up before.
         kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
-        self.consts = list(closed.consts)
+        # JAX cannot transpose a loop within a nested region one of whose constants has a type of the region around it.
+        self.consts = [entering(const, hoist.mesh) for const in closed.consts]
         jaxpr = closed.jaxpr
         self.jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
         count = len(self.consts)

@@ -20,9 +20,11 @@ __all__ = [
     "auto_mesh",
     "concrete_mesh",
     "current_mesh",
+    "entering",
     "entry_of",
     "explicit_specs",
     "has_explicit_axes",
+    "is_foreign",
     "is_placed",
     "mesh_for",
     "mesh_of_types",
@@ -207,12 +209,17 @@ def entering(data: Any, mesh: Any) -> Any:
 
     JAX casts values by itself where all axes of that mesh are Auto.
     """
+    if not is_foreign(data, mesh):
+        return data
+    return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
+
+
+def is_foreign(data: Any, mesh: Any) -> bool:
+    """Whether `data` has a type of the region around this one, in a way that JAX does not cast by itself."""
     if not _has_mesh(data):
-        return data
+        return False
     outside, inside = jax.typeof(data).sharding.mesh, current_mesh() or mesh
-    if outside == inside or not set(outside.axis_types) - {AxisType.Auto}:
-        return data
-    return jax.reshard(data, NamedSharding(inside, PartitionSpec(*[None] * data.ndim)))
+    return bool(outside != inside and set(outside.axis_types) - {AxisType.Auto})
 
 
 def _has_mesh(data: Any) -> bool:

@@ -278,4 +278,38 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         (on((("x", 2), ("y", 4)), "none", EXPLICIT, a="x", j="y"), on((("x", 2), ("y", 4)), "outside", EXPLICIT, a="x", j="y")),
     ),
+    "a loop in a nested map that closes over what is outside": Specimen(
+        program(
+            [given("a"), given("b2", "c", 3, seed=1)],
+            [
+                do(
+                    7,
+                    "xmap",
+                    1,
+                    blocks=[
+                        function(
+                            (2,),
+                            [
+                                do(
+                                    (5, 6),
+                                    "scan",
+                                    0,
+                                    1,
+                                    blocks=[function((3, 4), [], 0, 3)],
+                                    axis="b2",
+                                    checkpoint=False,
+                                    reverse=False,
+                                )
+                            ],
+                            5,
+                        )
+                    ],
+                    own=None,
+                    out="i",
+                )
+            ],
+            7,
+        ),
+        (on(XY22, "outside", b2="x", i="y"), on(XY22, "outside", EXPLICIT, b2="x", i="y")),
+    ),
 }
