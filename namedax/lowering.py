@@ -192,12 +192,11 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
             to_spec(data, spec, None if from_context else mesh)
             for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
-        if call.results_are_placed:
-            return auto_axes(call.body, out_sharding=explicit_specs(call.result_specs(), mesh))(*datas)
         traced = Traced(call.flat_body)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
-        mapped = auto_axes(call.within(traced), out_sharding=explicit_specs(call.probed_specs(), mesh))
-        return call.rebuild(mapped(*datas))
+        # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
+        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
+        return call.rebuild(mapped(traced.closure, *datas))
 
 
 # --- the body, and its results --------------------------------------------------------------------------------------

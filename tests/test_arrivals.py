@@ -71,3 +71,69 @@ def test_a_value_is_replicated_over_axes_on_which_no_name_lives():
             entries = tuple(result.sharding.spec)
             assert entries[: len(spec)] == spec
             assert not any(entries[len(spec) :])
+
+
+def both(c):
+    """The sum over all entries of what is closed over."""
+    return nx.sum(nx.named(c, ["k", "m"]), ("k", "m"))
+
+
+CLOSED_OVER = {
+    "alone": lambda u, c: u * both(c),
+    "with its names": lambda u, c: nx.sum(nx.sin(nx.named(c, ["k", "m"]) * u), ("k", "m")),
+    "in a scan": lambda u, c: nx.scan(lambda s, _: (nx.sin(s + both(c)), None), u * both(c), None, length=2)[0],
+    "the carry": lambda u, c: nx.sum(
+        nx.scan(lambda s, _: (nx.named(c, ["k", "m"]), None), u * both(c), None, length=2)[0], ("k", "m")
+    ),
+    "along a scan": lambda u, c: nx.sum(nx.fold(lambda s, x: nx.sin(s + x), u, nx.named(c, ["k", "m"]), axis="k"), "m"),
+    "in a loop": lambda u, c: nx.fori_loop(0, 2, lambda i, s: nx.sin(s + both(c)), u),
+    "in a branch": lambda u, c: nx.cond(True, lambda s: s * both(c), lambda s: s - both(c), u),
+    "in a helper": lambda u, c: jax.jit(lambda s: s * both(c))(u),
+}
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("partitioning", ["manual", "auto"])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+@pytest.mark.parametrize("spec", [P(), P("x", "y"), None], ids=str)
+def test_what_a_body_closes_over(spec, nested, kind, partitioning):
+    # All of them in one program; JAX differentiates what is on Explicit axes under `jax.set_mesh` only.
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(kind,) * 2, devices=jax.devices()[:4])
+    x, plain = array(8), array(4, 6, seed=1)
+    c = plain if spec is None else jax.device_put(plain, NamedSharding(mesh, spec))
+
+    def results(x, c, **options):
+        def body(u):
+            return [case(u, c) for case in CLOSED_OVER.values()]
+
+        f = nx.xmap(body, ["b"], ["b"], **({"axis_resources": {"b": "x"}} if options else {}), **options)
+        return nx.xmap(lambda v: f(v), [None], [None], **options)(x) if nested else f(x)
+
+    def loss(x, c, **options):
+        return sum(jnp.sum(jnp.sin(result) * i) for i, result in enumerate(results(x, c, **options), 1))
+
+    with jax.set_mesh(mesh):
+        value, gradients = jax.jit(jax.value_and_grad(lambda x, c: loss(x, c, mesh=mesh, partitioning=partitioning), (0, 1)))(
+            x, c
+        )
+    want_value, want_gradients = closed_over(x, plain)
+    np.testing.assert_allclose(value, want_value, rtol=1e-4)
+    for have, want in zip(gradients, want_gradients, strict=True):
+        np.testing.assert_allclose(have, want, rtol=2e-4, atol=2e-4)
+
+
+def closed_over(x, c):
+    """The same with `jnp` alone."""
+
+    def total(x, c):
+        s = jnp.sum(c)
+        scanned = jnp.sin(jnp.sin(x * s + s) + s)
+        along = x[:, None] * jnp.ones(6)
+        for row in c:
+            along = jnp.sin(along + row)
+        looped = jnp.sin(jnp.sin(x + s) + s)
+        each = [x * s, jnp.sin(c * x[:, None, None]).sum((1, 2)), scanned, s + 0 * x, along.sum(1), looped, x * s, x * s]
+        return sum(jnp.sum(jnp.sin(result) * i) for i, result in enumerate(each, 1))
+
+    return jax.value_and_grad(total, (0, 1))(x, c)

@@ -23,7 +23,7 @@ from namedax.core.variance import cast_data
 from namedax.programs.evaluator import Evaluator, is_inexact
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
-from namedax.resources.mesh import entering, is_foreign
+from namedax.resources.mesh import brought_in, is_foreign
 
 __all__ = ["Body", "Hoist", "Hoisted"]
 
@@ -210,12 +210,12 @@ class Body:
         Raises:
           Hoist: the step casts what the loop has as operands, or closes over what belongs to the region around this one.
         """
-        if self.region is None or not self.region.manual:  # elsewhere there are no casts
+        if self.region is None or self.region.mesh is None:
             return self.flat(*datas)
         closed, n, mesh = jax.make_jaxpr(self.flat)(*datas), self.carried, self.region.mesh
         same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if same:  # otherwise JAX promotes the carry, and traces again
-            casts = set() if LOOP_CASTS in self.region.left_out else self._casts(closed.jaxpr)
+            casts = self._casts(closed.jaxpr) if self.region.manual and LOOP_CASTS not in self.region.left_out else set()
             if casts or any(is_foreign(const, mesh) for const in closed.consts):
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
@@ -245,8 +245,8 @@ class Hoisted:
         # A weak type that the body does not keep (a carry that begins with 0.0) is given up before.
         kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
-        # JAX cannot transpose a loop within a nested region one of whose constants has a type of the region around it.
-        self.consts = [entering(const, hoist.mesh) for const in closed.consts]
+        # JAX cannot transpose a loop one of whose constants has a type of a region around it, in `jax.lax.scan` either.
+        self.consts = [brought_in(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
         jaxpr = closed.jaxpr
         self.jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
         count = len(self.consts)

@@ -18,6 +18,7 @@ from namedax.errors import MeshError
 
 __all__ = [
     "auto_mesh",
+    "brought_in",
     "concrete_mesh",
     "current_mesh",
     "entering",
@@ -209,17 +210,21 @@ def entering(data: Any, mesh: Any) -> Any:
 
     JAX casts values by itself where all axes of that mesh are Auto.
     """
-    if not is_foreign(data, mesh):
-        return data
-    return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
+    return brought_in(data, mesh) if is_foreign(data, mesh) and set(_mesh_of_type(data).axis_types) - {AxisType.Auto} else data
 
 
 def is_foreign(data: Any, mesh: Any) -> bool:
-    """Whether `data` has a type of the region around this one, in a way that JAX does not cast by itself."""
-    if not _has_mesh(data):
-        return False
-    outside, inside = jax.typeof(data).sharding.mesh, current_mesh() or mesh
-    return bool(outside != inside and set(outside.axis_types) - {AxisType.Auto})
+    """Whether `data` has a type of a region around this one, which is of `mesh`."""
+    return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
+
+
+def brought_in(data: Any, mesh: Any) -> Any:
+    """A value from outside with a type of this region, which does not say how it is sharded over mesh axes of the one outside."""
+    return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
+
+
+def _mesh_of_type(data: Any) -> Any:
+    return jax.typeof(data).sharding.mesh
 
 
 def _has_mesh(data: Any) -> bool:

@@ -179,7 +179,8 @@ class Convolve(Operation):
     names, weight, moves = ("convolve",), 0.2, True
 
     def draw(self, g, name):
-        x = g.pick(lambda v: len(v.names) == 1 and not v.ndim and v.dtype == "f32")
+        # Shorter than the kernel, it would be the kernel that says the length of the result.
+        x = g.pick(lambda v: len(v.names) == 1 and not v.ndim and v.dtype == "f32" and v.data.size >= 3)
         return None if x is None else g.s(name, (x,), axis=g.v(x).names[0])
 
     def code(self, s, a, functions, resources):

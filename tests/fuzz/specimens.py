@@ -312,4 +312,13 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         (on(XY22, "outside", b2="x", i="y"), on(XY22, "outside", EXPLICIT, b2="x", i="y")),
     ),
+    "a nested map on Explicit axes under the partitioner that closes over what is outside": Specimen(
+        program(
+            [given("n", seed=1), given("n", seed=2)],
+            [do(3, "xmap", 1, blocks=[function((2,), [], 0)], own=None, out="j")],
+            3,
+            0,
+        ),
+        (on((("y", 2),), "outside", {**AUTO, **EXPLICIT}, j="y"), on((("y", 2),), "inside", {**AUTO, **EXPLICIT}, j="y")),
+    ),
 }
