@@ -13,8 +13,8 @@ An annotation says element type, positional shape and named shape, and is writte
 A size is an integer, a size variable (a string; one variable has one size within one call), or open (`None`). Everything is
 compared while Python runs, from types alone: `checked` adds no operation to a traced program.
 
-Here is what users write. `array_types` has the element types and what their square brackets make, `annotations` what else may contain
-them, and `checking` compares values with both; `problems` says what differs.
+Here is what users write. `array_types` has the element types and what their square brackets make; `matching` compares a value with
+them, and with what else may contain them; `problems` says what differs; and `checking` does so for the arguments and results of functions.
 """
 
 from namedax.core.annotations import Array as Array

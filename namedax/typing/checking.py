@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from namedax.errors import ArrayTypeError, NamedaxError
-from namedax.typing.annotations import checker_of
-from namedax.typing.problems import Checker, Problem, Sizes, Where, unreadable
+from namedax.typing.matching import Compare, read
+from namedax.typing.problems import Problem, Sizes, unreadable
 
 __all__ = ["check", "checked", "matches"]
 
@@ -59,11 +61,9 @@ def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) ->
 
 
 def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem | None:
-    checker = checker_of(annotation)
-    if checker is None:
-        return None
     known: Sizes = {variable: (size, "`sizes`", None) for variable, size in (sizes or {}).items()}
-    problem = checker.problem(value, known, "the value")
+    compare = read(annotation)
+    problem = compare and compare(value, known, "the value")
     if problem is None and sizes is not None:
         sizes.update({variable: size for variable, (size, _, _) in known.items()})
     return problem
@@ -99,64 +99,68 @@ def checked(fun: F) -> F:
       ...
     namedax.errors.ArrayTypeError: predict: argument x should be f32[{'batch', 'inputs'}], but is f32[]{inputs:3, hidden:6}. ...
     """
-    frame = inspect.currentframe()
-    try:
-        caller = frame.f_back if frame is not None else None
-        # Where annotations are strings, they may mention names that are local to the decorating code.
-        local = dict(caller.f_locals) if caller is not None and caller.f_globals is _globals_of(fun) else {}
-    finally:
-        del frame, caller
-    wrapped: F = _checked(fun, local)
+    # A variable with the frame of this call would keep it alive, and what it holds.
+    wrapped: F = _checked(fun, getattr(inspect.currentframe(), "f_back", None))
     return wrapped
 
 
-def _checked(fun: Any, namespace: dict[str, Any]) -> Any:
+def _checked(fun: Any, caller: types.FrameType | None) -> Any:
     if isinstance(fun, (staticmethod, classmethod)):
-        return type(fun)(_checked(fun.__func__, namespace))
+        return type(fun)(_checked(fun.__func__, caller))
     if isinstance(fun, type) or not callable(fun):
         raise ArrayTypeError(f"checked: it takes a function, not {fun!r}. For a class, decorate its methods.")
+    inner = _annotated(fun)
+    op = inner.__qualname__.rpartition("<locals>.")[2].removesuffix(".__call__")
     if inspect.iscoroutinefunction(fun) or inspect.isasyncgenfunction(fun):
-        raise ArrayTypeError(f"checked: {_name_of(fun)} is a coroutine function, which checked does not take.")
-    plan: _Plan | None = None
-    try:
-        plan = _Plan(fun, namespace)
-        if not plan.parameters and plan.result is None:
+        raise ArrayTypeError(f"checked: {op} is a coroutine function, which checked does not take.")
+    # Where annotations are strings, they may mention names that are local to the decorating code.
+    near = caller is not None and caller.f_globals is getattr(inner, "__globals__", None)
+    local = _mentioned(inner, caller.f_locals if caller is not None and near else {})
+    compared: dict[str, Compare] | None = None
+    with contextlib.suppress(NameError):  # perhaps a class that is defined further down: then it is there at the first call
+        compared = _compared(inner, local, op)
+        if not compared:
             return fun
-        namespace = {}
-    except NameError:
-        # Perhaps a class that is defined further down. What of the caller's names it may need is kept for the first call.
-        words = set(re.findall(r"\w+", " ".join(map(str, _annotations(fun).values()))))
-        namespace = {name: value for name, value in namespace.items() if name in words}
-    op = _name_of(fun)
+    signature = inspect.signature(fun)
 
     @functools.wraps(fun)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        nonlocal plan
-        if plan is None:
+        nonlocal compared
+        if compared is None:
             try:
-                plan = _Plan(fun, namespace)
+                compared = _compared(inner, local, op)
             except NameError as error:
                 raise unreadable(f"an annotation of {op}", error) from error
+        try:
+            bound = signature.bind_partial(*args, **kwargs)
+        except TypeError:
+            fun(*args, **kwargs)  # Python says it with the name of the function
+            raise
         sizes: Sizes = {}
-        for value, checker, where in plan.arguments(args, kwargs):
-            problem = checker.problem(value, sizes, where)
-            if problem is not None:
+        for value, compare, where in _given(bound, compared):
+            if problem := compare(value, sizes, where):
                 raise ArrayTypeError(f"{op}: {problem.text()}")
         result = fun(*args, **kwargs)
-        if plan.result is not None:
-            problem = plan.result.problem(result, sizes, "the result")
-            if problem is not None:
-                raise ArrayTypeError(f"{op}: {problem.text()}")
+        if "return" in compared and (problem := compared["return"](result, sizes, "the result")):
+            raise ArrayTypeError(f"{op}: {problem.text()}")
         return result
 
     return wrapper
 
 
-def _name_of(fun: Any) -> str:
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
-    return name.rpartition("<locals>.")[2]
+def _given(bound: inspect.BoundArguments, compared: Mapping[str, Compare]) -> Iterator[tuple[Any, Compare, str]]:
+    """The arguments that are compared, with their places, in the order of the signature. A default is a value too."""
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        if (compare := compared.get(name)) is None:
+            continue
+        where, kind = f"argument {name}", bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((item, compare, f"{where}[{i}]") for i, item in enumerate(value))
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            yield from ((item, compare, f"{where}[{key!r}]") for key, item in value.items())
+        else:
+            yield value, compare, where
 
 
 def _annotated(fun: Any) -> Any:
@@ -164,75 +168,25 @@ def _annotated(fun: Any) -> Any:
     while isinstance(fun, functools.partial):
         fun = fun.func
     fun = inspect.unwrap(fun)
-    return fun if hasattr(fun, "__annotations__") else type(fun).__call__ if callable(fun) else None
+    return fun if hasattr(fun, "__qualname__") else type(fun).__call__
 
 
-def _globals_of(fun: Any) -> Any:
-    return getattr(_annotated(fun.__func__ if isinstance(fun, (staticmethod, classmethod)) else fun), "__globals__", None)
-
-
-def _annotations(fun: Any) -> Mapping[str, Any]:
+def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the names that the annotations of a function may mention; the others are not kept alive."""
     try:
-        return getattr(_annotated(fun), "__annotations__", {})
+        annotations = getattr(inner, "__annotations__", {})
     except NameError:  # since Python 3.14 reading is evaluating
         return {}
+    words = set(re.findall(r"\w+", " ".join(map(str, annotations.values()))))
+    return {name: names[name] for name in words if name in names}
 
 
-class _Plan:
-    """Which arguments of a function are checked, how each is found in a call, and the check of the result."""
-
-    def __init__(self, fun: Any, namespace: Mapping[str, Any]):
-        inner = _annotated(fun)
-        closure = getattr(inner, "__closure__", None) or ()
-        free = getattr(getattr(inner, "__code__", None), "co_freevars", ())
-        cells = {}
-        for name, cell in zip(free, closure, strict=True):
-            try:
-                cells[name] = cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-        module = _globals_of(fun) or {}
-        try:
-            hints = typing.get_type_hints(inner, {**module, **namespace, **cells}, include_extras=True)
-        except (NameError, NamedaxError):
-            raise
-        except Exception as error:
-            raise unreadable(f"an annotation of {_name_of(fun)}", error) from error
-        checkers = {name: checker for name, hint in hints.items() if (checker := checker_of(hint)) is not None}
-        self.result = checkers.pop("return", None)
-        parameters = inspect.signature(fun).parameters
-        # One entry for each parameter that is checked: its place and its name, where it may have them.
-        self.parameters = []
-        for i, parameter in enumerate(parameters.values()):
-            if (checker := checkers.get(parameter.name)) is not None:
-                self.parameters.append(
-                    (i, parameter.name, parameter.kind, parameter.default, checker, f"argument {parameter.name}")
-                )
-        self._by_name = {p.name for p in parameters.values() if p.kind in (_EITHER, inspect.Parameter.KEYWORD_ONLY)}
-
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Checker, Where]]:
-        """The values to check, in the order of the signature. What does not fit the signature is left to Python."""
-        found: list[tuple[Any, Checker, Where]] = []
-        given = len(args)
-        for place, name, kind, default, checker, where in self.parameters:
-            if kind is _VARIADIC:
-                found += [(args[i], checker, (where, f"[{i - place}]")) for i in range(place, given)]
-            elif kind is _KEYWORDS:
-                more = [key for key in kwargs if key not in self._by_name]
-                found += [(kwargs[key], checker, (where, f"[{key!r}]")) for key in more]
-            elif place < given and kind is not _KEYWORD_ONLY:
-                found.append((args[place], checker, where))
-            elif name in kwargs and kind is not _POSITIONAL_ONLY:
-                found.append((kwargs[name], checker, where))
-            elif default is not inspect.Parameter.empty:
-                found.append((default, checker, where))
-        return found
-
-
-_POSITIONAL_ONLY, _EITHER, _VARIADIC, _KEYWORD_ONLY, _KEYWORDS = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.VAR_POSITIONAL,
-    inspect.Parameter.KEYWORD_ONLY,
-    inspect.Parameter.VAR_KEYWORD,
-)
+def _compared(inner: Any, local: dict[str, Any], op: str) -> dict[str, Compare]:
+    """What compares the arguments of a function, by parameter, and its result ("return"), where the annotations are about arrays."""
+    try:
+        hints = typing.get_type_hints(inner, localns=local, include_extras=True)
+    except (NameError, NamedaxError):
+        raise
+    except Exception as error:
+        raise unreadable(f"an annotation of {op}", error) from error
+    return {name: compare for name, hint in hints.items() if (compare := read(hint))}

@@ -1,84 +1,133 @@
-"""What differs between a value and an annotation, and how it is said."""
+"""What came instead of what an annotation says. Every sentence about a value that does not fit is written here."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Hashable
-from typing import Any, Protocol
+import difflib
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray
-from namedax.core.display import type_text
-from namedax.errors import ArrayTypeError
+from namedax.core.display import dtype_text, type_text
+from namedax.errors import ArrayTypeError, show_names
+from namedax.typing.array_types import ArrayType, Size, as_jax_reads, key
 
-__all__ = ["Checker", "Problem", "Sizes", "Where", "came", "is_array", "text_of_place", "unreadable"]
-
-
-# Where a value stands: "argument x", or a pair of where its container stands and an accessor, (("argument x", "['w']"), "[0]").
-# Text is made of it only when there is something to say.
-Where = Any
+__all__ = ["Problem", "Seen", "Sizes", "array_problem", "no_array_problem", "see", "union_problem", "unreadable"]
 
 
-# The size variables of one call: the size, and where it was seen first: the value, and its axis (an integer or a name).
-Sizes = dict[str, tuple[int, Where, Hashable]]
+# The size variables of one call: the size, and where it was seen first: the value, as "argument x[0]", and its axis.
+Sizes = dict[str, tuple[int, str, Hashable]]
 
 
-def text_of_place(where: Where) -> str:
-    """Where a value stands, as messages say it."""
-    return where if isinstance(where, str) else text_of_place(where[0]) + where[1]
+# --- what came ------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """What differs: what was expected where, what came, the differences, and what to do about them."""
+class Seen(NamedTuple):
+    """What annotations say something about."""
 
-    where: Where
-    expected: str
-    came: str
-    differences: tuple[str, ...]
-    remedies: tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """The problem as sentences."""
-        sentences = [f"{text_of_place(self.where)} should be {self.expected}, but is {self.came}."]
-        sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
-        return " ".join((*sentences, *dict.fromkeys(self.remedies)))
+    dtype: Any
+    weak: bool
+    shape: tuple[int, ...]
+    named: Mapping[Hashable, int]
 
 
-class Checker(Protocol):
-    """Something that values can be compared with."""
-
-    def problem(self, value: Any, sizes: Sizes, where: Where) -> Problem | None:
-        """What differs, or `None`; size variables that are new go into `sizes`."""
-
-
-@functools.cache
-def _is_array_type(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value is an array of JAX or NumPy, or stands for one."""
-    # A tracer is a jax.Array by what it stands for, not by its class.
-    kind: Any = type(value)
-    return _is_array_type(kind) or isinstance(value, jax.Array)
+def see(value: Any) -> Seen | None:
+    """An array of namedax, JAX or NumPy, or a Python number, as annotations see it; `None` for what is no array."""
+    if isinstance(value, NamedArray):
+        data: Any = value.data
+        if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX put something else there
+            return None
+        return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value.named_shape)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Seen(as_jax_reads(value.dtype), False, value.shape, {})
+    if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
+        return Seen(value.dtype, getattr(value, "weak_type", False), value.shape, {})
+    number = next((kind for kind in (bool, int, float, complex) if isinstance(value, kind)), None)
+    return None if number is None else Seen(np.dtype(number), number is not bool, (), {})
 
 
 def came(value: Any) -> str:
     """What a value is, as messages say it."""
     if value is None:
         return "None"
-    if isinstance(value, (np.ndarray, np.generic)):
-        return f"the NumPy array {type_text(value)}"
-    if isinstance(value, NamedArray) or is_array(value):
-        return type_text(value)
-    if isinstance(value, (bool, int, float, complex, str)):
+    if isinstance(value, (bool, int, float, complex, str)) and not isinstance(value, np.generic):
         return f"the Python {type(value).__name__} {value!r:.60}"
+    if isinstance(value, NamedArray) or see(value) is not None:
+        return f"{'the NumPy array ' if isinstance(value, (np.ndarray, np.generic)) else ''}{type_text(value)}"
     length = f" of length {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
     return f"of type {type(value).__qualname__}{length}"
+
+
+# --- what differs ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """What was expected where, what came, the differences, and what to do about them."""
+
+    where: str
+    expected: str
+    value: Any
+    differences: Sequence[str] = ()
+    remedies: Sequence[str] = ()
+
+    def text(self) -> str:
+        """The problem as sentences."""
+        sentences = [f"{self.where} should be {self.expected}, but is {came(self.value)}."]
+        sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
+        return " ".join((*sentences, *self.remedies))
+
+
+def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
+    """An array is wanted, and something else came."""
+    remedy = {type(None): f"If None is allowed here, write {want} | None."}.get(type(value))
+    if isinstance(value, (list, tuple)):
+        remedy = "Make it an array first (jnp.asarray, nx.named)."
+    return Problem(where, repr(want), value, (), (remedy,) if remedy else ())
+
+
+def array_problem(
+    value: Any, have: Seen, want: ArrayType, wrong: list[tuple[Hashable, Size, int]], sizes: Sizes, where: str
+) -> Problem:
+    """An array of another type came. `wrong` are the axes of another size: each with the size that is wanted and that it has."""
+    said, remedies = [], []
+    if not want.element.has(have.dtype, weak=have.weak):
+        said.append(f"the element type is {_element_text(value, have)}, not {want.element}")
+        remedies += _about_elements(value, have, want)
+    ndim, rank = len(have.shape), want.sizes(len(have.shape)) is not None
+    if not rank:
+        least = "at least " if ... in want.shape else ""
+        axes = f"{ndim or 'no'} positional {'axis' if ndim == 1 else 'axes'}"
+        said.append(f"it has {axes}, not {least}{len(want.shape) - want.shape.count(...)}")
+    for axis, size, n in wrong:
+        said.append(
+            f"{_axis(axis)} has size {n}, {f'not {size}' if isinstance(size, int) else f'but {_bound(size, sizes, where)}'}"
+        )
+    missing = [name for name in want.names if name not in have.named]
+    extra = [] if want.open else [name for name in have.named if name not in want.names]
+    if missing:
+        said.append(f"it lacks {_axes(missing)}")
+    if extra:
+        said.append(f"it has {_axes(extra)}, which the type does not mention")
+    if missing or extra:
+        remedies += _about_names(want, missing, extra, None if rank else ndim)
+    elif not rank:
+        remedies.append("Reshape it, or write ... in the type for any number of positional axes.")
+    elif len(said) == len(wrong):
+        remedies.append("Pass another array, or write a size variable or None where the size may differ.")
+    return Problem(where, repr(want), value, said, remedies)
+
+
+def union_problem(value: Any, text: str, problems: list[Problem], where: str) -> Problem:
+    """None of the alternatives fits, which `text` lists; `problems` are those with the alternatives that are about arrays."""
+    if len(problems) == 1:
+        return problems[0] if problems[0].where != where else dataclasses.replace(problems[0], expected=text)
+    differences = [f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems]
+    return Problem(where, text, value, differences)
 
 
 def unreadable(what: str, error: BaseException) -> ArrayTypeError:
@@ -87,3 +136,59 @@ def unreadable(what: str, error: BaseException) -> ArrayTypeError:
         f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define the name where the function "
         "sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
     )
+
+
+# --- their words ----------------------------------------------------------------------------------------------------
+
+
+def _axis(axis: Hashable) -> str:
+    return f"positional axis {axis}" if isinstance(axis, int) else f"axis {axis!r}"
+
+
+def _axes(names: list[Hashable]) -> str:
+    return f"the {'axis' if len(names) == 1 else 'axes'} {show_names(names)}"
+
+
+def _bound(variable: Any, sizes: Sizes, where: str) -> str:
+    size, first, axis = sizes[variable]
+    return f"{variable} = {size} from {first if first != where else f'its {_axis(axis)}'}"
+
+
+def _element_text(value: Any, have: Seen) -> str:
+    if not hasattr(value, "dtype"):
+        return f"that of a Python {type(value).__name__}"
+    read = "" if value.dtype == have.dtype else f", which JAX reads as {dtype_text(have.dtype)}"
+    return f"{dtype_text(value.dtype)}{read}"
+
+
+def _about_elements(value: Any, have: Seen, want: ArrayType) -> list[str]:
+    if want.element == key:
+        return ["Make random keys with jax.random.key."]
+    if not (jnp.issubdtype(have.dtype, np.number) or jnp.issubdtype(have.dtype, np.bool_)):
+        return []
+    wanted = getattr(want.element, "dtype", None)
+    if wanted is None:
+        return ["Cast it with astype, or write another element type."]
+    if as_jax_reads(wanted) != wanted:
+        return [f"64-bit types are off, and JAX makes no {want.element}: set jax_enable_x64, or write a kind as floating."]
+    cast = f"astype({wanted.name!r})" if hasattr(value, "dtype") else f"jnp.asarray(value, {wanted.name!r})"
+    return [f"Cast it with {cast}, or write another element type."]
+
+
+def _about_names(want: ArrayType, missing: list[Hashable], extra: list[Hashable], ndim: int | None) -> list[str]:
+    """What to do about names; `ndim` is given if the number of positional axes is wrong as well."""
+    if missing and extra:
+        close = {name: difflib.get_close_matches(str(name), map(str, extra), n=1, cutoff=0.6) for name in missing}
+        pairs = {old: new for new in missing for old in extra if str(old) in close[new]}
+        if not pairs and len(missing) == len(extra) == 1:
+            pairs = {extra[0]: missing[0]}
+        return [f"Rename it with nx.rename(x, {pairs or '{old: new}'}), or correct the type."]
+    if missing and ndim == len(want.shape) + len(missing):
+        return [f"Name positional axes with nx.named: which of them is {show_names(missing)}?"]
+    if missing:
+        it = "it" if len(missing) == 1 else "them"
+        return [f"Give it {_axes(missing)} (nx.named, nx.rename), or leave {it} out of the type."]
+    if ndim is not None and ndim + len(extra) == len(want.shape):
+        return [f"Give names positions with nx.positional(x, [{show_names(extra)}, ...])."]
+    form = "{'name', ...}" if set(want.names.values()) <= {None} else "{'name': 3, ...: ...}"
+    return [f"Reduce what should not be there, or allow more names in the type with ... (as in {form})."]
