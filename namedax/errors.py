@@ -32,6 +32,7 @@ __all__ = [
     "RawBlockError",
     "RearrangeError",
     "SerialLoopError",
+    "UnsupportedArgumentError",
 ]
 
 
@@ -106,7 +107,7 @@ class ArgumentTypeError(NamedaxError, TypeError):
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):
-    """An argument that JAX's function has is given, and it has no meaning for named arrays here. JAX raises `NotImplementedError` in this case."""
+    """An argument that JAX's function has is given, and it has no meaning for named arrays. A `NotImplementedError` too, as JAX's is."""
 
 
 class ArrayTypeError(NamedaxError, TypeError):

@@ -29,6 +29,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PlacementConflictError,
     PositionalAxisError,
+    UnsupportedArgumentError,
 )
 from tests.harness import make_mesh
 
@@ -69,6 +70,12 @@ def test_every_class_is_a_built_in_one_too(name):
     assert issubclass(kind, NamedaxError)
     assert kind is NamedaxError or issubclass(kind, TypeError if kind.__name__ in TYPE_ERRORS else ValueError)
     assert kind.__doc__
+    assert f"{name}`" in (Path(__file__).parent.parent / "docs" / "errors.md").read_text()
+
+
+def test_every_class_is_public():
+    defined = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert sorted(defined) == sorted(errors.__all__)
 
 
 def test_suggestions():
@@ -713,6 +720,42 @@ def test_numpy_given_a_named_array():
     for call in (np.sin, functools.partial(np.add, np.ones(3))):
         with pytest.raises(TypeError):
             call(A)
+
+
+# --- arguments of JAX that have no meaning here -------------------------------------------------------------------------
+
+UNSUPPORTED = {
+    "out": (
+        lambda: nx.numpy.sum(B, "a", out=zeros(4)),
+        UnsupportedArgumentError,
+        "sum: out=ArrayImpl is not supported for i32[]{a:8, b:4}. Arrays are immutable, and JAX has no such argument either: take "
+        "the result.",
+    ),
+    "device": (
+        lambda: nx.zeros(3, named_shape={"a": 8}, device="cpu"),
+        UnsupportedArgumentError,
+        "zeros: device=cpu is not supported for arrays with names. Where a named array lives follows from its names: "
+        "nx.shard(x, axis_resources, mesh) places it.",
+    ),
+    "an unreduced value": (
+        lambda: xmap(lambda x: nx.lax.pcast(x, "a", to="unreduced"), ["a"], ["a"], {"a": "x"})(zeros(8)),
+        UnsupportedArgumentError,
+        "pcast: to='unreduced' is not supported for axis 'a': how values vary follows from their names. Leave the cast out, and reduce "
+        "over the name (nx.lax.psum) where a sum is meant.",
+    ),
+    "groups over two names": (
+        lambda: xmap(lambda x: nx.lax.psum(x, ("a", "b"), axis_index_groups=[[0, 1]]), ["a", "b"], [], {"a": "x"})(zeros(8, 2)),
+        UnsupportedArgumentError,
+        "psum: axis_index_groups is for one name, and there are 2, ('a', 'b'). Merge them first: nx.merge_axes.",
+    ),
+}
+
+
+@cases(UNSUPPORTED)
+def test_unsupported_arguments(call, kind, text):
+    fails(call, kind, text)
+    with pytest.raises(NotImplementedError):  # as JAX raises
+        call()
 
 
 # --- where it is reported -----------------------------------------------------------------------------------------------
