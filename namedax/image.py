@@ -1,9 +1,7 @@
 """The namespace `nx.image`: `jax.image` for named arrays."""
 
-import jax.image as _module
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.window.resizing import FUNCTIONS as _OWN
 
-_space = _Namespace(__name__, _module, _OWN)
+_space = _Namespace(__name__, "jax.image", _OWN)
 __getattr__, __dir__ = _space.get, _space.names

@@ -5,8 +5,6 @@ that a name has there); keys and parameters may be named. The numbers depend nei
 (`namedax.ops.random.drawing` says which they are, and what a draw costs).
 """
 
-import jax.random as _module
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.random import choosing as _choosing
 from namedax.ops.random import samplers as _samplers
@@ -19,5 +17,5 @@ _OWN = {
     "split": _samplers.split,
 }
 
-_space = _Namespace(__name__, _module, _OWN, untouched=("key_dtype",), lift=_samplers.named_version, mirrored=False)
+_space = _Namespace(__name__, "jax.random", _OWN, untouched=("key_dtype",), lift=_samplers.named_version, mirrored=False)
 __getattr__, __dir__ = _space.get, _space.names

@@ -5,5 +5,6 @@ axes they live on. `axis_mappings` is the notation that `nx.named` and `nx.xmap`
 their arguments and results.
 
 `display` says how an array shows itself. `variance` says over which mesh axes a value differs from device to device, and casts
-between; `cpu` says which sums XLA's CPU backend cannot make there. `element_types` has the element types that this package chooses.
+between; `cpu` says which sums XLA's CPU backend cannot make there. `element_types` has the element types that this package chooses,
+and `functions` asks what the parameters of a function are, when a call needs them.
 """

@@ -1,7 +1,5 @@
 """The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
-import jax.lax as _module
-
 from namedax.lax import linalg as linalg
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import LAX as _OWN
@@ -14,5 +12,5 @@ _UNTOUCHED = (
     "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike"
 ).split()
 
-_space = _Namespace(__name__, _module, _OWN, untouched=_UNTOUCHED, submodules=("linalg",))
+_space = _Namespace(__name__, "jax.lax", _OWN, untouched=_UNTOUCHED, submodules=("linalg",))
 __getattr__, __dir__ = _space.get, _space.names

@@ -8,12 +8,14 @@ a name again in the result. A function that does not look at array values (types
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from namedax.core.functions import summary_of
 from namedax.namespaces.lax_only import or_of_jax
 from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes
@@ -45,7 +47,7 @@ class Namespace:
 
     Args:
       name: the module of this package that the functions stand in.
-      module: that of JAX, `jax.numpy` say.
+      theirs: the name of that of JAX, `jax.numpy` say, which is imported when it is needed.
       own: named versions that this package has; they win, and get JAX's signature.
       untouched: functions that go through as they are.
       by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those names.
@@ -57,7 +59,7 @@ class Namespace:
     def __init__(
         self,
         name: str,
-        module: types.ModuleType,
+        theirs: str,
         own: Mapping[str, Any] = types.MappingProxyType({}),
         *,
         untouched: Iterable[str] = (),
@@ -66,10 +68,16 @@ class Namespace:
         lift: Callable[[Callable[..., Any], str], Callable[..., Any]] | None = None,
         mirrored: bool = True,
     ) -> None:
-        self.name, self.module, self.own, self.by_axis = name, module, own, by_axis
+        self.name, self.own, self.by_axis = name, own, by_axis
+        self._theirs = theirs
         self.untouched, self.submodules = frozenset(untouched), tuple(submodules)
         self.lift, self.mirrored = lift, mirrored
         NAMESPACES[name] = self
+
+    @property
+    def module(self) -> types.ModuleType:
+        """The module of JAX."""
+        return importlib.import_module(self._theirs)
 
     def names(self) -> list[str]:
         """All public names."""
@@ -122,9 +130,8 @@ def _lift(
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     lifted = along_axes(function, name, found) if found else nmap(function)
     home = (getattr(function, "__module__", None) or "jax").removeprefix("jax.")
-    summary = (inspect.getdoc(function) or "").split("\n\n")[0].strip()
     lifted.__doc__ = (
-        f"{summary}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n"
+        f"{summary_of(function)}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n"
         + (
             f"`{'`, `'.join(found)}` take names too, or tuples of names and positions. All other names are batch axes. A sharded axis that is\n"
             "given by name is gathered for this (one all-gather), and what remains of it is sharded again."
@@ -167,6 +174,5 @@ def lift_methods(cls: type[Any]) -> type[Any]:
             return of_ours(_lifted(*args[_is_maker:], **kwargs))
 
         functools.update_wrapper(call, function)
-        call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         setattr(cls, name, classmethod(call) if is_maker else call)
     return cls

@@ -58,6 +58,8 @@ def mirror(
     Returns:
       A function with the parameters of `theirs`, then those that `own` has besides, by keyword. `own` itself, if that has them already.
     """
+    if getattr(own, "__wrapped__", None) is theirs:
+        return own  # made from JAX's function, whose signature it has
     plan = _Plan.of(theirs, own)
     if plan is None:
         return own

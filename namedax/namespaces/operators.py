@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
@@ -188,7 +187,7 @@ def _positional_method(name: str) -> Callable[..., Any]:
     method.__doc__ = (
         f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
     )
-    method.__signature__ = inspect.signature(getattr(jax.Array, name))  # type: ignore[attr-defined]
+    method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]  # whose signature it has
     return method
 
 

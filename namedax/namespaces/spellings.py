@@ -6,7 +6,6 @@ Without a name among the axes they are JAX's own, lifted. With one they cost wha
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -19,6 +18,7 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.functions import signature_of
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.operands.along_axes import along_axes, to_front
@@ -54,11 +54,11 @@ def _entries(axes: Any) -> tuple[Any, ...]:
 
 def _checked(function: F) -> F:
     """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check_axes(function.__name__, signature.bind(*args, **kwargs).arguments)
+        check_axes(function.__name__, signature().bind(*args, **kwargs).arguments)
         return function(*args, **kwargs)
 
     return cast(F, checked)
@@ -396,7 +396,9 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
     return shifted
 
 
-_positional_sem = along_axes(jsp.stats.sem, "sem", ("axis",))
+@functools.cache
+def _positional_sem() -> Callable[..., Any]:
+    return along_axes(jsp.stats.sem, "sem", ("axis",))  # which JAX loads when it is first asked for
 
 
 def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
@@ -412,7 +414,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     0.913
     """
     if not _names(axis) or nan_policy not in ("propagate", "omit"):
-        return _positional_sem(a, axis, ddof, nan_policy, keepdims=keepdims)
+        return _positional_sem()(a, axis, ddof, nan_policy, keepdims=keepdims)
     if nan_policy == "propagate":
         spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
         return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)

@@ -1,9 +1,7 @@
 """The namespace `nx.nn.initializers`: `jax.nn.initializers` whose axes may be names."""
 
-import jax.nn.initializers as _module
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.nn.initializers import named_initializer as _named_initializer
 
-_space = _Namespace(__name__, _module, lift=_named_initializer)
+_space = _Namespace(__name__, "jax.nn.initializers", lift=_named_initializer)
 __getattr__, __dir__ = _space.get, _space.names

@@ -1,7 +1,5 @@
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
-import jax.numpy as _jnp
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry import NUMPY as _OWN
 from namedax.numpy import fft as fft
@@ -15,5 +13,5 @@ _UNTOUCHED = (
     "set_printoptions tri tril_indices triu_indices vectorize geomspace linspace logspace"
 ).split()
 
-_space = _Namespace(__name__, _jnp, _OWN, untouched=_UNTOUCHED, submodules=("fft", "linalg"))
+_space = _Namespace(__name__, "jax.numpy", _OWN, untouched=_UNTOUCHED, submodules=("fft", "linalg"))
 __getattr__, __dir__ = _space.get, _space.names

@@ -116,8 +116,8 @@ def axis_said(function: F) -> F:
 
     Without it nothing would be reduced, since by default these functions reduce all positional axes.
     """
-    signature = inspect.signature(function)
-    place = list(signature.parameters).index("axis")
+    code = inspect.unwrap(function).__code__  # type: ignore[attr-defined]
+    place = code.co_varnames.index("axis")
     op = function.__name__
 
     @functools.wraps(function)

@@ -6,7 +6,7 @@ Every function of `FUNCTIONS` is `jnp`'s (or `jax.nn`'s) with the same arguments
 from __future__ import annotations
 
 import functools
-import inspect
+import itertools
 import operator
 import sys
 from collections.abc import Callable
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
+from namedax.core.functions import signature_of, summary_of
 from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import align, wrap
@@ -53,22 +54,20 @@ def elementwise_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# Parameters that choose what is computed, and must be known when it is compiled.
-_STATIC = {
-    "angle": ("deg",),
-    "around": ("decimals",),
-    "isclose": ("equal_nan",),
-    "nan_to_num": ("copy",),
-    "round": ("decimals",),
+# A parameter that chooses what is computed, and must be known when it is compiled; before it the position of it and of all after it.
+_STATIC: dict[str, tuple[Any, ...]] = {
+    "angle": (1, "deg"),
+    "around": (1, "decimals"),
+    "isclose": (4, "equal_nan"),
+    "nan_to_num": (1, "copy"),
+    "round": (1, "decimals"),
 }
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
-    signature = inspect.signature(function)
-    static = _STATIC.get(name, ())
-    parameters = tuple(signature.parameters)
-    first_static = parameters.index(static[0]) if static else sys.maxsize
+    signature = signature_of(function)
+    first_static, *static = _STATIC.get(name, (sys.maxsize,))
 
     call = elementwise_call(function)
 
@@ -87,8 +86,9 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         return compiled_ops.run_elementwise(name, call, (), *args)
 
     def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
-        kwargs = dict(zip(parameters[first_static:], args[first_static:], strict=False)) | kwargs
+        signature().bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
+        by_place = itertools.islice(signature().parameters, first_static, None)
+        kwargs = dict(zip(by_place, args[first_static:], strict=False)) | kwargs
         args = args[:first_static]
         fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
         names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
@@ -102,9 +102,8 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _doc(function: Callable[..., Any], name: str) -> str:
-    summary = (inspect.getdoc(function) or "").split("\n\n")[0].strip()
     return (
-        f"{summary}\n\nThe named version of `jnp.{name}`, with the same arguments. Arrays may have named axes: positional axes "
+        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments. Arrays may have named axes: positional axes "
         "broadcast by position, named\naxes by name, and the result has the names of all of them. Moves no data between devices."
     )
 

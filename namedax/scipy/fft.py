@@ -1,8 +1,6 @@
 """The namespace `nx.scipy.fft`: `jax.scipy.fft` for named arrays."""
 
-import jax.scipy.fft as _module
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 
-_space = _Namespace(__name__, _module)
+_space = _Namespace(__name__, "jax.scipy.fft")
 __getattr__, __dir__ = _space.get, _space.names

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as _jnp
-import jax.scipy.interpolate as _module
+import jax.scipy as _jsp
 
 from namedax.operands.axes import holds_names as _holds_names
 from namedax.operands.nmap import nmap as _nmap
 
 __all__ = ["RegularGridInterpolator"]
 
-_make: Any = _module.RegularGridInterpolator  # whose types do not know all of its arguments
+
+def _make(*args: Any) -> Any:
+    interpolator: Any = _jsp.interpolate.RegularGridInterpolator  # whose types do not know all of its arguments
+    return interpolator(*args)
 
 
 class RegularGridInterpolator:

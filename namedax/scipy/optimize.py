@@ -3,9 +3,7 @@
 Names are batch axes: over them there is a minimisation for each entry, of a function that sees positional arrays.
 """
 
-import jax.scipy.optimize as _module
-
 from namedax.namespaces.lifting import Namespace as _Namespace
 
-_space = _Namespace(__name__, _module)
+_space = _Namespace(__name__, "jax.scipy.optimize")
 __getattr__, __dir__ = _space.get, _space.names

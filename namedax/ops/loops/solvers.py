@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.sparse.linalg as jax_linalg
+import jax.scipy as jsp
 import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -495,7 +495,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
     [-0.1..., 0.4..., 0.9...]
     """
     if not _has_names(b, x0):
-        return jax_linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
+        return jsp.sparse.linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
     space, x = _solve("cg", _conjugate_gradients, A, b, x0, _Stop(tol, atol, maxiter), M, hermitian=True)
     return space.value(x), None
 
@@ -510,7 +510,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0
     [0.5, 0.75, 1.12...]
     """
     if not _has_names(b, x0):
-        return jax_linalg.bicgstab(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
+        return jsp.sparse.linalg.bicgstab(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
     space, x = _solve("bicgstab", _bicgstab, A, b, x0, _Stop(tol, atol, maxiter), M)
     return space.value(x), None
 
@@ -536,7 +536,9 @@ def gmres(
     [0.5, 0.75, 1.12...]
     """
     if not _has_names(b, x0):
-        return jax_linalg.gmres(A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method)
+        return jsp.sparse.linalg.gmres(
+            A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method
+        )
     if solve_method not in ("batched", "incremental"):
         raise ArgumentError(f"gmres: solve_method={solve_method!r} is neither 'batched' nor 'incremental'.")
     method = functools.partial(_gmres, restart, solve_method == "incremental")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
+from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
@@ -27,13 +28,13 @@ __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
-    signature = inspect.signature(function)
+    signature = signature_of(function)
 
     of_one = elementwise_call(function)
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
-            filled = inspect.BoundArguments(signature, dict(zip(arrays, datas, strict=True)) | dict(static))
+            filled = inspect.BoundArguments(signature(), dict(zip(arrays, datas, strict=True)) | dict(static))
             return function(*filled.args, **filled.kwargs)
 
         return apply_elementwise(op, call, *operands)
@@ -43,7 +44,7 @@ def _activation(name: str) -> Callable[..., Any]:
         if len(args) == 1 and not kwargs:
             return compiled_ops.run_elementwise(name, of_one, (), *args)
         # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
-        bound = signature.bind(*args, **kwargs).arguments
+        bound = signature().bind(*args, **kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
         return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
@@ -51,7 +52,7 @@ def _activation(name: str) -> Callable[..., Any]:
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled
     lifted.__doc__ = (
-        f"{(inspect.getdoc(function) or '').split(chr(10) * 2)[0].strip()}\n\nThe named version of `jax.nn.{name}`, with the same "
+        f"{summary_of(function)}\n\nThe named version of `jax.nn.{name}`, with the same "
         "arguments; array arguments may have named axes and broadcast by name.\nMoves no data between devices."
     )
     return lifted

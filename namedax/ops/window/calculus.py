@@ -6,6 +6,7 @@ positions they are JAX's own, lifted over names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -35,7 +36,11 @@ _sum, _mean = REDUCTIONS["sum"], REDUCTIONS["mean"]
 _trapezoid = along_axes(jnp.trapezoid, "trapezoid", ("axis",))
 _gradient = along_axes(jnp.gradient, "gradient", ("axis",))
 _unwrap = along_axes(jnp.unwrap, "unwrap", ("axis",))
-_detrend = along_axes(jsp.signal.detrend, "detrend", ("axis",))
+
+
+@functools.cache
+def _detrend() -> Callable[..., Any]:
+    return along_axes(jsp.signal.detrend, "detrend", ("axis",))  # which JAX loads when it is first asked for
 
 
 def _one_name(axis: Any) -> Any:
@@ -225,7 +230,7 @@ def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwr
     """
     name = _one_name(axis)
     if name is None or np.ndim(bp) or bp != 0 or type not in ("linear", "constant"):
-        return _detrend(data, axis, type, bp, overwrite_data)
+        return _detrend()(data, axis, type, bp, overwrite_data)
     data = _inexact("detrend", data, name)
     centred = data - _mean(data, name)
     if type == "constant":
