@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator
 
 import jax
 
+from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
@@ -208,22 +209,21 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
 #       [ROOT ]%name = type opcode(%operand, ...), attribute=value, ...
 #     }
 #
-# An operand may have its type before its name (older XLA). A name belongs to its computation.
+# An operand may have its type before its name (older XLA). A name belongs to its computation. `re` compiles these when they are used.
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_COMMENT = re.compile(r"/\*.*?\*/")
-_COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
-_INSTRUCTION = re.compile(r"^(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.+)$")
-_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{[^}]*\})?")
-_OPCODE = re.compile(r"\s*([\w\-]+)(?=\()")
-_CALLS = re.compile(
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = r"/\*.*?\*/"
+_COMPUTATION = r"^(?:ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*\)\s*->.*)?\{\s*$"
+_INSTRUCTION = r"^(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.+)$"
+_ARRAY = r"([a-z]\w*)\[([^\]]*)\](?:\{[^}]*\})?"
+_OPCODE = r"\s*([\w\-]+)(?=\()"
+_CALLS = (
     r"\b(body|condition|calls|to_apply|true_computation|false_computation|branch_computations"
     r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Instruction:
+class _Instruction(Record):
     """One line. `kind` is empty for whatever is not a collective, or only the end of one."""
 
     computation: str
@@ -238,13 +238,13 @@ class _Instruction:
 def _instructions(text: str) -> Iterator[_Instruction]:
     computation = ""
     for line in text.splitlines():
-        line = _COMMENT.sub("", _STRING.sub('""', line)).strip()
-        if match := _COMPUTATION.match(line):
+        line = re.sub(_COMMENT, "", re.sub(_STRING, '""', line)).strip()
+        if match := re.match(_COMPUTATION, line):
             computation = match[1]
-        elif match := _INSTRUCTION.match(line):
+        elif match := re.match(_INSTRUCTION, line):
             name, rest = match.groups()
-            end = _closing(rest) if rest.startswith("(") else _end_of(_ARRAY.match(rest))
-            opcode = _OPCODE.match(rest, end)
+            end = _closing(rest) if rest.startswith("(") else _end_of(re.match(_ARRAY, rest))
+            opcode = re.compile(_OPCODE).match(rest, end)
             if opcode is None:
                 continue
             closing = _closing(rest, opcode.end())
@@ -260,7 +260,7 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 operands=_split(rest[opcode.end() + 1 : closing - 1]) if kind in KINDS else (),
                 attributes=attributes,
                 calls=tuple(
-                    (key, called) for key, value in _CALLS.findall(attributes) for called in re.findall(r"[\w.\-]+", value)
+                    (key, called) for key, value in re.findall(_CALLS, attributes) for called in re.findall(r"[\w.\-]+", value)
                 ),
             )
 
@@ -321,7 +321,7 @@ def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: boo
                 "whole text of the compiled module."
             )
         operand_types.append(type_)
-    arrays = [array for type_ in operand_types for array in _ARRAY.findall(type_)]
+    arrays = [array for type_ in operand_types for array in re.findall(_ARRAY, type_)]
     size = sum(_array_bytes(dtype, shape) for dtype, shape in arrays)
     group_size = _group_size(i, devices)
     return Collective(
@@ -347,15 +347,15 @@ def _array_bytes(dtype: str, shape: str) -> int:
 # The last may say `device_ids=(...)` after the mesh, and may take part of an axis: 'x':(1)2 is the
 # major two of x.
 
-_IOTA_GROUPS = re.compile(r"replica_groups=\[\d+,(\d+)\]<=")
-_LISTED_GROUPS = re.compile(r"replica_groups=\{((?:\s*\{[\d,\s]*\}\s*,?)+)\}")
-_MESH_GROUPS = re.compile(
+_IOTA_GROUPS = r"replica_groups=\[\d+,(\d+)\]<="
+_LISTED_GROUPS = r"replica_groups=\{((?:\s*\{[\d,\s]*\}\s*,?)+)\}"
+_MESH_GROUPS = (
     r"replica_groups=mesh\[((?:'[^']*'=\d+,?\s*)*)\]"
     r"(?:,\s*device_ids=\((?:[^()]|\([^()]*\))*\))?"
     r"\s*\{((?:'[^']*'(?::\(\d+\)\d+)?,?\s*)*)\}"
 )
-_ALL_DEVICES = re.compile(r"replica_groups=\{\s*\}")
-_PAIRS = re.compile(r"source_target_pairs=\{((?:\s*\{\d+,\s*\d+\}\s*,?)*)\}")
+_ALL_DEVICES = r"replica_groups=\{\s*\}"
+_PAIRS = r"source_target_pairs=\{((?:\s*\{\d+,\s*\d+\}\s*,?)*)\}"
 
 
 def _device_count(text: str) -> int:
@@ -366,18 +366,18 @@ def _device_count(text: str) -> int:
 
 def _group_size(i: _Instruction, devices: int) -> int:
     """The number of devices in a group; in the largest, where they differ."""
-    if match := _PAIRS.search(i.attributes):
+    if match := re.search(_PAIRS, i.attributes):
         pairs = re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", match[1])
         return _largest_component([(int(source), int(target)) for source, target in pairs])
-    if match := _IOTA_GROUPS.search(i.attributes):
+    if match := re.search(_IOTA_GROUPS, i.attributes):
         return int(match[1])
-    if match := _LISTED_GROUPS.search(i.attributes):
+    if match := re.search(_LISTED_GROUPS, i.attributes):
         return max(len(re.findall(r"\d+", group)) for group in match[1].split("}"))
-    if match := _MESH_GROUPS.search(i.attributes):
+    if match := re.search(_MESH_GROUPS, i.attributes):
         sizes = dict(re.findall(r"'([^']*)'=(\d+)", match[1]))
         axes = re.findall(r"'([^']*)'(?::\(\d+\)(\d+))?", match[2])
         return math.prod(int(part or sizes[axis]) for axis, part in axes)
-    if _ALL_DEVICES.search(i.attributes) or "replica_groups=" not in i.attributes:
+    if re.search(_ALL_DEVICES, i.attributes) or "replica_groups=" not in i.attributes:
         return devices
     raise ArgumentError(
         f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."

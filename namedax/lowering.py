@@ -7,7 +7,6 @@ itself, and its results as arrays.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from namedax.core.array import dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
@@ -39,8 +39,7 @@ from namedax.resources.serial import loops_of, on_devices
 __all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
 
 
-@dataclasses.dataclass(slots=True)
-class Argument:
+class Argument(Record, frozen=False):
     """One array among the arguments: the leaf as it came, its data, the dims under its mapping, and how to call it.
 
     The data are global; within a surrounding mapped function they are the block of the names that the leaf had.
@@ -202,8 +201,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
 # --- the body, and its results --------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(slots=True)
-class _Result:
+class _Result(Record, frozen=False):
     """The dims of one result: in the body, with names that `out_axes` places, and as it is returned."""
 
     dims: Dims

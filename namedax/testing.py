@@ -8,7 +8,6 @@ compares.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.operands.leaves import data_of
 from namedax.ops.shape.conversion import order_like
@@ -213,8 +213,7 @@ def _projection(tree: Any) -> Any:
 # --- comparison -------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Finding:
+class _Finding(Record):
     """One array that depends on the resources.
 
     Attributes:

@@ -81,19 +81,72 @@ def test_functions_pickle_by_their_names(function):
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-def test_a_function_that_jax_has_dropped_is_missed_where_it_is_called():
-    program = """
-import jax.numpy as jnp
+# --- what importing costs -------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import inspect, json, sys
+import jax, jax.numpy as jnp
+
+asked, events = [], []
+inspected = inspect.signature
+def signature(*args, **kwargs):
+    asked.append(sys._getframe(1).f_globals["__name__"])
+    return inspected(*args, **kwargs)
+inspect.signature = signature
+jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **more: events.append(event))
 del jnp.spacing
+before = set(sys.modules)
+
 import namedax as nx
-assert nx.exp(0.0) == 1.0
+
+seen = {"asked": list(asked), "events": list(events), "modules": sorted(set(sys.modules) - before)}
+assert nx.exp(0.0) == 1.0 and nx.numpy.mean(nx.named(jnp.ones(3), ["k"]), "k") == 1.0
+seen |= {"asked later": asked[len(seen["asked"]):], "events later": events[len(seen["events"]):]}
 try:
     nx.spacing(1.0)
 except nx.errors.UnsupportedArgumentError as error:
-    print(error)
+    seen["dropped"] = str(error)
+print(json.dumps(seen))
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert said == f"spacing: JAX {jax.__version__} has no jnp.spacing any more, and namedax lifts JAX's own.\n"
+
+# What `import namedax` loads besides itself, and why.
+LOADED = {
+    "einops": "parses the patterns of rearrange",
+    "jax.extend": "jaxprs, and register_exclusion, which must come before anything is traced; loads all of its parts",
+    "jax.experimental.shard_map": "a part of these",
+    "jax._src": "what JAX keeps these in",
+    "jax.scipy.spatial": "Rotation and Slerp have JAX's classes as bases",
+}
+
+
+@pytest.fixture(scope="module")
+def start():
+    """What a fresh process sees when it imports namedax, of a JAX without `jnp.spacing`."""
+    said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return json.loads(said)
+
+
+def test_importing_traces_and_compiles_nothing(start):
+    assert start["events"] == []
+    assert any("trace" in event for event in start["events later"])
+
+
+def test_importing_inspects_no_signature(start):
+    assert [module for module in start["asked"] if module.startswith("namedax")] == []
+    assert "namedax.namespaces.mirror" in start["asked later"]
+
+
+def test_importing_loads_little_else(start):
+    def within(module, packages):
+        return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+    assert [module for module in start["modules"] if not within(module, ["namedax", *LOADED])] == []
+    scipy = {m for m in start["modules"] if "scipy" in m and not m.startswith("namedax.")}
+    assert all("spatial" in m for m in scipy - {"jax._src.scipy"})
+
+
+def test_a_function_that_jax_has_dropped_is_missed_where_it_is_called(start):
+    assert start["dropped"] == f"spacing: JAX {jax.__version__} has no jnp.spacing any more, and namedax lifts JAX's own."
     assert issubclass(UnsupportedArgumentError, NamedaxError)
 
 

@@ -8,7 +8,6 @@ A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["ba
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Hashable, Mapping
 from types import EllipsisType
 from typing import Any
@@ -17,13 +16,13 @@ import jax
 import numpy as np
 
 from namedax.core.names import Dims, is_name
+from namedax.core.records import Record
 from namedax.errors import AxisMappingError
 
 __all__ = ["AxisMapping", "copied", "freeze", "is_mapping", "parse_mapping"]
 
 
-@dataclasses.dataclass(frozen=True)
-class AxisMapping:
+class AxisMapping(Record):
     """A parsed axis mapping.
 
     Attributes:

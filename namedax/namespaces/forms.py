@@ -5,7 +5,6 @@ The ordinary form of each has a module of its own, and is called whenever none o
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable
 from typing import Any, overload
 
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
+from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.operands.axes import as_in_jax, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -216,8 +216,7 @@ def cumulative_prod(
     return _cumulative("cumulative_prod", x, axis, dtype, include_initial, out_axis, neutral=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Joined:
+class _Joined(Record):
     """The name of an axis with what stands before and behind it."""
 
     axis: Hashable

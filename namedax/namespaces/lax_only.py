@@ -6,7 +6,6 @@ they are not implemented); here they have that meaning over logical indices, whe
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
@@ -20,6 +19,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer
 from namedax.namespaces.mirror import public
@@ -39,8 +39,7 @@ Groups = Sequence[Sequence[int]] | None
 # --- groups -------------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _GroupsOf:
+class _GroupsOf(Record):
     """The name of the axis along which the groups of the instances of `name` lie in the meantime."""
 
     name: Hashable

@@ -116,7 +116,7 @@ def axis_said(function: F) -> F:
 
     Without it nothing would be reduced, since by default these functions reduce all positional axes.
     """
-    code = inspect.unwrap(function).__code__  # type: ignore[attr-defined]
+    code = inspect.unwrap(function).__code__
     place = code.co_varnames.index("axis")
     op = function.__name__
 

@@ -5,7 +5,6 @@ The operations that move, cut or repeat rows of an axis (`neighbours`, `convolut
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -16,6 +15,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
@@ -34,8 +34,7 @@ Axes = tuple[str, ...]
 # --- an operation along one axis ------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Along:
+class Along(Record):
     """One named axis of an array, and where it is.
 
     Attributes:

@@ -12,7 +12,6 @@ as it was. Values that are added to such a sum on the way (a residual) are added
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -24,6 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, inlined, number_of, skip
 from namedax.programs.primitives import (
@@ -124,8 +124,7 @@ class Traced:
 # --- what is gained -------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Late:
+class _Late(Record):
     """What is known of a value that is a sum still to be taken, perhaps with something added.
 
     Attributes:
@@ -150,11 +149,10 @@ class _Late:
         """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
-        return dataclasses.replace(self, source=(operand,), gain=gain, least=least, **changes)
+        return self.replace(source=(operand,), gain=gain, least=least, **changes)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Gather:
+class _Gather(Record):
     """A sum over mesh axes of blocks among zeros.
 
     Attributes:
@@ -404,8 +402,7 @@ def _is_index(aval: Any) -> bool:
 # --- the program with its sums postponed ----------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class _Sum:
+class _Sum(Record, frozen=False):
     """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it."""
 
     part: Any

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import Evaluator, is_inexact
@@ -38,8 +39,7 @@ def _elements(aval: Any) -> int:
     return math.prod(aval.shape)
 
 
-@dataclasses.dataclass
-class _CastFinder:
+class _CastFinder(Record, frozen=False):
     """Looks for casts, in a loop's body, of what is computed from operands of the loop alone.
 
     Attributes:

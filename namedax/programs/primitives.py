@@ -9,7 +9,6 @@ can be seen of any equation (whether it has side effects, runs programs, names m
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
@@ -19,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr
+
+from namedax.core.records import Record
 
 __all__ = [
     "COLLECTIVES",
@@ -138,8 +139,7 @@ def _taking(eqn: Any, operand: int) -> bool:
     return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
+class Known(Record):
     """What is known of a primitive.
 
     Attributes:
@@ -422,8 +422,7 @@ def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
     return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Scan:
+class Scan(Record):
     """A scan.
 
     Attributes:
@@ -456,8 +455,7 @@ class Scan:
         return _opened(self.body)
 
 
-@dataclasses.dataclass(frozen=True)
-class While:
+class While(Record):
     """A while loop: its closed jaxprs, and how many operands each has as constants; the others are the carry."""
 
     condition: ClosedJaxpr

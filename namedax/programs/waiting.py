@@ -7,10 +7,10 @@ the padding) counts once, and not once for each summand; the caller takes care o
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.programs.primitives import axes_of, facts, has_side_effects, linear_groups
 
@@ -19,8 +19,7 @@ __all__ = ["Wait", "may_wait"]
 Axes = tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Wait:
+class Wait(Record):
     """How an operation is applied before a sum over `axes`.
 
     Attributes:

@@ -7,7 +7,6 @@ blocks, a permutation what it permutes; the axis is never gathered.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
@@ -88,16 +88,14 @@ def along_dim(values: Any, dim: int, ndim: int) -> Any:
 # --- the plan -------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Message:
+class Message(Record):
     """What travels at the same time: the rows of its block that each device puts in, and who sends to whom (`None`: an all-to-all)."""
 
     rows: np.ndarray
     pairs: tuple[Pair, ...] | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """How rows are moved: the messages, and where each device then finds its rows.
 
     `read[device, i]` counts through what the messages have brought, with the own block behind the first `before` of them; `FILL` is none

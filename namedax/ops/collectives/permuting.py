@@ -9,7 +9,6 @@ in as few collective-permutes as the traffic allows.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
@@ -37,8 +37,7 @@ Axes = tuple[str, ...]
 # --- where the names of a collective live ---------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Site:
+class _Site(Record):
     """A value with the names of a collective in front.
 
     Attributes:

@@ -12,7 +12,6 @@ goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
@@ -43,8 +43,7 @@ Label = Hashable
 Labels = tuple[Label, ...]
 
 
-@dataclasses.dataclass(slots=True)
-class _Term:
+class _Term(Record, frozen=False):
     """An operand on its way.
 
     Attributes:

@@ -15,7 +15,6 @@ Source: Wang et al., "Overlap communication with dependent computation via decom
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Hashable
@@ -26,6 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.serial import LoopAxis
@@ -38,8 +38,7 @@ Overlap = Literal[False, True, "bidirectional"]
 OVERLAPS = (False, True, "bidirectional")
 
 
-@dataclasses.dataclass(frozen=True)
-class Ring:
+class Ring(Record):
     """A contraction of two operands around a ring.
 
     Attributes:
@@ -263,15 +262,15 @@ def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
 
 def _gather_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
     x, y = operands
-    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
-    to_y = dataclasses.replace(ring, x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
+    to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = ring.replace(x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
     return ring_scatter(to_x, cotangent, y), ring_gather(to_y, x, cotangent)
 
 
 def _scatter_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
     x, y = operands
-    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
-    to_y = dataclasses.replace(ring, x=ring.out, y=ring.x, out=ring.y, dtype=y.dtype)
+    to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = ring.replace(x=ring.out, y=ring.x, out=ring.y, dtype=y.dtype)
     return ring_gather(to_x, cotangent, y), ring_gather(to_y, cotangent, x)
 
 
@@ -279,8 +278,8 @@ def _reduce_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
     # Every device has the whole cotangent, and what it needs of the other operand.
     x, y = operands
     cotangent = cast_data(cotangent, varying(x) | varying(y))
-    to_x = dataclasses.replace(ring, x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
-    to_y = dataclasses.replace(ring, x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
+    to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
+    to_y = ring.replace(x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
     return to_x.contract(cotangent, y).astype(x.dtype), to_y.contract(x, cotangent).astype(y.dtype)
 
 

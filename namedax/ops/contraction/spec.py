@@ -7,11 +7,11 @@ axis `old` under the name `new` (two axes under one: the diagonal); in the resul
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 from typing import NoReturn
 
+from namedax.core.records import Record
 from namedax.errors import EinsumError
 
 __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
@@ -19,8 +19,7 @@ __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
 ELLIPSIS = "..."
 
 
-@dataclasses.dataclass(frozen=True)
-class Term:
+class Term(Record):
     """One operand, or the result.
 
     Attributes:
@@ -42,8 +41,7 @@ class Term:
     names_at: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class EinsumSpec:
+class EinsumSpec(Record):
     """A parsed specification; `result` is `None` in the implicit form (without an arrow)."""
 
     operands: tuple[Term, ...]

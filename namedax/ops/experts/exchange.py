@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import jax.numpy as jnp
 
+from namedax.core.records import Record
 from namedax.ops.experts.slots import divided
 from namedax.resources import communication as comm
 
@@ -16,8 +16,7 @@ __all__ = ["Exchange"]
 Axes = tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Exchange:
+class Exchange(Record):
     """How slots get from the devices that have the tokens to those that have the experts, and back.
 
     Attributes:

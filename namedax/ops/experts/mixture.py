@@ -23,7 +23,6 @@ a part of them, and the results come back by an all-gather.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -38,6 +37,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.names import Dims, is_name
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
@@ -142,8 +142,7 @@ def _check_counts(capacity: Any, chunk: Any) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Names:
+class _Names(Record):
     """The names of a mixture, by what they are for. `dims` are those of `x`, without the positional ones."""
 
     groups: tuple[Hashable, ...]

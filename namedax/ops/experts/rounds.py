@@ -7,7 +7,6 @@ gradients to the experts along with the tokens, in one all-to-all of every round
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.exchange import Exchange
 from namedax.ops.experts.slots import Slots
@@ -43,8 +43,7 @@ def _all_casts(jaxpr: Any) -> frozenset[str]:
     return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, subjaxprs(jaxpr)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rounds:
+class Rounds(Record):
     """The rounds, with a derivative that runs them again.
 
     Attributes:

@@ -5,7 +5,6 @@ All by indices: tokens are sorted by the number of their expert, and there is ne
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
@@ -24,8 +24,7 @@ Axes = tuple[str, ...]
 # --- slots ----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Slots:
+class Slots(Record):
     """Which choice of which token is in which slot.
 
     Attributes:

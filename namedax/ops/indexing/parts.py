@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
@@ -44,8 +44,7 @@ ARRAY = "array"
 READ_MODES = (None, "fill", "drop", "clip", "promise_in_bounds")
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
+class Part(Record):
     """One entry of an index: the dimension of the array, and what is read of it.
 
     Attributes:

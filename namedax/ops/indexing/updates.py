@@ -21,6 +21,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
@@ -333,8 +334,7 @@ def _scatter(
     return wrap(lax.transpose(result, final), (*new, *dims))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Targets:
+class _Targets(Record):
     """Where an update writes: arrays and integers are scattered at, and so are slices of sharded axes; other slices are cut.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -183,11 +182,11 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
         for i, (kind, data, leaf) in enumerate(zip(types, a, _combined(op, fn, tree, whole(a), whole(b)), strict=True)):
             at = front(kind)
             shape = (*kind.shape[:at], data.shape[0], *kind.shape[at + 1 :])
-            joined = dataclasses.replace(kind, shape=shape).join(
+            joined = kind.replace(shape=shape).join(
                 ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is given as", "comes back as")
             )
             place = front(joined)
-            new.append(dataclasses.replace(joined, shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])))
+            new.append(joined.replace(shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])))
             out.append((joined, leaf))
         if new != types:
             raise Grow(new)

@@ -9,7 +9,6 @@ was traced to, so the second tracing is of other functions.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from jax import lax
 
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import wrap
@@ -137,8 +137,7 @@ def _is_common(pred: Any) -> bool:
 # --- what the results of branches have in common -------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Results:
+class _Results(Record):
     """The types of what one branch returns."""
 
     tree: Any
@@ -255,7 +254,7 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
                 )
         types.append(kind.with_names_of(which))
     check_placements(op, types)
-    target = dataclasses.replace(met, types=types)
+    target = met.replace(types=types)
     options = [target.fit(leaves) for leaves in columns]
     chosen = []
     for i, kind in enumerate(types):

@@ -8,7 +8,6 @@ nothing is gained. A body that loses a name is broadcast back, and one that retu
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.array import dims_of, is_named
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
@@ -31,8 +31,7 @@ from namedax.resources.mesh import has_explicit_axes
 __all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ValueType:
+class ValueType(Record):
     """The dims and block shape of a value, the mesh axes over which it varies, and how its type is sharded on Explicit axes."""
 
     dims: Dims
@@ -50,7 +49,7 @@ class ValueType:
 
     def bare(self) -> ValueType:
         """The type without a sharding."""
-        return dataclasses.replace(self, spec=())
+        return self.replace(spec=())
 
     @property
     def positional(self) -> tuple[int, ...]:
@@ -124,8 +123,7 @@ class ValueType:
         return data
 
 
-@dataclasses.dataclass(frozen=True)
-class Element:
+class Element(Record):
     """The element type of a value, and whether it gives way to that of others, as Python numbers do."""
 
     dtype: Any

@@ -14,7 +14,6 @@ Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError
@@ -46,8 +46,7 @@ _Map = Callable[[_Data], _Data]
 # --- the space of vectors ---------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Space:
+class _Space(Record):
     """Vectors: pytrees of arrays that look like `like`, taken apart into blocks.
 
     Attributes:
@@ -177,8 +176,7 @@ def _minus(x: _Data, y: _Data) -> _Data:
 # --- conjugate gradients, and their form for any matrix -----------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Stop:
+class _Stop(Record):
     """When to stop, relative to the right-hand side, and where to begin."""
 
     tol: Any
@@ -251,8 +249,7 @@ def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) 
 # --- the generalised minimal residual -----------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Krylov:
+class _Krylov(Record):
     """One cycle of GMRES: an orthonormal basis of a Krylov space, and the best solution in it.
 
     Attributes:
@@ -385,7 +382,7 @@ def _solve(
     datas = [data_of(leaf) for leaf in space.like]
     x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.data(x0, "x0")
     apply, m = space.operator(A, "A"), space.operator(M, "M")
-    stop = stop if stop.maxiter is not None else dataclasses.replace(stop, maxiter=10 * space.size)
+    stop = stop if stop.maxiter is not None else stop.replace(maxiter=10 * space.size)
     symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
     region = ambient()
     if region is not None and region.manual:
@@ -404,7 +401,7 @@ def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, 
     over becomes an argument.
     """
     traced, preconditioner = jax.make_jaxpr(apply)(b), jax.make_jaxpr(m)(b)
-    space = dataclasses.replace(space, like=())
+    space = space.replace(like=())
     places = [i for i, const in enumerate(traced.consts) if jnp.issubdtype(jnp.result_type(const), jnp.inexact)]
 
     def run(closed: Any, consts: Sequence[Any], datas: _Data) -> _Data:

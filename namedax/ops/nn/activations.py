@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
-from namedax.core.functions import signature_of, summary_of
+from namedax.core.functions import SignatureOf, summary_of
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
@@ -28,7 +27,7 @@ __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
-    signature = signature_of(function)
+    signature = SignatureOf(function)
 
     of_one = elementwise_call(function)
 
@@ -77,7 +76,7 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
 def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
     # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
     site = reduction_site(op, x, axis, False, *mask)
-    site = dataclasses.replace(site, data=as_inexact(site.data))
+    site = site.replace(data=as_inexact(site.data))
     data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)
 

@@ -24,7 +24,6 @@ derivative is that of plain automatic differentiation through the backward ring,
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -39,6 +38,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -204,8 +204,7 @@ def _window(size: Any) -> tuple[int, int] | None:
     return int(left), int(right)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Record):
     """What the axes are called.
 
     Attributes:
@@ -265,7 +264,7 @@ class _Names:
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> _Names:
         """The same with `number(name)` for every name."""
-        names = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        names = {name: getattr(self, name) for name in self._fields}
         return _Names(**{key: None if name is None else number(name) for key, name in names.items()})
 
     def role(self, which: str, name: Hashable) -> Label:
@@ -292,8 +291,7 @@ def _lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
 # --- from names to blocks ---------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(slots=True)
-class _Operand:
+class _Operand(Record, frozen=False):
     """The block of an array, with a label for every dimension."""
 
     data: Any

@@ -10,7 +10,6 @@ Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language 
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
@@ -158,8 +158,7 @@ def _with_axis(labels: Any, axis: int) -> Any:
     return make_in_region(data, (*dims[:at], None, *dims[at:])) if isinstance(labels, NamedArray) else data
 
 
-@dataclasses.dataclass(frozen=True)
-class _CrossEntropy:
+class _CrossEntropy(Record):
     """The loss on blocks.
 
     Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they take part before the sums over these.

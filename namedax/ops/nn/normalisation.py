@@ -18,7 +18,6 @@ Layer Normalization"). An axis that is not sharded costs nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -75,7 +74,7 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
     data = as_inexact(site.data)
-    return dataclasses.replace(site, data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
+    return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
 def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:

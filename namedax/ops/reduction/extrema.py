@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -77,7 +76,7 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
     if jnp.iscomplexobj(site.data) and not site.mesh_axes:
         whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
         mask = None if site.where is None else settled(site.where, whole)
-        site = dataclasses.replace(site, data=settled(site.data, whole), where=mask)
+        site = site.replace(data=settled(site.data, whole), where=mask)
     # Of no elements there is nothing to lose.
     partitioned = site.data.size > 0 and jnp.issubdtype(site.data.dtype, jnp.floating) and comm.is_partitioned()
     if not site.mesh_axes and not partitioned:

@@ -12,7 +12,6 @@ but for max and min: they count their ties, one all-reduce more.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -99,16 +98,16 @@ def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
         result = jnp.zeros((), result).real.dtype
-    kept = dataclasses.replace(site.bare(), keepdims=True)
+    kept = site.bare().replace(keepdims=True)
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any]:
-        total, count = _sum_and_count(dataclasses.replace(kept, data=data, where=mask), wide)
+        total, count = _sum_and_count(kept.replace(data=data, where=mask), wide)
         divisor = count.real - ddof
         return data - total / count, jnp.where(divisor > 0, divisor, jnp.nan)
 
     def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
         product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
-        return _sum(dataclasses.replace(kept, data=product, where=mask)) / divisor
+        return _sum(kept.replace(data=product, where=mask)) / divisor
 
     @jax.custom_jvp
     def variance(data: Any, mask: Any) -> Any:

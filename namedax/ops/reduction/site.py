@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -14,6 +13,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, check_options
@@ -26,8 +26,7 @@ from namedax.resources import communication as comm
 __all__ = ["Site", "reduction_site", "run_reduction"]
 
 
-@dataclasses.dataclass(slots=True, frozen=True)
-class Site:
+class Site(Record):
     """One reduction: what is reduced, and where it lives.
 
     Attributes:
@@ -54,7 +53,7 @@ class Site:
 
     def bare(self) -> Site:
         """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
-        return dataclasses.replace(self, data=None, where=None)
+        return self.replace(data=None, where=None)
 
     def finish_whole(self, data: Any) -> Any:
         """Wraps `data` of the shape of the argument."""

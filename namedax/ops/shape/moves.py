@@ -11,7 +11,6 @@ nothing moves.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
@@ -165,8 +165,7 @@ def _all_sizes(
     return size
 
 
-@dataclasses.dataclass(frozen=True)
-class _Move:
+class _Move(Record):
     """A pattern whose sizes and placements are known. Of pairs the first entry is of the array, the second of the result.
 
     Attributes:

@@ -5,7 +5,6 @@ Einops parses what is not in braces; here is what braces add.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 from einops import EinopsError
 from einops.parsing import ParsedExpression
 
+from namedax.core.records import Record
 from namedax.errors import RearrangeError, did_you_mean
 
 __all__ = ["ELLIPSIS", "Pattern", "Term", "parse_pattern"]
@@ -22,11 +22,10 @@ __all__ = ["ELLIPSIS", "Pattern", "Term", "parse_pattern"]
 # --- patterns -------------------------------------------------------------------------------------------------------
 
 ELLIPSIS = "..."
-_TOKEN = re.compile(r"\.\.\.|[()]|[^\s()]+")
+_TOKEN = r"\.\.\.|[()]|[^\s()]+"
 
 
-@dataclasses.dataclass(frozen=True)
-class Term:
+class Term(Record):
     """One axis of an array, as a product of elementary axes.
 
     Attributes:
@@ -40,8 +39,7 @@ class Term:
     is_ellipsis: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Pattern:
+class Pattern(Record):
     """A parsed pattern: the axes of the array and of the result, and the sizes that stand in it as numbers."""
 
     left: tuple[Term, ...]
@@ -54,7 +52,7 @@ class Pattern:
 
     def with_sizes(self, sizes: Mapping[Hashable, int]) -> Pattern:
         """The pattern with further sizes of elementary axes."""
-        return dataclasses.replace(self, numbers=(*self.numbers, *sizes.items())) if sizes else self
+        return self.replace(numbers=(*self.numbers, *sizes.items())) if sizes else self
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> Pattern:
         """The pattern with `number(label)` for every name and every label, and without its text."""
@@ -192,7 +190,7 @@ class _Parser:
         """The positional part between `start` and `end`, parsed by einops; we add where a mistake is."""
         group: int | None = None
         spots: list[int] = []
-        for match in _TOKEN.finditer(self.text, start, end):
+        for match in re.compile(_TOKEN).finditer(self.text, start, end):
             token, at = match[0], match.start()
             if token == "(":
                 if group is not None:
@@ -223,7 +221,9 @@ class _Parser:
         if group is not None:
             self.fail("this parenthesis is never closed.", group)
         try:
-            composition = ParsedExpression(" ".join(_TOKEN.findall(self.text, start, end)), allow_duplicates=True).composition
+            composition = ParsedExpression(
+                " ".join(re.compile(_TOKEN).findall(self.text, start, end)), allow_duplicates=True
+            ).composition
         except EinopsError as error:
             self.fail(str(error), start)
         supply = iter(spots)

@@ -5,7 +5,6 @@ Over a sharded axis a device gets the rows that its windows reach beyond its blo
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -18,6 +17,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError
@@ -249,8 +249,7 @@ def _arrange_kernel(
     return make_in_region(data, (*labels, *(None,) * (len(taps) + 2))) if batch else data, taps
 
 
-@dataclasses.dataclass(frozen=True)
-class _Convolution:
+class _Convolution(Record):
     """A convolution whose parts are known.
 
     Attributes:

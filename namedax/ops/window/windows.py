@@ -6,7 +6,6 @@ gives every device these rows, by collective-permutes of what it lacks.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import settled
@@ -56,8 +56,7 @@ def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> An
     return settled(data, tuple(None if dim in axes else dim for dim in dims))
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """Which rows of one axis the windows of each device reach.
 
     Attributes:

@@ -15,6 +15,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
+from namedax.core.records import Record
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import number_of
 from namedax.programs.primitives import (
@@ -56,8 +57,7 @@ SUMS = (Kind.SUM, Added.LATE_SUM)
 _SILENT = (Kind.CAST, Kind.PLACE)
 
 
-@dataclasses.dataclass
-class Node:
+class Node(Record, frozen=False):
     """One operation: an equation, control flow with bodies of its own, or something that was added."""
 
     kind: Kind | Added
@@ -89,8 +89,7 @@ class Node:
         return name_of(self.eqn)
 
 
-@dataclasses.dataclass
-class Body:
+class Body(Record, frozen=False):
     """A list of nodes; values are numbered within all of a program."""
 
     inputs: list[int]

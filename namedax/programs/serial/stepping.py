@@ -18,7 +18,6 @@ differentiated in reverse mode, any number of times.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -30,6 +29,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun, subjaxprs
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
+from namedax.core.records import Record
 from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
 from namedax.programs.primitives import mapped_program
@@ -142,8 +142,7 @@ def run_in_steps(
     return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Program:
+class _Program(Record):
     """A traced body, and how to run it in steps. Differentiable in reverse mode."""
 
     jaxpr: ClosedJaxpr
@@ -228,7 +227,7 @@ class _Program:
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
         body = postponing(body, set(self.loops), late=self.late_sums)
         jaxpr = self._trace_blocks(body, avals, in_specs, in_specs, out_specs, self.loops)
-        return dataclasses.replace(self, jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
+        return self.replace(jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
 
     def _trace_blocks(
         self,

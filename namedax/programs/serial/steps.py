@@ -5,7 +5,6 @@ The nodes of the body are sorted into passes: in each the loop runs once, and wh
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -18,6 +17,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
+from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import Evaluator
@@ -480,8 +480,7 @@ def _on_this_mesh(value: Any) -> Any:
     return NamedSharding(jax.sharding.get_abstract_mesh(), value.spec)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Fold:
+class _Fold(Record):
     """How one value of every step becomes one of all."""
 
     kind: str

@@ -1,0 +1,79 @@
+"""`Record`: what `dataclasses.dataclass` gives a class, without code that is made for each class when the package is imported.
+
+A data class takes a millisecond to be made, and this package has dozens that nobody sees. Those that users see are data classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, dataclass_transform
+
+__all__ = ["Record"]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+class Record:
+    """A class whose annotations are its fields. Records with equal fields are equal; with `frozen=False` fields may change, and each is itself.
+
+    >>> class Point(Record):
+    ...     x: int
+    ...     y: int = 0
+    >>> Point(1), Point(1) == Point(x=1, y=0), Point(1).replace(y=2)
+    (Point(x=1, y=0), True, Point(x=1, y=2))
+    """
+
+    _fields: ClassVar[tuple[str, ...]]
+    _names: ClassVar[frozenset[str]]
+    _defaults: ClassVar[dict[str, Any]]
+    _factories: ClassVar[dict[str, Callable[[], Any]]]
+    _values: ClassVar[operator.attrgetter[Any]]
+
+    def __init_subclass__(cls, *, frozen: bool = True) -> None:
+        fields = cls._fields = tuple(cls.__annotations__)
+        cls._names = frozenset(fields)
+        given = {name: value for name, value in vars(cls).items() if name in cls._names}
+        cls._factories = {
+            name: value.default_factory
+            for name, value in given.items()
+            if isinstance(value, dataclasses.Field) and callable(value.default_factory)
+        }
+        cls._defaults = {name: value for name, value in given.items() if name not in cls._factories}
+        for name in cls._factories:
+            delattr(cls, name)
+        cls._values = operator.attrgetter(*fields)
+        if not frozen:
+            changes: dict[str, Any] = {"__eq__": object.__eq__, "__hash__": object.__hash__}
+            for name, method in {**changes, "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}.items():
+                setattr(cls, name, method)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        fields, values = self._fields, self.__dict__
+        values.update(self._defaults)
+        values.update(zip(fields, args, strict=False))
+        values.update(kwargs)
+        for name, make in self._factories.items():
+            if name not in values:
+                values[name] = make()
+        if len(args) > len(fields) or values.keys() != self._names or not kwargs.keys().isdisjoint(fields[: len(args)]):
+            raise TypeError(f"{type(self).__qualname__} has the fields {fields}; {len(args)} and {tuple(kwargs)} were given")
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with other values in some fields."""
+        return type(self)(**{name: getattr(self, name) for name in self._fields} | changes)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values(self) == other._values(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values(self))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
