@@ -258,26 +258,7 @@ class Methods:
         mean: Any = None,
         correction: float | None = None,
     ) -> Array:
-        """The standard deviation over positional and named axes together.
-
-        Args:
-          x: an array, named or not.
-          axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
-          dtype: element type of the result.
-          ddof: what is subtracted from the count.
-          keepdims: whether reduced positional axes stay, with size 1.
-          where: a boolean array, named or not; elements where it is false are left out.
-          mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
-            deviations from it are squared, whatever it is.
-          correction: the array API's word for `ddof`.
-
-        Returns:
-          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
-
-        Raises:
-          AxisNotFoundError: `x` has no axis of that name.
-          ArgumentError: `ddof` and `correction` are both given.
-        """
+        """The standard deviation over positional and named axes together. Arguments and costs as for `var`."""
     def prod(
         self,
         axis: Axis = None,

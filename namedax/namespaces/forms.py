@@ -191,22 +191,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
-    """Cumulative product along one axis, as in the array API: narrow integers are combined as `int`.
-
-    Args:
-      x: an array, named or not.
-      axis: a position or a name; may be left out if there is exactly one positional axis.
-      dtype: element type of the result.
-      include_initial: whether the result begins with 1, and is longer by one.
-      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
-
-    Returns:
-      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has a different size in the mapped function.
-      PositionalAxisError: `axis` is not one axis.
+    """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])

@@ -124,25 +124,7 @@ def std(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation over positional and named axes together.
-
-    Args:
-      x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
-      dtype: element type of the result.
-      ddof: what is subtracted from the count.
-      keepdims: whether reduced positional axes stay, with size 1.
-      where: a boolean array, named or not; elements where it is false are left out.
-      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
-        deviations from it are squared, whatever it is.
-      correction: the array API's word for `ddof`.
-
-    Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      ArgumentError: `ddof` and `correction` are both given.
+    """The standard deviation over positional and named axes together. Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.std(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
@@ -164,28 +146,10 @@ def nanvar(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The variance of the elements that are not NaN; NaN if there are none.
-
-    Args:
-      x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
-      dtype: element type of the result.
-      ddof: what is subtracted from the count.
-      keepdims: whether reduced positional axes stay, with size 1.
-      where: a boolean array, named or not; elements where it is false are left out.
-      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
-        deviations from it are squared, whatever it is.
-      correction: the array API's word for `ddof`.
-
-    Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      ArgumentError: `ddof` and `correction` are both given.
+    """The variance of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.nanvar(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    >>> nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(4., dtype=float32)
     """
     return _spread("nanvar", without_nans.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
@@ -203,28 +167,10 @@ def nanstd(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are not NaN; NaN if there are none.
-
-    Args:
-      x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
-      dtype: element type of the result.
-      ddof: what is subtracted from the count.
-      keepdims: whether reduced positional axes stay, with size 1.
-      where: a boolean array, named or not; elements where it is false are left out.
-      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.nanmean(x, axis, keepdims=True)` does. The
-        deviations from it are squared, whatever it is.
-      correction: the array API's word for `ddof`.
-
-    Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      ArgumentError: `ddof` and `correction` are both given.
+    """The standard deviation of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.nanstd(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    >>> nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(2., dtype=float32)
     """
     result = _spread("nanstd", without_nans.nanstd, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
@@ -359,29 +305,11 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
 def nanquantile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
-    """Quantiles of the elements that are not NaN.
-
-    Args:
-      x: an array, named or not.
-      q: a number between 0 and 1, or an array of them with one positional axis.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
-      keepdims: whether reduced positional axes stay, with size 1.
-      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
-        `method="inverted_cdf"`.
-
-    Returns:
-      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
-      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
-      all-gather of the array, and one of the weights.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
+    """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
-    >>> float(nx.nanquantile(x, 0.5, "k", method="inverted_cdf", weights=w))
-    3.0
+    >>> float(nx.nanquantile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 0.5, "k"))
+    2.5
     """
     return _weighted("nanquantile", x, q, axis, method, keepdims, weights)
 
@@ -390,29 +318,11 @@ def nanquantile(
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
-    """Percentiles over positional and named axes together; NaN where one element is NaN.
-
-    Args:
-      x: an array, named or not.
-      q: a number between 0 and 100, or an array of them with one positional axis.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
-      keepdims: whether reduced positional axes stay, with size 1.
-      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
-        `method="inverted_cdf"`.
-
-    Returns:
-      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
-      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
-      all-gather of the array, and one of the weights.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
+    """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
-    >>> float(nx.percentile(x, 50, "k", method="inverted_cdf", weights=w))
-    3.0
+    >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
+    1.5
     """
     return _weighted("percentile", x, q, axis, method, keepdims, weights)
 
@@ -421,29 +331,11 @@ def percentile(
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
-    """Percentiles of the elements that are not NaN.
-
-    Args:
-      x: an array, named or not.
-      q: a number between 0 and 100, or an array of them with one positional axis.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
-      keepdims: whether reduced positional axes stay, with size 1.
-      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
-        `method="inverted_cdf"`.
-
-    Returns:
-      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
-      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
-      all-gather of the array, and one of the weights.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
+    """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
-    >>> float(nx.nanpercentile(x, 50, "k", method="inverted_cdf", weights=w))
-    3.0
+    >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
+    2.5
     """
     return _weighted("nanpercentile", x, q, axis, method, keepdims, weights)
 

@@ -853,7 +853,7 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Cumulative product along one axis, as in the array API: narrow integers are combined as `int`."""
+    """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1."""
 @overload
 def cumulative_prod(
     x: ArrayLike,
@@ -864,23 +864,7 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """Cumulative product along one axis, as in the array API: narrow integers are combined as `int`.
-
-    Args:
-      x: an array, named or not.
-      axis: a position or a name; may be left out if there is exactly one positional axis.
-      dtype: element type of the result.
-      include_initial: whether the result begins with 1, and is longer by one.
-      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
-
-    Returns:
-      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: the longer axis has a different size in the mapped function.
-      PositionalAxisError: `axis` is not one axis.
-    """
+    """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1."""
 @overload
 def cumulative_sum(
     x: NamedArray,
@@ -2061,7 +2045,7 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Percentiles of the elements that are not NaN.
+    """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
 
     See `nx.nanpercentile`.
     """
@@ -2089,7 +2073,7 @@ def nanquantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Quantiles of the elements that are not NaN.
+    """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
 
     See `nx.nanquantile`.
     """
@@ -2105,7 +2089,7 @@ def nanstd(
     *,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are not NaN; NaN if there are none.
+    """The standard deviation of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
 
     See `nx.nanstd`.
     """
@@ -2134,7 +2118,7 @@ def nanvar(
     *,
     correction: float | None = None,
 ) -> Array:
-    """The variance of the elements that are not NaN; NaN if there are none.
+    """The variance of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
 
     See `nx.nanvar`.
     """
@@ -2267,7 +2251,7 @@ def percentile(
     weights: ArrayLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Percentiles over positional and named axes together; NaN where one element is NaN.
+    """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
 
     See `nx.percentile`.
     """
@@ -2843,7 +2827,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation over positional and named axes together.
+    """The standard deviation over positional and named axes together. Arguments and costs as for `var`.
 
     See `nx.std`.
     """

@@ -220,34 +220,12 @@ def _cumulative_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any, in
 
 
 def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Cumulative sum along one axis, as in the array API: narrow integers are added up as `int`.
-
-    Args:
-      x: an array, named or not.
-      axis: a position or a name; may be left out if there is exactly one positional axis.
-      dtype: element type of the result.
-      include_initial: whether the result begins with a zero, and is longer by one; for positional axes only.
-
-    Costs as for `cumsum`.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or `include_initial` is given for a name.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.cumulative_sum(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
-    Array([1., 3., 6.], dtype=float32)
-    """
+    """The cumulative sum, longer by one along positional axes only; along names it is in `namespaces.forms`, which users see."""
     return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Cumulative product along one axis, as in the array API; see `cumulative_sum`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.cumulative_prod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), axis="pos"), ["pos"])
-    Array([1., 2., 6.], dtype=float32)
-    """
+    """The cumulative product, as `cumulative_sum`."""
     return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
 
 

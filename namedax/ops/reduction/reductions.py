@@ -221,22 +221,12 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False
 
 
 def var(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """Variance over positional and named axes, with `ddof` taken off the count. Other arguments as for `sum`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.var(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
-    1.25
-    """
+    """The variance; `mean` and `correction` are in `namespaces.reduction_forms`, which users see."""
     return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
 
 
 def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """Standard deviation over positional and named axes; see `var`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.std(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch"))
-    1.0
-    """
+    """The standard deviation, as `var`."""
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
@@ -296,12 +286,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
 
 
 def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
-    """`log(sum(exp(x)))` over positional and named axes, without overflow. Arguments as for `sum`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> round(float(nx.logsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["k"]), "k")), 3)
-    1000.693
-    """
+    """`log(sum(exp(x)))`; factors and signs are in `namespaces.reduction_forms`, which users see."""
     return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
 
 

@@ -111,38 +111,16 @@ def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool,
 
 
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Quantiles over positional and named axes together; NaN where one element is NaN.
-
-    Args:
-      x: an array, named or not.
-      q: a number between 0 and 1, or an array of them with one positional axis.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"` or `"nearest"`.
-      keepdims: whether reduced positional axes stay, with size 1.
-
-    Returns:
-      An array with the remaining axes, in front of which an axis of `q` stands.
+    """Quantiles; weights are in `namespaces.reduction_forms`, which users see.
 
     Over a sharded name the blocks are sorted as by `sort`, and two all-reduces of the result's size pick the elements (and
     count the NaNs); the axis is never gathered.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.quantile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0.25, "k"))
-    1.5
     """
     return _run_quantile("quantile", x, q, axis, method, keepdims, False)
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Quantiles of the elements that are not NaN; see `quantile`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.nanquantile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 0.5, "k"))
-    2.5
-    """
+    """Quantiles of the elements that are not NaN."""
     return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
@@ -151,22 +129,12 @@ def _percent(q: Any) -> Any:
 
 
 def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles, `q` between 0 and 100; see `quantile`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
-    1.5
-    """
+    """Percentiles."""
     return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles of the elements that are not NaN, `q` between 0 and 100; see `quantile`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
-    2.5
-    """
+    """Percentiles of the elements that are not NaN."""
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 

@@ -88,12 +88,7 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
 
 
 def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """Variance of the elements that are not NaN. Arguments and costs as for `nx.var` with `where`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
-    1.0
-    """
+    """The variance of the elements that are not NaN; `mean` and `correction` are in `namespaces.reduction_forms`."""
     x = as_array(x)
     if _has_nans(x):
         x, where = without_nans(x, where)
@@ -101,12 +96,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keep
 
 
 def nanstd(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """Standard deviation of the elements that are not NaN; see `nanvar`.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> float(nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
-    1.0
-    """
+    """The standard deviation of the elements that are not NaN."""
     return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
 
 

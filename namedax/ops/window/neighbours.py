@@ -387,28 +387,9 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> Any:
-    """The `n`-th differences along one axis, which becomes shorter by `n`.
+    """The `n`-th differences; several entries in front or behind along a name are in `namespaces.forms`, which users see.
 
-    Args:
-      a: an array, named or not.
-      n: how often differences are taken.
-      axis: a position or a name.
-      prepend: values before the first difference: a scalar or, for a positional axis, what `jnp.diff` takes. Along a name: an
-        array without that name (one entry; other names broadcast).
-      append: the same at the other end.
-      out_axis: the name of the shorter axis; needed in a mapped function in which `axis` has a different size. With `prepend=`
-        and `n=1` the size stays.
-
-    Returns:
-      The differences. Along a sharded name each device gets the rows that it lacks of the next block.
-
-    Raises:
-      AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(diff(nx.named(jnp.array([1, 4, 9]), ["k"]), axis="k"), ["k"])
-    Array([3, 5], dtype=int32)
+    Along a sharded name each device gets the rows that it lacks of the next block.
     """
     n = as_integer("diff", "n", n, 0)
     if not is_name(axis):
