@@ -530,6 +530,12 @@ CONTAINERS = {
     "union with anything": (f32["n"] | Any, [three, ints, "x"], []),
     "union with a literal": (f32["n"] | Literal["x"], [three, ints, "x"], []),
     "Annotated": (Annotated[nx.NamedArray, f32["n", {"b"}]], [zeros((3,), b=2)], [(three, "It lacks the axis 'b'.")]),
+    "Annotated in a union": (
+        Annotated[jax.Array, f32["n"]] | None,
+        [three, None],
+        [(ints, "is i32[3]. The element type is i32, not f32."), ("x", "")],
+    ),
+    "Annotated classes in a union": (f32["n"] | Annotated[int, "doc"], [three, 3], [(ints, "The element type is i32"), ("x", "")]),
     "Annotated, others": (Annotated[jax.Array, "doc", [1], f32["n"], f32[3]], [three], [(four, "should be f32[3]"), (ints, "f32['n']")]),
     "Annotated inside": (Annotated[list[f32["n"]], "doc"], [[three]], [([ints], "the value[0]")]),
     "NewType": (Scalar, [1.0], [(three, "should be f32[()]")]),

@@ -202,6 +202,8 @@ def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Comp
 def _class_of(annotation: Any) -> Any:
     """The class that a value is of if it is an alternative of a union; `object` where Python cannot tell (a Literal, a Protocol)."""
     kind = typing.get_origin(annotation) or annotation
+    if kind is typing.Annotated:  # with an array type it says nothing of the class: a NamedArray and a jax.Array stand for both
+        return object if read(annotation) else _class_of(typing.get_args(annotation)[0])
     # Python's numbers are a tower for annotations: an int is a float.
     kind = {float: (float, int), complex: (complex, float, int)}.get(kind, dict if typing.is_typeddict(kind) else kind)
     try:
