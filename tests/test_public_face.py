@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import json
+import math
 import pathlib
 import pickle
 import re
@@ -102,6 +103,8 @@ import namedax as nx
 seen = {"asked": list(asked), "events": list(events), "modules": sorted(set(sys.modules) - before)}
 assert nx.exp(0.0) == 1.0 and nx.numpy.mean(nx.named(jnp.ones(3), ["k"]), "k") == 1.0
 seen |= {"asked later": asked[len(seen["asked"]):], "events later": events[len(seen["events"]):]}
+inside = jax.jit(lambda x: nx.scipy.stats.norm.logpdf(x))(nx.named(jnp.zeros(2), ["k"]))
+seen["touched in a trace"] = [*inside.data.tolist(), float(nx.scipy.stats.norm.logpdf(0.0))]
 try:
     nx.spacing(1.0)
 except nx.errors.UnsupportedArgumentError as error:
@@ -143,6 +146,10 @@ def test_importing_loads_little_else(start):
     assert [module for module in start["modules"] if not within(module, ["namedax", *LOADED])] == []
     scipy = {m for m in start["modules"] if "scipy" in m and not m.startswith("namedax.")}
     assert all("spatial" in m for m in scipy - {"jax._src.scipy"})
+
+
+def test_what_is_first_touched_in_a_trace_is_right_after_it(start):
+    assert start["touched in a trace"] == pytest.approx([-0.5 * math.log(2 * math.pi)] * 3)
 
 
 def test_a_function_that_jax_has_dropped_is_missed_where_it_is_called(start):

@@ -50,14 +50,19 @@ class Record:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields, values = self._fields, self.__dict__
-        values.update(self._defaults)
-        values.update(zip(fields, args, strict=False))
-        values.update(kwargs)
-        for name, make in self._factories.items():
-            if name not in values:
-                values[name] = make()
-        if len(args) > len(fields) or values.keys() != self._names or not kwargs.keys().isdisjoint(fields[: len(args)]):
-            raise TypeError(f"{type(self).__qualname__} has the fields {fields}; {len(args)} and {tuple(kwargs)} were given")
+        if kwargs or len(args) != len(fields):
+            values.update(self._defaults)
+            values.update(kwargs)
+            for name, make in self._factories.items():
+                if name not in values:
+                    values[name] = make()
+            values.update(zip(fields, args, strict=False))
+            if len(args) > len(fields) or values.keys() != self._names or not kwargs.keys().isdisjoint(fields[: len(args)]):
+                raise TypeError(
+                    f"{type(self).__qualname__} has the fields {fields}; {len(args)} and {tuple(kwargs)} were given"
+                )
+        else:
+            values.update(zip(fields, args, strict=True))
 
     def replace(self, **changes: Any) -> Self:
         """The same with other values in some fields."""
