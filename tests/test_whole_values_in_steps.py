@@ -8,6 +8,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import namedax as nx
@@ -223,3 +224,28 @@ def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
 
     mapped = nx.xmap(body, (["b"], []), [], **placement.options)
     assert float(mapped(ARGS[1], jnp.float32(3.0))) == pytest.approx(after(2.0, lambda w, factor: 8 * 2.0 * factor))
+
+
+def test_loops_that_become_others_find_their_order_at_once():
+    # Six loops, of which some are only possible within others: of all 720 orders it may not try one after the other.
+    x, y = array(4, 2), array(8, 2, seed=1)
+    steps = {"a": 4, "c": 4, "b": 2, "d": 2, "k": 2, "l": 2}
+
+    def body(x, y):
+        return nx.rename(x, {"k": "l", "b": "d"}), nx.lax.psum_scatter(nx.rename(y, {"k": "l", "a": "c"}), "l", tiled=True)
+
+    resources = {name: nx.SerialLoop(count) for name, count in steps.items()}
+    f = nx.xmap(body, (["b", "k"], ["a", "k", None]), (["d", "l"], ["c", "l", None]), axis_resources=resources)
+    y = jnp.stack([y, 2 * y, 3 * y, 4 * y], 2)
+
+    def oracle(x, y):
+        return x, y.sum(1).reshape(8, 2, 2)
+
+    for have, want in zip(f(x, y), oracle(x, y), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5)
+
+    def loss(f):
+        return lambda x, y: sum(jnp.sum(jnp.sin(part)) for part in f(x, y))
+
+    for have, want in zip(jax.grad(loss(f), (0, 1))(x, y), jax.grad(loss(oracle), (0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)

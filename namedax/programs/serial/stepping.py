@@ -257,26 +257,41 @@ class _Program(Record):
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
         last: SerialLoopError | None = None
-        # At best no iteration of the program's own loops needs to wait for all steps.
-        for whole, order in itertools.product((False, True), itertools.permutations(self.loops)):
+        for whole in (False, True):  # at best no iteration of the program's own loops needs to wait for all steps
             try:
-                return self._nest_in(order, whole)
+                return self._nest_in(self.loops, whole, self.jaxpr, self.in_specs, self.out_specs)
             except SerialLoopError as error:
                 last = error
         assert last is not None
         raise last
 
-    def _nest_in(self, order: Sequence[str], whole: bool) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
-        in_specs, out_specs, jaxpr = self.in_specs, self.out_specs, self.jaxpr
-        remaining = dict(self.loops)
-        while True:  # the innermost loop first
-            axis, *order = order
-            body = Stepper.of(jaxpr, axis, remaining.pop(axis), in_specs, out_specs, whole).run
-            in_specs = tuple(_without(spec, axis) for spec in in_specs)
-            out_specs = tuple(_without(spec, axis) for spec in out_specs)
-            if not order:
-                return body, in_specs, out_specs
-            jaxpr = self._trace_blocks(body, self.jaxpr.in_avals, self.in_specs, in_specs, out_specs, remaining)
+    def _nest_in(
+        self,
+        loops: Mapping[str, int],
+        whole: bool,
+        jaxpr: ClosedJaxpr,
+        in_specs: tuple[Spec, ...],
+        out_specs: tuple[Spec, ...],
+    ) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+        """Likewise, where loops that are not among these have been nested already: this program is that of one of their steps."""
+        last: SerialLoopError | None = None
+        # A loop that cannot be the next one cannot be a later one either, when this program is within the steps of others.
+        steppers = [Stepper.of(jaxpr, axis, steps, in_specs, out_specs, whole) for axis, steps in loops.items()]
+        for axis, stepper in zip(loops, steppers, strict=True):  # the innermost one first
+            remaining = {other: n for other, n in loops.items() if other != axis}
+            inner_in_specs = tuple(_without(spec, axis) for spec in in_specs)
+            inner_out_specs = tuple(_without(spec, axis) for spec in out_specs)
+            if not remaining:
+                return stepper.run, inner_in_specs, inner_out_specs
+            try:
+                step = self._trace_blocks(
+                    stepper.run, self.jaxpr.in_avals, self.in_specs, inner_in_specs, inner_out_specs, remaining
+                )
+                return self._nest_in(remaining, whole, step, inner_in_specs, inner_out_specs)
+            except SerialLoopError as error:
+                last = error
+        assert last is not None
+        raise last
 
 
 def _on_mesh_in_use(data: Any) -> Any:
