@@ -321,4 +321,15 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         (on((("y", 2),), "outside", {**AUTO, **EXPLICIT}, j="y"), on((("y", 2),), "inside", {**AUTO, **EXPLICIT}, j="y")),
     ),
+    "a nested map's result on an Explicit axis that nobody maps outside": Specimen(
+        program(
+            [given("c", "b2", "k")],
+            [
+                do(2, "xmap", 0, blocks=[function((1,), [], 1)], own=None, out="j"),
+                do(3, "all_to_all", 2, axis="b2", tiled=True),
+            ],
+            3,
+        ),
+        (on(X8, "none", EXPLICIT, j="x"), on(X8, "outside", EXPLICIT, j="x")),
+    ),
 }
