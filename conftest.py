@@ -18,6 +18,10 @@ os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Nobody reads where the operations of these programs come from, but for tests that ask for it.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
+if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):
+    # Every error that crosses JAX costs milliseconds, in which it looks at the file of each frame; tests of what users see of an error
+    # ask for it (the fixture `tracebacks_as_for_users`).
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,8 +1,9 @@
-"""Marks what `make test` leaves out: see tests/covering.py."""
+"""Marks what `make test` leaves out (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
 
 import collections
 from collections.abc import Hashable, Iterator
 
+import jax
 import pytest
 
 from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, traits
@@ -46,3 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for i, test in enumerate(tests):
             if i not in kept:
                 test.add_marker("full")
+
+
+@pytest.fixture(scope="module")
+def tracebacks_as_for_users() -> Iterator[None]:
+    """With the filter of JAX, which the other tests go without (conftest.py)."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "auto")
+    yield
+    jax.config.update("jax_traceback_filtering", before)

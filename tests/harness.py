@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,16 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
     return jnp.asarray(values.astype(jax.dtypes.canonicalize_dtype(values.dtype)))
 
 
+class Lazily:
+    """A module that is imported where it is first used: what few tests need, all workers would import while they collect."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
 def environment_without_devices() -> dict[str, str]:
     """The environment for another process that imports this package: this one's, but for the number of simulated devices."""
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
@@ -109,33 +121,75 @@ def together(programs: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]
 
 def project(f: Callable[..., Any]) -> Callable[..., Any]:
     """A random projection of the results of `f`."""
-
-    def scalar(*args: Any) -> Any:
-        total = 0.0
-        for i, leaf in enumerate(jax.tree.leaves(f(*args))):
-            weights = np.random.default_rng(i + 5).normal(size=leaf.shape)
-            total = total + jnp.sum(leaf * jnp.asarray(weights, leaf.dtype))
-        return total
-
-    return scalar
+    return lambda *args: with_projection(f)(*args)[0]
 
 
-@functools.lru_cache(maxsize=32)
-def reference(oracle: Callable[..., Any], floats: tuple[int, ...]) -> Callable[..., Any]:
-    """The results of the oracle and the gradients of their projection, as one program that all placements share."""
+def with_projection(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A random projection of the results of `f`, and these."""
 
     def both(*args: Any) -> Any:
-        return oracle(*args), jax.grad(project(oracle), argnums=floats)(*args) if floats else ()
+        total, results = 0.0, f(*args)
+        for i, leaf in enumerate(jax.tree.leaves(results)):
+            weights = np.random.default_rng(i + 5).normal(size=leaf.shape)
+            total = total + jnp.sum(leaf * jnp.asarray(weights, leaf.dtype))
+        return total, results
 
-    compiled = jax.jit(both)
+    return both
 
-    def run(*args: Any) -> Any:
-        try:
-            return compiled(*args)
-        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it needs values: NumPy, say
-            return both(*args)
 
-    return run
+class Call:
+    """An oracle and its arguments: equal for what the cases of a test define anew, by what is in them.
+
+    Of arrays and containers that is what they hold, of functions their code and what they close over; anything else is itself.
+    """
+
+    def __init__(self, oracle: Callable[..., Any], args: tuple[Any, ...], floats: tuple[int, ...]) -> None:
+        self.oracle, self.args, self.floats = oracle, args, floats
+        self.kept: list[Any] = []  # while a key names them by their ids
+        self.key = self.content(oracle), self.content(args), floats
+
+    def content(self, value: Any) -> Hashable:
+        """What tells a value from others."""
+        if isinstance(value, type(jax.jit(abs))):
+            return "jit", self.content(value.__wrapped__)
+        if isinstance(value, types.FunctionType) and not any(value is known for known in self.kept):
+            self.kept += [value, value.__code__]
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            return id(value.__code__), self.content(cells), self.content(value.__defaults__), self.content(value.__kwdefaults__)
+        if isinstance(value, functools.partial):
+            return functools.partial, self.content(value.func), self.content(value.args), self.content(value.keywords)
+        if isinstance(value, list | tuple):
+            return (type(value), *map(self.content, value))
+        if isinstance(value, dict) and len(value) < 100:  # not a whole namespace
+            return (dict, *((self.content(key), self.content(entry)) for key, entry in value.items()))
+        if isinstance(value, jax.Array | np.ndarray) and isinstance(value.dtype, np.dtype) and value.dtype != object:
+            return type(value), value.dtype, getattr(value, "weak_type", False), value.shape, np.asarray(value).tobytes()
+        if isinstance(value, str | int | float | complex | None):
+            return type(value), repr(value)
+        self.kept.append(value)
+        return "itself", id(value)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=64)
+def reference(call: Call) -> Any:
+    """The results of an oracle and the gradients of their projection, in one program."""
+
+    def both(*args: Any) -> Any:
+        if not call.floats:
+            return call.oracle(*args), ()
+        gradients, results = jax.grad(with_projection(call.oracle), argnums=call.floats, has_aux=True)(*args)
+        return results, gradients
+
+    try:
+        return jax.jit(both)(*call.args)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it needs values: NumPy, say
+        return both(*call.args)
 
 
 def check(
@@ -153,7 +207,7 @@ def check(
     """`xmap(fun)` equals `oracle`, and so do the gradients of a random projection of the result, outside of the body."""
     mapped = nx.xmap(fun, in_axes, out_axes, **placement.options, **options)
     floats = tuple(i for i, arg in enumerate(args) if jnp.issubdtype(jnp.asarray(arg).dtype, jnp.inexact)) if grad else ()
-    want, want_grads = reference(oracle, floats)(*args)
+    want, want_grads = reference(Call(oracle, tuple(args), floats))
     with placement.context():
         have = mapped(*args)
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=tol, atol=tol), have, want)

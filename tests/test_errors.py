@@ -33,6 +33,8 @@ from namedax.errors import (
 )
 from tests.harness import make_mesh
 
+pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
+
 MESH = make_mesh((4, 2))
 TYPE_ERRORS = ("NamedAxesLeftError", "ArgumentTypeError", "ArrayTypeError")  # as docs/errors.md says
 A = nx.named(jnp.zeros((8, 3), jnp.int32), ["a", None])

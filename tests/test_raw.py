@@ -12,6 +12,8 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from tests.harness import array, make_mesh
 
+pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
+
 X = array(8, 4)
 
 
