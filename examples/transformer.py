@@ -24,17 +24,12 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 from transformer_model import Config, init, loss, sample
 
 import namedax as nx
 from namedax import SerialLoop
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 HEADS = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 # A mesh (axes and sizes), and which name lives where.
@@ -76,6 +71,8 @@ def batch_of(text: np.ndarray, step: int, size: int, length: int) -> tuple[nx.Na
 
 def train(layout: str, options: argparse.Namespace, config: Config, text: np.ndarray) -> tuple[list[float], Any]:
     """Losses of all steps, and the parameters."""
+    import orbax.checkpoint as ocp  # here, because who only wants the layouts need not wait for it
+
     shape, resources = LAYOUTS[layout]
     count = int(np.prod(list(shape.values()), dtype=int))
     kinds = (jax.sharding.AxisType.Auto,) * len(shape)
@@ -128,6 +125,11 @@ def train(layout: str, options: argparse.Namespace, config: Config, text: np.nda
 
 def picture(curves: dict[str, list[float]], path: pathlib.Path) -> None:
     """The loss curves."""
+    import matplotlib  # here, because only this needs it
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(figsize=(7, 4))
     for layout, losses in curves.items():
         axes.plot(range(1, len(losses) + 1), losses, label=layout)

@@ -506,7 +506,7 @@ MISTAKES = {
         {
             "heads": "heads",
             "key_heads": "kv",
-            "key": (k := nx.named(jnp.ones((8, 2, 4, 5)), ["pos", "kv", "heads", "d"])),
+            "key": (k := nx.named(jnp.asarray(np.ones((8, 2, 4, 5))), ["pos", "kv", "heads", "d"])),
             "value": k,
         },
         E.AxisNameError,
@@ -516,20 +516,20 @@ MISTAKES = {
         {
             "heads": "heads",
             "key_heads": "kv",
-            "key": nx.named(jnp.ones((8, 3, 5)), ["pos", "kv", "d"]),
-            "value": nx.named(jnp.ones((8, 3, 5)), ["pos", "kv", "d"]),
+            "key": nx.named(jnp.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
+            "value": nx.named(jnp.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
         },
         E.AxisSizeError,
         ["4 heads 'heads'", "3 heads 'kv'", "multiple"],
     ),
     "two positions": (
-        {"key_axis": "src", "key": nx.named(jnp.ones((8, 8, 5)), ["pos", "src", "d"])},
+        {"key_axis": "src", "key": nx.named(jnp.asarray(np.ones((8, 8, 5))), ["pos", "src", "d"])},
         E.AxisNameError,
         ["has both axis='pos' and key_axis='src'"],
     ),
     "the name of the keys": ({"key_axis": "b"}, E.AxisNameError, ["has both axis='pos' and key_axis='b'"]),
     "the name of the keys in the query": (
-        {"key_axis": "heads", "key": nx.named(jnp.ones((8, 5)), ["pos", "d"])},
+        {"key_axis": "heads", "key": nx.named(jnp.asarray(np.ones((8, 5))), ["pos", "d"])},
         E.AxisNameError,
         [
             "query, f32",
@@ -543,42 +543,54 @@ MISTAKES = {
         ["'pos' is given for two of axis, key_axis"],
     ),
     "value without positions": (
-        {"value": nx.named(jnp.ones((2, 5)), ["b", "d"])},
+        {"value": nx.named(jnp.asarray(np.ones((2, 5))), ["b", "d"])},
         E.AxisNotFoundError,
         ["no axis 'pos' in value"],
     ),
     "value with the queries": (
         {
             "key_axis": "s",
-            "key": nx.named(jnp.ones((3, 5)), ["s", "d"]),
-            "value": nx.named(jnp.ones((3, 8, 5)), ["s", "pos", "d"]),
+            "key": nx.named(jnp.asarray(np.ones((3, 5))), ["s", "d"]),
+            "value": nx.named(jnp.asarray(np.ones((3, 8, 5))), ["s", "pos", "d"]),
         },
         E.AxisNameError,
         ["value, f32", "'pos' of the query positions, as well as 's'"],
     ),
     "sizes": (
-        {"value": nx.named(jnp.ones((2, 7, 5)), ["b", "pos", "d"])},
+        {"value": nx.named(jnp.asarray(np.ones((2, 7, 5))), ["b", "pos", "d"])},
         E.AxisSizeError,
         ["axis 'pos' has size 7 in value", "size 8 in key"],
     ),
     "sizes of the mask": (
-        {"mask": nx.named(jnp.ones((8, 7), bool), ["pos", "key_pos"])},
+        {"mask": nx.named(jnp.asarray(np.ones((8, 7), bool)), ["pos", "key_pos"])},
         E.AxisSizeError,
         ["axis 'key_pos' has size 7 in mask", "size 8 in key"],
     ),
-    "a mask of numbers": ({"mask": nx.named(jnp.ones((8, 8)), ["pos", "key_pos"])}, TypeError, ["mask is f32", "with bias="]),
-    "a bias of truth": ({"bias": nx.named(jnp.ones((8, 8), bool), ["pos", "key_pos"])}, TypeError, ["bias is bool"]),
+    "a mask of numbers": (
+        {"mask": nx.named(jnp.asarray(np.ones((8, 8))), ["pos", "key_pos"])},
+        TypeError,
+        ["mask is f32", "with bias="],
+    ),
+    "a bias of truth": (
+        {"bias": nx.named(jnp.asarray(np.ones((8, 8), bool)), ["pos", "key_pos"])},
+        TypeError,
+        ["bias is bool"],
+    ),
     "a bias of features": (
-        {"bias": nx.named(jnp.ones(5), ["d"])},
+        {"bias": nx.named(jnp.asarray(np.ones(5)), ["d"])},
         E.AxisNameError,
         ["bias, f32[]{d:5}", "scores have no features"],
     ),
     "lengths of positions": (
-        {"key_value_seq_lengths": nx.named(jnp.ones(8, int), ["pos"])},
+        {"key_value_seq_lengths": nx.named(jnp.asarray(np.ones(8, int)), ["pos"])},
         E.AxisNameError,
         ["key_value_seq_lengths", "'pos'", "batch axes only"],
     ),
-    "lengths that are not integers": ({"query_seq_lengths": nx.named(jnp.ones(2), ["b"])}, TypeError, ["must be integers"]),
+    "lengths that are not integers": (
+        {"query_seq_lengths": nx.named(jnp.asarray(np.ones(2)), ["b"])},
+        TypeError,
+        ["must be integers"],
+    ),
     "a window": ({"local_window_size": (-1, 2)}, ValueError, ["local_window_size=(-1, 2)"]),
     "cudnn": ({"implementation": "cudnn"}, ValueError, ["implementation= and return_residual=", "positional form"]),
 }

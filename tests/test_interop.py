@@ -10,18 +10,12 @@ import html.parser
 import io
 
 import equinox as eqx
-import flax.linen as linen
-import flax.nnx as nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import optax.contrib
-import orbax.checkpoint as ocp
 import pytest
-import treescope
-import xarray
-from IPython.core.formatters import DisplayFormatter
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
@@ -39,7 +33,11 @@ from namedax.errors import (
     RawBlockError,
 )
 from namedax.interop import abstract, from_xarray, global_norm, to_xarray
-from tests.harness import FEW, array, make_mesh
+from tests.harness import FEW, Lazily, array, make_mesh
+
+linen, nnx = Lazily("flax.linen"), Lazily("flax.nnx")
+ocp, treescope, xarray = Lazily("orbax.checkpoint"), Lazily("treescope"), Lazily("xarray")
+formatters = Lazily("IPython.core.formatters")
 
 BOTH = {"a": "x", "b": "y"}
 
@@ -335,21 +333,30 @@ def test_what_global_norm_sends():
 
 # --- equinox --------------------------------------------------------------------------------------------------------
 
-KEY = jax.random.key(0)
-ATTENTION = eqx.nn.MultiheadAttention(2, 6, key=KEY)
+
+def attention(key):
+    module = eqx.nn.MultiheadAttention(2, 6, key=key)
+    return lambda x: module(x, x, x)
+
+
 MODULES = {
-    "mlp": (eqx.nn.MLP(3, 2, 5, 1, key=KEY), (3,)),
-    "linear": (eqx.nn.Linear(3, 4, key=KEY), (3,)),
-    "layer norm": (eqx.nn.LayerNorm(3), (3,)),
-    "convolution": (eqx.nn.Conv1d(3, 4, 3, key=KEY), (3, 6)),
-    "attention": (lambda x: ATTENTION(x, x, x), (4, 6)),
+    "mlp": (lambda key: eqx.nn.MLP(3, 2, 5, 1, key=key), (3,)),
+    "linear": (lambda key: eqx.nn.Linear(3, 4, key=key), (3,)),
+    "layer norm": (lambda key: eqx.nn.LayerNorm(3), (3,)),
+    "convolution": (lambda key: eqx.nn.Conv1d(3, 4, 3, key=key), (3, 6)),
+    "attention": (attention, (4, 6)),
 }
+
+
+def module_and_shape(name):
+    make, shape = MODULES[name]
+    return make(jax.random.key(0)), shape
 
 
 @pytest.mark.part(2)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
-    module, shape = MODULES[name]
+    module, shape = module_and_shape(name)
     x = array(8, 4, *shape)
     have = nx.nmap(module)(nx.named(x, ["a", "b", ...]))
     assert have.dims[:2] == ("a", "b")
@@ -368,7 +375,7 @@ def plain_mlp_loss(module, x):
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):
     """Weights without names are replicated: their gradient is that of the whole batch, taken outside or inside of the body."""
-    module, _ = MODULES["mlp"]
+    module, _ = module_and_shape("mlp")
     x = array(8, 4, 3)
     named = nx.named(x, ["a", "b", ...])
     want = eqx.filter(eqx.filter_grad(plain_mlp_loss)(module, x), eqx.is_array)
@@ -433,17 +440,20 @@ def test_equinox_modules_of_named_arrays():
 # --- flax -----------------------------------------------------------------------------------------------------------
 
 
-class Block(linen.Module):
-    @linen.compact
-    def __call__(self, x):
-        return linen.LayerNorm()(x + linen.Dense(3)(jax.nn.relu(linen.Dense(7)(x))))
+def linen_block():
+    class Block(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return linen.LayerNorm()(x + linen.Dense(3)(jax.nn.relu(linen.Dense(7)(x))))
+
+    return Block()
 
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):
-    block, x = Block(), array(8, 4, 3)
-    params = jax.jit(block.init)(KEY, x[0, 0])
+    block, x = linen_block(), array(8, 4, 3)
+    params = jax.jit(block.init)(jax.random.key(0), x[0, 0])
 
     def body(params, x):
         return nx.mean(nx.nmap(lambda x: block.apply(params, x))(x)[0] ** 2, ("a", "b"))
@@ -471,15 +481,14 @@ def test_nnx(placement):
         close(jax.jit(jax.grad(nx.xmap(body, **placement.options)))(state, nx.named(x, ["a", "b", ...])), want)
 
 
-class NamedDense(nnx.Module):
-    def __init__(self):
-        self.weight = nnx.Param(nx.named(array(3, 8), ["c", "a"]))
-
-    def __call__(self, x):
-        return nx.dot(x, self.weight.get_value(), "c")
-
-
 def test_nnx_parameters_that_are_named_arrays():
+    class NamedDense(nnx.Module):
+        def __init__(self):
+            self.weight = nnx.Param(nx.named(array(3, 8), ["c", "a"]))
+
+        def __call__(self, x):
+            return nx.dot(x, self.weight.get_value(), "c")
+
     x = nx.named(array(4, 3), ["b", "c"])
 
     @nnx.jit
@@ -734,7 +743,7 @@ def test_without_xarray(monkeypatch):
 
 def shown(value):
     """What IPython shows, as plain text and as HTML (whose tags are checked to be closed)."""
-    bundle, _ = DisplayFormatter().format(value)
+    bundle, _ = formatters.DisplayFormatter().format(value)
 
     stack = []
 
@@ -784,7 +793,7 @@ def test_ipython():
         (jnp.array([3e38, 3e38]), "mean 3e+38"),
         (jnp.array([1, 2], jnp.bfloat16), "mean 1.5, std 0.5, from 1 to 2"),
         (jnp.zeros((0,)), "empty"),
-        (jax.random.split(KEY, 2), "2 elements"),
+        (jax.random.split(jax.random.key(0), 2), "2 elements"),
     ],
 )
 def test_summaries(values, summary):

@@ -215,8 +215,10 @@ def test_special_values(placement):
     check(specials(nx, "a"), specials(_Jax(), 1), (-SPECIAL,), (["b", "a"],), out_axes, placement, grad=False)
 
 
-TIES = jnp.concatenate([array(3, 8, kind="ties"), jnp.ones((1, 8))])  # [b, a]
-HOLES = jnp.where(array(4, 8, kind="bool"), array(4, 8), -INF).at[3].set(-INF)  # [b, a]; the last row has nothing else
+TIES = jnp.asarray(np.concatenate([array(3, 8, kind="ties"), np.ones((1, 8))]), float)  # [b, a]
+HOLES = np.where(array(4, 8, kind="bool"), array(4, 8), -INF)
+HOLES[3] = -INF
+HOLES = jnp.asarray(HOLES, float)  # [b, a]; the last row has nothing else
 
 
 @pytest.mark.part(1)
