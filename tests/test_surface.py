@@ -263,10 +263,10 @@ def entries(function, sample):
 
 def by_hand(function, sample):
     """What it gives; `None` if it does not take these arguments."""
-    eager = entries(function, sample)
-    for run in (jax.jit(eager), eager):  # one program, unless it needs concrete values
-        with contextlib.suppress(Exception):
-            return [np.asarray(leaf) for leaf in run()] or None
+    with contextlib.suppress(
+        Exception
+    ):  # not compiled as a whole: all entries, and the call without names, share JAX's programs
+        return [np.asarray(leaf) for leaf in entries(function, sample)()] or None
     return None
 
 
