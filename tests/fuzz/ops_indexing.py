@@ -81,8 +81,8 @@ def take(xp: Any, v: V, i: V, axis: str) -> V:
     index = xp.where(i.data < 0, i.data + size, i.data)
     index = spread(xp, V(xp.reshape(index, (*index.shape, *[1] * v.ndim)), i.names), names)
     hit = index[..., None] == xp.arange(size)
-    result = xp.sum(xp.where(hit, data, xp.zeros_like(data)), axis=-1)
-    return V(result, names, v.dtype)
+    hits = xp.where(hit, data, xp.zeros_like(data))
+    return V(xp.any(hits, axis=-1) if v.dtype == "bool" else xp.sum(hits, axis=-1), names, v.dtype)
 
 
 class TakeAlongAxis(Operation):
