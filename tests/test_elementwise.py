@@ -11,10 +11,22 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.ops.elementwise import BINARY, FUNCTIONS, UNARY
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check
 
-# --- Every function of the table ------------------------------------------------------------------
+# --- Every elementwise function -------------------------------------------------------------------
+
+UNARY = (
+    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh atan atanh bitwise_count "
+    "bitwise_invert bitwise_not cbrt ceil conj conjugate cos cosh deg2rad degrees exp exp2 expm1 fabs floor imag invert "
+    "iscomplex isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
+    "real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
+).split()
+BINARY = (
+    "add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal "
+    "float_power floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot isclose lcm ldexp left_shift less "
+    "less_equal logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mod multiply nextafter not_equal pow "
+    "power remainder right_shift subtract true_divide"
+).split()
 
 LARGE = "acosh arccosh log log10 log2 log1p sqrt reciprocal".split()
 SMALL = "acos arccos asin arcsin atanh arctanh".split()
@@ -79,9 +91,10 @@ def test_binary(name):
     assert_same(nx.positional(z, ["b", None, "c", "a"]), wanted()[name])
 
 
-def test_the_table_has_all_functions_of_this_jax():
-    assert set(FUNCTIONS) == {name for name in [*UNARY, *BINARY, "clip", "where"] if hasattr(jnp, name)}
-    assert len(FUNCTIONS) > 110
+def test_no_function_of_jax_is_missing_here():
+    ufuncs = {name for name in dir(jnp) if not name.startswith("_") and isinstance(getattr(jnp, name), jnp.ufunc)}
+    assert ufuncs
+    assert ufuncs <= {*UNARY, *BINARY}
 
 
 # --- Broadcasting and operands --------------------------------------------------------------------
@@ -278,7 +291,7 @@ def test_placements(placement):
 # --- Wrappers keep their identity -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("name", [*UNARY, *BINARY, "clip", "where"])
 def test_identity(name):
     function = getattr(nx, name)
     assert function is getattr(nx.numpy, name)
