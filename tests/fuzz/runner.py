@@ -123,7 +123,19 @@ class Reference:
     @functools.cached_property
     def gradients(self) -> list[np.ndarray]:
         """Gradients of the loss with respect to the arguments of floats, by jnp in 64 bits."""
-        with jax.enable_x64(True):
+        return self._gradients_by_jnp(True)
+
+    @functools.cached_property
+    def is_wrong_in_jax(self) -> bool:
+        """Whether jnp itself, compiled in 32 bits, has other gradients.
+
+        With few optimisations XLA computes the operand of a maximum twice, not to the last bit the same.
+        """
+        pairs = zip(self._gradients_by_jnp(False), self.gradients, strict=True)
+        return any(_close("", have, want, np.zeros_like(want), 1e-2) is not None for have, want in pairs)
+
+    def _gradients_by_jnp(self, wide: bool) -> list[np.ndarray]:
+        with jax.enable_x64(wide):
             given = self._arguments()
 
             def loss(arrays: list[Any]) -> Any:
@@ -287,7 +299,7 @@ def compare(ref: Reference, layout: Layout, values: Sequence[Any], gradients: Se
     if gradients is not None and half is None and compared:
         outcome = compare_gradients(ref, gradients, 4 * base)
         if outcome is not None and outcome.failed:
-            return outcome
+            return Outcome("ill") if ref.is_wrong_in_jax else outcome
     return Outcome("equal" if compared else "ill")
 
 
