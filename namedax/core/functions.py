@@ -6,28 +6,17 @@ most are never called.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SignatureOf", "summary_of"]
+__all__ = ["signature_of", "summary_of"]
 
 
-class SignatureOf:
+def signature_of(function: Callable[..., Any]) -> Callable[[], inspect.Signature]:
     """The signature of a function, looked up when this is first called."""
-
-    __slots__ = ("_function", "_known")
-
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-        self._known: inspect.Signature | None = None
-
-    def __call__(self) -> inspect.Signature:
-        """The signature."""
-        known = self._known
-        if known is None:
-            known = self._known = inspect.signature(self._function)
-        return known
+    return functools.cache(functools.partial(inspect.signature, function))
 
 
 def summary_of(function: Callable[..., Any]) -> str:

@@ -18,7 +18,7 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.functions import SignatureOf
+from namedax.core.functions import signature_of
 from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.operands.along_axes import along_axes, to_front
@@ -54,7 +54,7 @@ def _entries(axes: Any) -> tuple[Any, ...]:
 
 def _checked(function: F) -> F:
     """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
-    signature = SignatureOf(function)
+    signature = signature_of(function)
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.functions import SignatureOf
+from namedax.core.functions import signature_of
 from namedax.core.region import ambient
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.axes import check_axes, is_axis_name
@@ -33,7 +33,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
     A named axis becomes a positional one, in front of the others, of every array argument that has it. In a result with as many
     positional axes as the first array argument had, the front ones get their names back; in one with fewer they are gone.
     """
-    signature = SignatureOf(function)
+    signature = signature_of(function)
     positional = nmap(function)
 
     @functools.wraps(function)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
-from namedax.core.functions import SignatureOf, summary_of
+from namedax.core.functions import signature_of, summary_of
 from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import align, wrap
@@ -66,7 +66,7 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
-    signature = SignatureOf(function)
+    signature = signature_of(function)
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
 
     call = elementwise_call(function)

@@ -237,12 +237,12 @@ def _has_mesh(data: Any) -> bool:
 
 def _tracked_mesh(datas: Iterable[Any]) -> Any:
     """The mesh of whose Explicit axes the type of one of these speaks; `None` if there is not one."""
-    return next((jax.typeof(data).sharding.mesh for data in datas if _is_tracked(data)), None)
+    return next((_mesh_of_type(data) for data in datas if _is_tracked(data)), None)
 
 
 def _is_tracked(data: Any) -> bool:
     """Whether the type of `data` says how Explicit axes shard it."""
-    return _has_mesh(data) and has_explicit_axes(jax.typeof(data).sharding.mesh)
+    return _has_mesh(data) and has_explicit_axes(_mesh_of_type(data))
 
 
 def explicit_specs(specs: Any, mesh: Any) -> Any:

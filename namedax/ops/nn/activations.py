@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
-from namedax.core.functions import SignatureOf, summary_of
+from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
@@ -27,7 +27,7 @@ __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
-    signature = SignatureOf(function)
+    signature = signature_of(function)
 
     of_one = elementwise_call(function)
 

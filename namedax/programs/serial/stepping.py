@@ -256,14 +256,12 @@ class _Program(Record):
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
-        last: SerialLoopError | None = None
-        for whole in (False, True):  # at best no iteration of the program's own loops needs to wait for all steps
-            try:
-                return self._nest_in(self.loops, whole, self.jaxpr, self.in_specs, self.out_specs)
-            except SerialLoopError as error:
-                last = error
-        assert last is not None
-        raise last
+        program = self.jaxpr, self.in_specs, self.out_specs
+        with contextlib.suppress(
+            SerialLoopError
+        ):  # at best no iteration of the program's own loops needs to wait for all steps
+            return self._nest_in(self.loops, False, *program)
+        return self._nest_in(self.loops, True, *program)
 
     def _nest_in(
         self,
