@@ -3,6 +3,7 @@
     python benchmarks/transformer.py                                # every layout, and where laziness pays
     python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them, quickly
     python benchmarks/transformer.py --markdown                     # tables for docs/performance.md
+    python benchmarks/transformer.py --wide                         # a wider model without rematerialisation
     python benchmarks/transformer.py --layer                        # one layer in bfloat16 on one device
 
 For every layout, value and gradient inside of the mapped body. By hand is `transformer_by_hand.py`, whose author knows all that
@@ -172,16 +173,17 @@ def mesh_of(shape: Mapping[str, int]) -> Mesh | None:
 
 def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
     """The layout for the program by hand, with experts where the example has them."""
-    own = hand.LAYOUTS[layout]
+    own = dataclasses.replace(hand.LAYOUTS[layout], remat=config.remat)
     if layout not in MIXTURES:
         return own
     capacity = -(-5 * config.top_k * config.pos // (4 * EXPERTS))  # a quarter more than an even load
     return dataclasses.replace(own, mixture=hand.Mixture(EXPERTS, config.top_k, capacity))
 
 
-def rivals_of(layout: str, config: model.Config, batch: int) -> dict[str, Rival]:
-    """The three programs of a layout, with their arguments where the layout has them."""
-    shape, resources = LAYOUTS[layout]
+def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str, int] | None = None) -> dict[str, Rival]:
+    """The three programs of a layout, with their arguments where the layout has them; on another mesh than the layout's, if need be."""
+    usual, resources = LAYOUTS[layout]
+    shape = usual if shape is None else shape
     mesh, own = mesh_of(shape), layout_by_hand(layout, config)
     if own.mixture is not None:
         config = dataclasses.replace(config, experts=own.mixture.experts, capacity=own.mixture.capacity)
@@ -211,9 +213,11 @@ def unnamed(params: Any) -> Any:
 HEADER = ("layout", "program", "collectives of a step", "sent", "flops", "memory", "step", "trace", "compile")
 
 
-def measure(layout: str, config: model.Config, batch: int, rounds: int, compile_rounds: int) -> Iterable[tuple[str, ...]]:
+def measure(
+    layout: str, config: model.Config, batch: int, rounds: int, compile_rounds: int, shape: Mapping[str, int] | None = None
+) -> Iterable[tuple[str, ...]]:
     """The rows of a layout: figures of the program by hand, and the others' relative to them."""
-    rivals = rivals_of(layout, config, batch)
+    rivals = rivals_of(layout, config, batch, shape)
     compiled = {name: make().lower(*args).compile() for name, (make, args) in rivals.items()}
     costs = {name: Cost.of(program) for name, program in compiled.items()}
     build = compile_times(rivals, compile_rounds) if compile_rounds else {}
@@ -470,6 +474,9 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
 # --- the program ----------------------------------------------------------------------------------------------------------
 
 SMALL = {"layers": 4, "batch": 16, "pos": 128, "embed": 128, "kv_heads": 4, "group": 2, "key": 16, "hidden": 384, "vocab": 256}
+# What the layers keep for the gradient is most of the memory here: they are not computed again.
+WIDE = SMALL | {"batch": 8, "embed": 256, "kv_heads": 8, "group": 1, "key": 32, "hidden": 1024, "vocab": 2048}
+WIDE_LAYOUTS: dict[str, dict[str, int] | None] = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None}
 LAYER_ON_CPU = SMALL | {"batch": 2, "embed": 256, "kv_heads": 2, "key": 64, "hidden": 512}
 LAYER_ON_GPU = SMALL | {"batch": 4, "pos": 2048, "embed": 4096, "kv_heads": 8, "group": 4, "key": 128, "hidden": 14336}
 
@@ -481,6 +488,9 @@ def main() -> None:
         "--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all that have devices enough"
     )
     parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; on a GPU it is timed in any case")
+    parser.add_argument(
+        "--wide", action="store_true", help="only a wider model, which keeps what its layers compute for the gradient"
+    )
     parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed; 0: not")
     parser.add_argument("--compile-rounds", type=int, default=3, help="how often each program is compiled to be timed; 0: not")
     parser.add_argument("--markdown", action="store_true")
@@ -492,9 +502,18 @@ def main() -> None:
     def config(preset: Mapping[str, int]) -> tuple[model.Config, int]:
         sizes = {name: preset[name] if getattr(options, name) is None else getattr(options, name) for name in preset}
         batch = sizes.pop("batch")
-        return model.Config(**sizes), batch
+        return model.Config(**sizes, remat=preset is not WIDE), batch
 
     on_gpu = jax.default_backend() == "gpu"
+    if options.wide:
+        wide, batch = config(WIDE)
+        rows = (
+            row
+            for layout, shape in WIDE_LAYOUTS.items()
+            for row in measure(layout, wide, batch, options.rounds, options.compile_rounds, shape)
+        )
+        print_table(HEADER, rows, options.markdown)
+        return
     if not options.layer:
         small, batch = config(SMALL)
         layouts = [name for name in hand.LAYOUTS if devices_of(name) <= jax.device_count()]

@@ -81,6 +81,7 @@ class Layout:
       steps: the number of microbatches of a device.
       spread: whether experts are in blocks over `data`.
       mixture: what the feed-forward layers are, if they are no single networks.
+      remat: whether a layer is computed again in the backward pass.
     """
 
     data: str | None = None
@@ -91,6 +92,7 @@ class Layout:
     steps: int = 1
     spread: bool = False
     mixture: Mixture | None = None
+    remat: bool = True
 
     def axes(self) -> Params:
         """What the axes of the parameters are."""
@@ -347,7 +349,7 @@ def loss_sum(params: Params, tokens: Any, targets: Any, layout: Layout) -> Any:
     def step(x: Any, p: Params) -> tuple[Any, Any]:
         return layer(x, p, position, layout)
 
-    x, uneven = lax.scan(jax.checkpoint(step), look_up(table, tokens, layout), params["layers"])
+    x, uneven = lax.scan(jax.checkpoint(step) if layout.remat else step, look_up(table, tokens, layout), params["layers"])
     logits = enter(rms_norm(x, params["norm"]), layout) @ unembed
     entropy = cross_entropy(logits, targets, layout)
     # Both are sums over tokens; a sequence counts what its tokens count.
@@ -505,7 +507,7 @@ def mapped(layout: Layout, mesh: Mesh | None) -> Any:
 
 def partitioned(layout: Layout, mesh: Mesh | None) -> Any:
     """The model on global arrays; XLA's partitioner goes by the shardings of arguments and results."""
-    plain = dataclasses.replace(PLAIN, steps=layout.steps, mixture=layout.mixture)
+    plain = dataclasses.replace(PLAIN, steps=layout.steps, mixture=layout.mixture, remat=layout.remat)
 
     def step(params: Params, tokens: Any, targets: Any) -> tuple[Any, Params]:
         if plain.steps > 1:  # every microbatch has rows of every device

@@ -21,7 +21,8 @@ import namedax as nx
 class Config:
     """Sizes of the model. With `experts` each layer has as many feed-forward networks, of which every token chooses `top_k`.
 
-    `capacity` is how many tokens of a sequence an expert takes; `None`: all that choose it.
+    `capacity` is how many tokens of a sequence an expert takes; `None`: all that choose it. With `remat` a layer is computed again in the
+    backward pass, and only what goes into it is kept.
     """
 
     layers: int = 4
@@ -35,6 +36,7 @@ class Config:
     experts: int = 0
     top_k: int = 2
     capacity: int | None = None
+    remat: bool = True
 
     def sizes(self) -> dict[str, int]:
         """The size of every name of a parameter."""
@@ -147,7 +149,8 @@ def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tupl
         return second_half(x, p, config)
 
     x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), tokens, "vocab")
-    x, uneven = nx.scan(jax.checkpoint(layer), nx.rename(x, {"pos": "pos_sp"}), params["layers"])
+    step = jax.checkpoint(layer) if config.remat else layer
+    x, uneven = nx.scan(step, nx.rename(x, {"pos": "pos_sp"}), params["layers"])
     return nx.nn.rms_norm(x, "embed", scale=params["norm"]), uneven
 
 

@@ -4,6 +4,7 @@ What `benchmarks/transformer.py` claims beside times is claimed here: the values
 plain `jnp`, and the named one sends no more, computes no more and needs no more memory than it.
 """
 
+import dataclasses
 import functools
 import importlib.util
 import math
@@ -127,6 +128,19 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
     assert named.wire_bytes <= by_hand.wire_bytes
     assert named.flops <= 1.01 * by_hand.flops
     assert named.memory <= 1.02 * by_hand.memory + 2**13  # arrays are small here, and some numbers for each row count
+
+
+# Where layers are not computed again, what they keep for the gradient is most of the memory: an operand broadcast too early would be seen.
+@pytest.mark.full
+@pytest.mark.parametrize("layout", benchmark.WIDE_LAYOUTS)
+def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
+    config = dataclasses.replace(CONFIG, embed=64, kv_heads=8, group=1, key=8, hidden=128, vocab=512, remat=False)
+    rivals = benchmark.rivals_of(layout, config, BATCH, benchmark.WIDE_LAYOUTS[layout])
+    named, by_hand = (
+        benchmark.Cost.of(make().lower(*args).compile()) for make, args in map(rivals.get, (benchmark.NAMED, benchmark.BY_HAND))
+    )
+    assert named.sent == by_hand.sent
+    assert named.memory <= 1.02 * by_hand.memory
 
 
 LOOPS = """HloModule m, num_partitions=4

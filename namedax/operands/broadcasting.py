@@ -31,7 +31,7 @@ from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import entering
 
-__all__ = ["align", "local_block", "meet", "merge_dims", "settled", "wrap"]
+__all__ = ["align", "align_ranks", "local_block", "meet", "merge_dims", "settled", "wrap"]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -176,6 +176,16 @@ def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
       PositionalAxisError: positional axes do not broadcast.
       PlacementConflictError: two names on one mesh axis meet.
     """
+    datas, dims, shape = align_ranks(op, *operands)
+    return [_whole(data, shape) for data in datas], dims
+
+
+def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ...]]:
+    """Like `align`, but an operand has size 1 along a dim that it lacks; and the shape that they broadcast to.
+
+    For functions that broadcast as `jnp` does: what they keep for the gradient of an operand (the other one, in a product) is not
+    larger than it has to be.
+    """
     region = ambient()
     blocks = [local_block(operand, op, region) for operand in operands]
     all_dims = tuple(dims_of(block) for block in blocks)
@@ -189,7 +199,7 @@ def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
     else:
         datas = [b._data if type(b) is NamedArray else b for b in blocks]
     shape = tuple(sizes[label] for label in labels)
-    return [_expand(data, shape, step) for data, step in zip(datas, steps, strict=True)], dims
+    return [_of_rank(data, len(shape), step) for data, step in zip(datas, steps, strict=True)], dims, shape
 
 
 def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
@@ -220,7 +230,8 @@ def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
     return frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
 
 
-def _expand(data: Any, shape: tuple[int, ...], step: tuple[Any, tuple[int, ...]]) -> Any:
+def _of_rank(data: Any, rank: int, step: tuple[Any, tuple[int, ...]]) -> Any:
+    """`data` in the order of the result, with size 1 where it lacks a dim; a scalar as it is."""
     order, places = step
     if not places:
         return data
@@ -228,7 +239,11 @@ def _expand(data: Any, shape: tuple[int, ...], step: tuple[Any, tuple[int, ...]]
         data = jnp.asarray(data)
     if order is not None:
         data = lax.transpose(data, order)
-    return data if data.shape == shape else lax.broadcast_in_dim(data, shape, places)
+    return data if len(places) == rank else lax.expand_dims(data, [i for i in range(rank) if i not in places])
+
+
+def _whole(data: Any, shape: tuple[int, ...]) -> Any:
+    return data if np.shape(data) in ((), shape) else lax.broadcast_in_dim(data, shape, range(len(shape)))
 
 
 def wrap(data: Any, dims: Dims) -> Any:

@@ -19,7 +19,7 @@ from namedax.core.array import NamedArray
 from namedax.core.functions import signature_of, summary_of
 from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
 from namedax.operands import compiled_ops
-from namedax.operands.broadcasting import align, wrap
+from namedax.operands.broadcasting import align_ranks, wrap
 from namedax.operands.nmap import explain_type_errors
 
 __all__ = ["FUNCTIONS", "apply_elementwise", "elementwise", "elementwise_call"]
@@ -39,10 +39,11 @@ BINARY = (
 
 
 def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """`function` of the operands, aligned by name. `function` is elementwise over arrays of one shape."""
-    datas, dims = align(op, *operands)
+    """`function` of the operands, aligned by name. `function` is elementwise, and broadcasts as `jnp` does."""
+    datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
-        return wrap(function(*datas), dims)
+        result = function(*datas)
+    return wrap(result if result.shape == shape else jnp.broadcast_to(result, shape), dims)
 
 
 def elementwise_call(function: Callable[..., Any]) -> Callable[..., Any]:

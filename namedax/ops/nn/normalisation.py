@@ -37,7 +37,7 @@ from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
-from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.broadcasting import align_ranks, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.random.drawing import draw
@@ -174,12 +174,12 @@ def _normalise_square(site: Site, epsilon: float) -> Any:
 def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
     """`x * scale + bias` by name, as `dtype`; either may be `None`."""
     given = [array for array in (scale, bias) if array is not None]
-    (data, *more), dims = align(op, x, *given)
+    (data, *more), dims, shape = align_ranks(op, x, *given)
     if scale is not None:
         data = data * more[0]
     if bias is not None:
         data = data + more[-1]
-    return wrap(data.astype(dtype), dims)
+    return wrap(jnp.broadcast_to(data, shape).astype(dtype), dims)
 
 
 def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
