@@ -22,8 +22,14 @@ def common_type(*values: Any) -> Any:
         return jnp.result_type(*values)
 
 
+# Of these a mean has the same type. Of others it depends on JAX's configuration.
+_OWN = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
+
+
 def inexact_type(dtype: Any) -> Any:
     """The floating-point type in which JAX computes a mean of values of type `dtype`."""
+    if dtype in _OWN:
+        return dtype
     return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 

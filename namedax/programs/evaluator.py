@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
 
-from namedax.programs.primitives import Kind, MeshAxes, axes_of, called, is_inlined, kind_of
+from namedax.programs.primitives import Kind, MeshAxes, axes_of, called, is_inlined, is_local, kind_of, programs_of
 
-__all__ = ["Evaluator", "Rule", "collective_axes", "inlined", "is_inexact", "number_of", "skip"]
+__all__ = ["Evaluator", "Rule", "collective_axes", "has_sums", "inlined", "is_inexact", "number_of", "skip"]
 
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
@@ -32,10 +32,11 @@ def inlined(jaxpr: Any) -> Any:
         return var if isinstance(var, Literal) else stands_for.get(var, var)
 
     for eqn in jaxpr.eqns:
-        operands, inner = [now(var) for var in eqn.invars], called(eqn)
+        operands = [now(var) for var in eqn.invars]
         if not is_inlined(eqn, _SMALL):
-            eqns.append(eqn.replace(invars=operands))
+            eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
             continue
+        inner = called(eqn)
         within = dict(zip(inner.invars, operands, strict=True))
         # The same program may be called many times: each time its variables are others.
         for part in (inner := inlined(inner)).eqns:
@@ -68,6 +69,16 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
+
+
+def has_sums(jaxpr: Any) -> bool:
+    """Whether a program, or one that it runs, adds up over mesh axes."""
+    for eqn in jaxpr.eqns:
+        if is_local(eqn):
+            continue
+        if kind_of(eqn) == Kind.SUM or any(has_sums(getattr(part, "jaxpr", part)) for part in programs_of(eqn)):
+            return True
+    return False
 
 
 # What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and

@@ -25,7 +25,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, inlined, number_of, skip
+from namedax.programs.evaluator import Evaluator, has_sums, inlined, number_of, skip
 from namedax.programs.primitives import (
     Algebra,
     Kind,
@@ -36,6 +36,7 @@ from namedax.programs.primitives import (
     cast_axes,
     facts,
     has_side_effects,
+    is_local,
     is_whole_sum,
     kind_of,
     remat_again,
@@ -78,7 +79,7 @@ def postponing(
 
 def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
     """The results of a traced body, its sums postponed if they are to be late."""
-    plan = _Plan(closed.jaxpr, {}, loops) if late else None
+    plan = _Plan(closed.jaxpr, {}, loops) if late and has_sums(closed.jaxpr) else None
     return list(jaxpr_as_fun(closed)(*datas)) if plan is None or not plan.gains else _evaluate(plan, [*closed.consts, *datas])
 
 
@@ -181,8 +182,10 @@ class _Plan:
         made_by: dict[Any, Any] = {}
         for eqn in jaxpr.eqns:
             self.indices.visit(eqn)
-            self._find_gather(eqn, made_by)
-            made_by.update(dict.fromkeys(eqn.outvars, eqn))
+            if kind_of(eqn) == Kind.SUM:
+                self._find_gather(eqn, made_by)
+            for var in eqn.outvars:
+                made_by[var] = eqn
         self.live = self._live()
         operands = (*(self._operands(eqn) for eqn in jaxpr.eqns if id(eqn) in self.live), jaxpr.outvars)
         self.uses = Counter(var for each in operands for var in each if not isinstance(var, Literal))
@@ -194,11 +197,9 @@ class _Plan:
                 self._look_inside(eqn)
         # What leads to a gain is kept; what does not is taken at once.
         self.kept: set[Any] = set()
-        for eqn in reversed(jaxpr.eqns):
-            for var in eqn.outvars:
-                late = self.late.get(var)
-                if late is not None and (late.gain or var in self.kept):
-                    self.kept.update(late.source)
+        for var, late in reversed(self.late.items()):  # in the order of the program
+            if late.gain or var in self.kept:
+                self.kept.update(late.source)
 
     @property
     def gains(self) -> bool:
@@ -214,9 +215,9 @@ class _Plan:
         needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
         live: set[int] = set()
         for eqn in reversed(self.jaxpr.eqns):
-            if has_side_effects(eqn) or not needed.isdisjoint(eqn.outvars):
+            if not needed.isdisjoint(eqn.outvars) or has_side_effects(eqn):
                 live.add(id(eqn))
-                needed.update(var for var in self._operands(eqn) if not isinstance(var, Literal))
+                needed.update([var for var in self._operands(eqn) if not isinstance(var, Literal)])
         return live
 
     def _find_gather(self, eqn: Any, made_by: Mapping[Any, Any]) -> None:
@@ -237,11 +238,13 @@ class _Plan:
 
     def _look_inside(self, eqn: Any) -> None:
         """Plans what an equation runs, where that can be changed."""
+        if is_local(eqn):
+            return
         inner, operands = called(eqn), eqn.invars
         if kind_of(eqn) == Kind.SCAN:
             scan = Scan.of(eqn)
             inner, operands = scan.open_body, operands[: scan.consts]
-        if inner is None:
+        if inner is None or not has_sums(inner):
             return
         facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
         plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops)
@@ -254,6 +257,8 @@ class _Plan:
         return late if late is not None and late.axes else None
 
     def _visit(self, eqn: Any) -> None:
+        if not self.late and kind_of(eqn) != Kind.SUM:
+            return  # there is no sum yet
         if eqn.outvars and eqn.outvars[0] in self.gathers:
             return
         if is_whole_sum(eqn):
@@ -347,11 +352,13 @@ class _Indices:
 
     def visit(self, eqn: Any) -> None:
         """Notes what an equation gives."""
-        found = None
-        if kind_of(eqn) == Kind.PLACE:
+        found, known = None, facts(eqn)
+        if known.algebra is None and not known.repeats and known.kind != Kind.PLACE:
+            return
+        if known.kind == Kind.PLACE:
             axes = axes_of(eqn)
             found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
-        elif facts(eqn).repeats or cast_axes(eqn):
+        elif known.repeats or cast_axes(eqn):
             found = self.of(eqn.invars[0])
         elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.invars, *eqn.outvars)):
             terms = [self.of(var) for var in eqn.invars]

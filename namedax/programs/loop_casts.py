@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.programs.evaluator import Evaluator, is_inexact
+from namedax.programs.evaluator import Evaluator, is_inexact, skip
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
 from namedax.resources.mesh import brought_in, is_foreign
@@ -115,9 +115,11 @@ class _WithForms:
             self._note_formless(eqn)
             return None
         if cast_axes(eqn) in of[0]:
-            take: Callable[..., None] = self._cast
-        else:
-            take = self._operation if inner is None else self._call
+            # Its form is known already, so nothing need be evaluated before.
+            self._cast(eqn, of)
+            self._note_formless(eqn)
+            return skip
+        take = self._operation if inner is None else self._call
 
         def evaluate() -> None:
             take(eqn, of)

@@ -45,6 +45,7 @@ __all__ = [
     "has_side_effects",
     "is_in_groups",
     "is_inlined",
+    "is_local",
     "is_remat_of_gradient",
     "is_tiled",
     "is_whole_sum",
@@ -251,6 +252,10 @@ TABLE: Mapping[str, Known] = {
     "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
+# Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
+# scatter that adds has the program of one addition.
+_LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
+_LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in _LOCAL_KINDS and name != "scatter-add")
 
 # The functions of `jax.lax` that communicate, or ask where their device is, as users call them.
 COLLECTIVES = frozenset(
@@ -267,7 +272,12 @@ def facts(eqn: Any) -> Known:
 
 def kind_of(eqn: Any) -> Kind:
     """What an equation does."""
-    return facts(eqn).kind
+    return TABLE.get(eqn.primitive.name, _NOTHING).kind  # for every equation of every program
+
+
+def is_local(eqn: Any) -> bool:
+    """Whether it is known of an equation that it names no mesh axes and runs no programs."""
+    return eqn.primitive.name in _LOCAL
 
 
 def name_of(eqn: Any) -> str:
@@ -305,6 +315,8 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
 
     Of one that nothing is known of, all that any of its parameters names.
     """
+    if eqn.primitive.name in _LOCAL:
+        return ()
     axes = eqn.params.get("axes", eqn.params.get("axis_name"))
     if axes is None:
         return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
@@ -359,6 +371,8 @@ def constraint(eqn: Any) -> Any:
 
 def programs_of(eqn: Any) -> list[Any]:
     """The programs that an equation has among its parameters, open or closed."""
+    if eqn.primitive.name in _LOCAL:
+        return []
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
@@ -372,6 +386,8 @@ def _parts(value: Any) -> Iterable[Any]:
 
 def called(eqn: Any) -> Any:
     """The (open) jaxpr that an equation calls once, with its operands, and no rule of its own for derivatives; or `None`."""
+    if eqn.primitive.name in _LOCAL:
+        return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
@@ -496,7 +512,7 @@ def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
 
 def has_side_effects(eqn: Any) -> bool:
     """Whether an equation does something besides giving its results; JAX counts it as an effect that a collective names an axis."""
-    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
+    return bool(eqn.effects) and any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
 def commutes(eqn: Any) -> bool:

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, subjaxprs
 
 from namedax.core.variance import varying_of
 from namedax.errors import RawBlockError, show_names
-from namedax.programs.primitives import COLLECTIVES, Kind, axes_of, facts, kind_of, name_of, programs_of
+from namedax.programs.primitives import COLLECTIVES, Kind, axes_of, facts, is_local, kind_of, name_of, programs_of
 
 __all__ = ["DELIBERATE", "refuse_raw"]
 
@@ -47,7 +47,7 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
         for axis in axes:
             names.setdefault(axis, []).append(name)
     for eqn, path in _equations(closed.jaxpr, ()):
-        if _is_raw_collective(eqn, path, names):
+        if not is_local(eqn) and _is_raw_collective(eqn, path, names):
             _raise_for_collective(eqn, names, function)
         if facts(eqn).takes is not None and not eqn.outvars[0].aval.shape:
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
@@ -56,8 +56,12 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
 
 
 def _equations(jaxpr: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """All equations, each with those whose programs it is in, the outermost first."""
+    """All equations that may matter, each with those whose programs it is in, the outermost first."""
     for eqn in jaxpr.eqns:
+        if is_local(eqn):
+            if facts(eqn).takes is not None:
+                yield eqn, path
+            continue
         yield eqn, path
         if programs_of(eqn):
             for part in subjaxprs(jaxpr.replace(eqns=[eqn])):
