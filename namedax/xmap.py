@@ -22,10 +22,11 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
 from namedax.core.display import type_text
 from namedax.core.names import is_name
-from namedax.core.region import Region, ambient
+from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped
 from namedax.nesting import carried_names, check_nested
+from namedax.operands.arrivals import Arrivals
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
@@ -279,10 +280,11 @@ class Xmapped:
         self._parameters = parameters
         self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
         self._shared = shared
+        self._arrivals = Arrivals(mesh)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
-        if self._resources and ambient() is None:
+        if self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs):
             if not isinstance(self._mesh, Mesh):
                 self._check_devices(args, kwargs)
             args, kwargs = self._place(args, kwargs)

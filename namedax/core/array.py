@@ -20,10 +20,22 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, type_text
 from namedax.core.names import Dims, check_dims
-from namedax.core.region import Region, ambient
+from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
 
-__all__ = ["NamedArray", "as_array", "dims_of", "is_global", "is_named", "make", "make_in_region", "origin_of", "positions"]
+__all__ = [
+    "NamedArray",
+    "Parts",
+    "as_array",
+    "dims_of",
+    "is_global",
+    "is_named",
+    "make",
+    "make_in_region",
+    "origin_of",
+    "positions",
+    "set_memory",
+]
 
 
 class _ArrayType(type):
@@ -41,7 +53,18 @@ else:
         __slots__ = ()
 
 
-class NamedArray(Shown, Methods, metaclass=_ArrayType):
+class Parts:
+    """What an array holds. An array is made as one of these, whose parts can be set, and then becomes a `NamedArray`."""
+
+    __slots__ = ("__weakref__", "_casts", "_data", "_dims", "_tail")
+
+    _data: Any
+    _dims: Dims
+    _tail: Dims  # the dims from the first named one on, which a pytree keeps
+    _casts: dict[Hashable, Any] | None
+
+
+class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """An array some of whose axes have names. Immutable.
 
     Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
@@ -61,13 +84,9 @@ class NamedArray(Shown, Methods, metaclass=_ArrayType):
     ((3,), 1, 3, {'batch': 2})
     """
 
-    __slots__ = ("__weakref__", "_casts", "_data", "_dims")
+    __slots__ = ()
     __array_ufunc__ = None  # NumPy's operators leave the work to ours
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as it is for jax.Array
-
-    _data: Any
-    _dims: Dims
-    _casts: dict[Hashable, Any] | None
 
     def __init__(self, data: Any, dims: Dims):
         if isinstance(data, NamedArray):
@@ -86,7 +105,21 @@ class NamedArray(Shown, Methods, metaclass=_ArrayType):
             region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
         _set_data(self, data)
         _set_dims(self, dims)
-        _set_casts(self, _new_memory())
+        set_memory(self, _new_memory())
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # An array that comes out of a pytree counts its dimensions when somebody asks for its dims, and one that has never been in
+            # a pytree looks for its tail when it gets into one.
+            if name == "_dims":
+                tail = _get_tail(self)
+                _set_dims(self, (None,) * (getattr(self._data, "ndim", 0) - len(tail)) + tail)
+                return self._dims
+            if name == "_tail":
+                _set_tail(self, tail_of(_get_dims(self)))
+                return self._tail
+            raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
@@ -218,9 +251,12 @@ class NamedArray(Shown, Methods, metaclass=_ArrayType):
         return self
 
 
-_set_data: Callable[[NamedArray, Any], None] = vars(NamedArray)["_data"].__set__
-_set_dims: Callable[[NamedArray, Dims], None] = vars(NamedArray)["_dims"].__set__
-_set_casts: Callable[[NamedArray, Any], None] = vars(NamedArray)["_casts"].__set__
+_set_data: Callable[[NamedArray, Any], None] = vars(Parts)["_data"].__set__
+_set_dims: Callable[[NamedArray, Dims], None] = vars(Parts)["_dims"].__set__
+_set_tail: Callable[[NamedArray, Dims], None] = vars(Parts)["_tail"].__set__
+_get_dims: Callable[[NamedArray], Dims] = vars(Parts)["_dims"].__get__
+_get_tail: Callable[[NamedArray], Dims] = vars(Parts)["_tail"].__get__
+set_memory: Callable[[NamedArray, Any], None] = vars(Parts)["_casts"].__set__
 
 
 def _new_memory() -> dict[Hashable, Any] | None:
@@ -240,11 +276,21 @@ def is_global(array: NamedArray) -> bool:
 
 def make(data: Any, dims: Dims) -> NamedArray:
     """A `NamedArray` of global data, without any check; `dims` must be a valid tuple."""
-    array = object.__new__(NamedArray)
-    _set_data(array, data)
-    _set_dims(array, dims)
-    _set_casts(array, None)
+    parts: Any = Parts()
+    parts._data = data
+    parts._dims = dims
+    parts._casts = None
+    parts.__class__ = NamedArray
+    array: NamedArray = parts
     return array
+
+
+def tail_of(dims: Dims) -> Dims:
+    """Dims from the first named one on."""
+    for i, dim in enumerate(dims):
+        if dim is not None:
+            return dims[i:]
+    return ()
 
 
 def make_in_region(data: Any, dims: Dims) -> NamedArray:
@@ -256,7 +302,8 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     outlive it.
     """
     array = make(data, dims)
-    _set_casts(array, _new_memory())
+    if inhabited:
+        set_memory(array, _new_memory())
     return array
 
 

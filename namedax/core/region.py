@@ -27,6 +27,7 @@ __all__ = [
     "ambient",
     "check_region_lives",
     "enter",
+    "inhabited",
     "leave_for_kernel",
     "note_left",
     "placements_to_note",
@@ -165,6 +166,11 @@ _context = jax.make_user_context(None)
 _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_kernel", default=False)
 
 
+# Empty where no thread is in a region, and none is in a rule that is traced after one. Then `ambient()` is `None` everywhere and
+# all arrays are whole. Arrays are taken apart and put together at every call, and asking JAX takes longer than either.
+inhabited: set[int] = set()
+
+
 def ambient() -> Region | None:
     """The region that is being traced, or `None` outside of every mapped body."""
     region: Region | None = _context.value
@@ -177,6 +183,29 @@ def ambient() -> Region | None:
 Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
 
 
+class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
+    """Arrays that one thread has put together after their body, by id; it counts among the inhabitants while there are any."""
+
+    __slots__ = ()
+
+    def note(self, array: Any, placements: Placements) -> None:
+        key = id(array)
+        inhabited.add(id(self))
+        self[key] = (weakref.ref(array, lambda _: self.forget(key)), placements)
+
+    def forget(self, key: int) -> None:
+        self.pop(key, None)
+        if not self:
+            inhabited.discard(id(self))
+
+    def forget_all(self) -> None:
+        self.clear()
+        inhabited.discard(id(self))
+
+    def __del__(self) -> None:
+        inhabited.discard(id(self))
+
+
 class _Left(threading.local):
     """The arrays that JAX has put together after the body that they were taken apart in, for as long as they live.
 
@@ -185,7 +214,7 @@ class _Left(threading.local):
     """
 
     def __init__(self) -> None:
-        self.arrays: dict[int, tuple[weakref.ref[Any], Placements]] = {}
+        self.arrays = _Blocks()
 
 
 _left = _Left()
@@ -201,7 +230,7 @@ def placements_to_note() -> Placements | None:
     if (
         AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
     ):  # there are no blocks: the rule's end was an exception
-        _left.arrays.clear()
+        _left.arrays.forget_all()
         return None
     return next(reversed(_left.arrays.values()))[1]
 
@@ -210,8 +239,7 @@ def note_left(array: Any, placements: Placements) -> None:
     """Notes that `array`, a block, was put together where no region is ambient, from what was taken apart in one."""
     if ambient() is not None or _within_kernel.get():
         return
-    arrays, key = _left.arrays, id(array)
-    arrays[key] = (weakref.ref(array, lambda _: arrays.pop(key, None)), placements)
+    _left.arrays.note(array, placements)
 
 
 def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None:
@@ -232,7 +260,7 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
         return
     axes = {axis for _, placements in _left.arrays.values() for of, axes in placements if of == name for axis in axes} & varying
     if axes:
-        _left.arrays.clear()  # the exception may outlive the rule, and keep its arguments
+        _left.arrays.forget_all()  # the exception may outlive the rule, and keep its arguments
         raise AxisResourceError(
             f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
             "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function."
@@ -252,4 +280,15 @@ def leave_for_kernel() -> Iterator[None]:
 
 def enter(region: Region | None) -> Any:
     """A context manager that makes `region` ambient."""
-    return _context(region)
+    return _context(None) if region is None else _inhabiting(region)
+
+
+@contextlib.contextmanager
+def _inhabiting(region: Region) -> Iterator[None]:
+    token = object()
+    inhabited.add(id(token))
+    try:
+        with _context(region):
+            yield
+    finally:
+        inhabited.discard(id(token))

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
-from namedax.core.array import NamedArray, make_in_region
+from namedax.core.array import NamedArray, make_in_region, set_memory
 from namedax.core.cpu import widened
 from namedax.core.names import Dims
 
@@ -92,7 +92,7 @@ def share_memory(array: NamedArray, source: NamedArray) -> NamedArray:
     memory = array._casts
     if memory is not None and source._casts is not None:
         if source._casts["trace"] == memory["trace"] and source._casts["region"] == memory["region"]:
-            NamedArray.__dict__["_casts"].__set__(array, source._casts)
+            set_memory(array, source._casts)
     return array
 
 

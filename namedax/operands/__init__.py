@@ -7,5 +7,5 @@ a function that knows nothing of names.
 What arguments say: `axes` (which axes, by position or name), `sizes` (of axes that are made), `new_axis` (results with an axis
 that their operands lack). Functions along axes: `one_axis` (where an axis lives, and what its rows become), `along_axes`
 (functions of JAX, called along names), `entries` (one entry after the other). Trees: `leaves`, and `pytree`, by which JAX takes a
-`NamedArray` apart.
+`NamedArray` apart. Calls: `arrivals` knows whether arguments are where the program runs.
 """

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 from jax import export
 
-from namedax.core.array import NamedArray, make_in_region, origin_of
+from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
 from namedax.core.names import Dims
-from namedax.core.region import Placements, ambient, note_left, placements_to_note
+from namedax.core.region import Placements, ambient, inhabited, note_left, placements_to_note
 from namedax.errors import AxisNameError
 from namedax.operands.broadcasting import local_block
 
@@ -61,16 +61,8 @@ def _noting(tail: Dims, placements: Placements) -> _Tail:
     return noted
 
 
-@functools.lru_cache(maxsize=4096)
-def _tail(dims: Dims) -> Dims:
-    for i, dim in enumerate(dims):
-        if dim is not None:
-            return dims[i:]
-    return ()
-
-
 def _remembered_dims(array: NamedArray) -> Dims:
-    tail = _tail(array._dims)
+    tail = array._tail
     placements = placements_to_note() if tail else None
     return tail if placements is None else _noting(tail, placements)
 
@@ -88,16 +80,26 @@ def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
     return jax.tree_util.GetAttrKey("data" if len(tail) < 2 else f"data{{{order}}}")
 
 
+# JAX calls these two for every array of every call, so they come to the point where nobody is in a mapped body.
+
+
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    return (_leaf(array),), _remembered_dims(array)
+    if inhabited:
+        return (_leaf(array),), _remembered_dims(array)
+    return (array._data,), array._tail
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
-    (data,) = children
     # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
     # An array whose data does not fit its dims is refused where it is used (`positions`).
-    leading = getattr(data, "ndim", 0) - len(tail)
-    array = make_in_region(data, (None,) * leading + tuple(tail))
+    (data,) = children
+    if type(tail) is tuple and not inhabited:
+        parts: Any = Parts()
+        parts._data, parts._tail, parts._casts = data, tail, None
+        parts.__class__ = NamedArray
+        array: NamedArray = parts
+        return array
+    array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
     if type(tail) is _Tail and isinstance(data, jax.core.Tracer):
         note_left(array, tail.placements)
     return array

@@ -1,0 +1,106 @@
+"""What calling a mapped function costs, as a multiple of the same `jax.jit(jax.shard_map(...))` on arrays without names.
+
+python benchmarks/calls.py [--arrays 1 20 200 2000] [--rounds 30]
+
+Processor time of the thread that calls, because the devices of a CPU share its cores. The program adds one to every array. *Node* is the
+program by hand whose arrays are each wrapped in the leanest class that can be registered as a pytree in Python, with nothing in it: what
+JAX itself takes for calling two functions for each array. *Noise* is the program by hand against itself, compiled twice.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+
+
+class Node:
+    """An array in a box."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, _: None, children: tuple[Any]):
+        (self.data,) = children
+
+
+jax.tree_util.register_pytree_node(Node, lambda node: ((node.data,), None), Node)
+
+
+def turns(rivals: Mapping[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, float]:
+    """Median seconds per call of the calling thread."""
+    for run in rivals.values():
+        for _ in range(2):
+            jax.block_until_ready(run())
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    for round_ in range(rounds):
+        for name in rivals if round_ % 2 else reversed(rivals):
+            run = rivals[name]
+            begin = time.thread_time()
+            for _ in range(calls):
+                result = run()
+            seconds[name].append((time.thread_time() - begin) / calls)
+            jax.block_until_ready(result)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def within_jit(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function called by another one that is compiled."""
+    return jax.jit(lambda xs: function(xs))
+
+
+def bound(function: Callable[[Any], Any], xs: Any) -> Callable[[], Any]:
+    """A call of the function."""
+    return lambda: function(xs)
+
+
+def measure(count: int, mesh: Mesh, rounds: int) -> None:
+    """Prints the rows for `count` arrays."""
+    plain = [jax.device_put(jnp.ones((8, 2)), NamedSharding(mesh, P("x"))) for _ in range(count)]
+    named = [nx.named(x, ["b", "k"]) for x in plain]
+    nodes = [Node(None, (x,)) for x in plain]
+
+    def by_hand() -> Any:
+        return jax.jit(jax.shard_map(lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+
+    def boxed(xs: list[Node]) -> list[Node]:
+        add = jax.shard_map(lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        return [Node(None, (x,)) for x in add([x.data for x in xs])]
+
+    options: dict[str, Any] = {"axis_resources": {"b": "x"}, "mesh": mesh}
+    programs = {
+        "hand": (by_hand(), plain),
+        "noise": (by_hand(), plain),
+        "node": (jax.jit(boxed), nodes),
+        "plain": (nx.xmap(lambda xs: [x + 1.0 for x in xs], (["b", "k"],), ["b", "k"], **options), plain),
+        "named": (nx.xmap(lambda xs: [x + 1.0 for x in xs], **options), named),
+    }
+    axes = "Explicit" if AxisType.Explicit in mesh.axis_types else "Auto"
+    for form in ("direct", "under jax.jit"):
+        rivals = {label: bound(f if form == "direct" else within_jit(f), xs) for label, (f, xs) in programs.items()}
+        times = turns(rivals, rounds, max(3, 400 // count))
+        ratios = " | ".join(f"{times[label] / times['hand']:.2f}" for label in ("noise", "node", "plain", "named"))
+        print(f"| {count:,} | {axes} | {form} | {times['hand'] * 1e6:,.0f} | {ratios} |", flush=True)
+
+
+def main() -> None:
+    """Prints a Markdown table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--arrays", type=int, nargs="+", default=[1, 20, 200, 2000])
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    print("| arrays | mesh | call | by hand, µs | noise | node | namedax, plain arrays | namedax, named arrays |")
+    print("|---|---|---|---|---|---|---|---|")
+    for count in options.arrays:
+        for kind in (AxisType.Auto, AxisType.Explicit):
+            measure(count, jax.make_mesh((8,), ("x",), axis_types=(kind,)), options.rounds)
+
+
+if __name__ == "__main__":
+    main()

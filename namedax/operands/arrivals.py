@@ -1,0 +1,114 @@
+"""Whether the arguments of a call are where its program runs, at the price of a look at each array's sharding.
+
+A sharding that has come once is known: arrays of a training loop come with the same few objects in every step. Only what is not
+known is compared, and what may have to be moved is left to `xmap`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+from namedax.core.array import NamedArray
+from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
+
+__all__ = ["Arrivals"]
+
+_MAX_KNOWN = 8192
+
+# The types of arrays with values, as they are met: JAX does not say which they are, and to ask `isinstance` takes longer.
+_array_types: set[type] = set()
+
+
+class _Known:
+    """The shardings of one mesh that have come, by id; they are kept, so that no other object gets the id."""
+
+    __slots__ = ("ids", "mesh", "shardings")
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.ids: set[int] = set()
+        self.shardings: list[Any] = []
+
+    def have_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether all arrays among the leaves have values, and are on this mesh or on no device in particular."""
+        ids = self.ids
+        waiting: list[Any] = [args, kwargs.values()] if kwargs else [args]
+        for values in waiting:  # to which containers are added as they come
+            for value in values:
+                kind = type(value)
+                if kind is NamedArray:
+                    value = value._data
+                    kind = type(value)
+                if kind in _array_types:
+                    if id(value.sharding) not in ids and not self._learns(value):
+                        return False
+                elif kind is list or kind is tuple:
+                    waiting.append(value)
+                elif kind is dict:
+                    waiting.append(value.values())
+                elif isinstance(value, jax.Array):
+                    if isinstance(value, jax.core.Tracer) or not self._learns(value):
+                        return False
+                    _array_types.add(kind)
+                else:
+                    leaves = jax.tree.leaves(value)
+                    if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
+                        waiting.append(leaves)
+        return True
+
+    def _learns(self, array: Any) -> bool:
+        """Whether the array is there; remembers its sharding if all arrays are that have it."""
+        sharding = array.sharding
+        if isinstance(sharding, SingleDeviceSharding):  # that of arrays on no device in particular, too
+            return not array.committed
+        if not isinstance(sharding, NamedSharding) or sharding.mesh != self.mesh:
+            return False
+        if len(self.shardings) >= _MAX_KNOWN:
+            self.ids.clear()
+            self.shardings.clear()
+        self.shardings.append(sharding)
+        self.ids.add(id(sharding))
+        return True
+
+
+class Arrivals:
+    """What a mapped function knows of the shardings that its arguments came with.
+
+    Args:
+      mesh: the mesh that it was given, or `None`.
+    """
+
+    __slots__ = ("_given", "_now")
+
+    def __init__(self, mesh: Any) -> None:
+        self._given = mesh
+        # The context, the mesh of the context if there is one, and what is known of where the program runs: one entry, replaced as a
+        # whole, since other threads read it.
+        self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
+
+    def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether no argument has to be moved. `False` means that this is not known: under a trace, for one."""
+        context = jax.sharding.get_abstract_mesh()
+        known, mesh, kinds = self._now
+        if context is not known or (mesh is not None and concrete_mesh(self._given) is not mesh):
+            kinds = self._begin(context)
+        for kind in kinds:
+            if kind.have_all(args, kwargs):
+                return True
+        return False
+
+    def _begin(self, context: Any) -> tuple[_Known, ...]:
+        mesh = self._given if context.empty else concrete_mesh(self._given)
+        kinds: tuple[_Known, ...] = ()
+        if mesh is None and not context.empty:
+            return kinds  # under a trace, where JAX does not tell
+        if isinstance(mesh, Mesh):
+            kinds = (_Known(mesh),)
+            if context.empty and has_explicit_axes(mesh):
+                # JAX tracks how such axes shard all of the arguments, or it does that of none.
+                kinds = (*kinds, _Known(auto_mesh(mesh)))
+        self._now = (context, None if context.empty else mesh, kinds)
+        return kinds
