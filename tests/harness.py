@@ -22,6 +22,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 import namedax as nx
+from tests.make import put
 
 SIZES = {"a": 8, "b": 4, "c": 3}
 
@@ -90,12 +91,6 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
         "float": lambda: rng.normal(size=shape),
     }[kind]()
     return put(values)
-
-
-def put(values: Any) -> jax.Array:
-    """NumPy's array, or a list, as one of JAX's, in the type that it has there; `jnp.asarray` compiles a program for each shape."""
-    values = np.asarray(values)
-    return jax.device_put(values.astype(jax.dtypes.canonicalize_dtype(values.dtype)))
 
 
 class Lazily:

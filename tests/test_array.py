@@ -25,10 +25,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 import namedax as nx
 from namedax import NamedArray
 from namedax.errors import AxisNameError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from tests import make
 from tests.harness import array, make_mesh
 
-FLOAT = jnp.zeros(()).dtype
-INT = jnp.zeros((), int).dtype
+FLOAT = make.zeros(()).dtype
+INT = make.zeros((), int).dtype
 SIZES = {"a": 3, "b": 2, "c": 4}
 
 quick = hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
@@ -71,7 +72,7 @@ def check(have, function, *operands):
 
 
 def test_what_an_array_says_of_itself():
-    x = nx.named(jnp.zeros((5, 20, 7, 2), jnp.int16), {1: "batch", 2: "k"})
+    x = nx.named(make.zeros((5, 20, 7, 2), jnp.int16), {1: "batch", 2: "k"})
     assert x.dims == (None, "batch", "k", None)
     assert (x.shape, x.ndim, x.size) == ((5, 2), 2, 10)
     assert x.named_shape == {"batch": 20, "k": 7}
@@ -83,13 +84,13 @@ def test_what_an_array_says_of_itself():
 
 
 def test_sizes_are_of_positional_axes_only():
-    x = nx.named(jnp.zeros((5, 20)), ["batch", "k"])
+    x = nx.named(make.zeros((5, 20)), ["batch", "k"])
     assert (x.shape, x.ndim, x.size, x.nbytes) == ((), 0, 1, 100 * FLOAT.itemsize)
 
 
 def test_named_shape_can_not_be_written():
     with pytest.raises(TypeError):
-        nx.named(jnp.zeros(3), ["a"]).named_shape["a"] = 4
+        nx.named(make.zeros(3), ["a"]).named_shape["a"] = 4
 
 
 def test_weak_type_is_that_of_the_data():
@@ -112,16 +113,16 @@ def test_dims_may_be_any_sequence():
 
 @pytest.mark.parametrize("name", ["a", ("layer", 0), b"a", 0.5, frozenset({"a"}), len, object()])
 def test_any_hashable_is_a_name(name):
-    x = nx.named(jnp.arange(3.0), [name])
+    x = nx.named(make.arange(3.0), [name])
     assert x.named_shape == {name: 3}
     assert float(nx.sum(x, (name,))) == 3.0
-    check(x * nx.named(jnp.arange(2.0), ["b"]), np.multiply, x, nx.named(jnp.arange(2.0), ["b"]))
+    check(x * nx.named(make.arange(2.0), ["b"]), np.multiply, x, nx.named(make.arange(2.0), ["b"]))
 
 
 @pytest.mark.parametrize("name", [0, -1, True, np.int32(3), np.True_, 2.0, ..., [1], {}, slice(0, 2), np.zeros(2)])
 def test_an_entry_that_is_no_name_is_refused(name):
     with pytest.raises(AxisNameError) as error:
-        nx.NamedArray(jnp.zeros((2, 3)), (name, "b"))
+        nx.NamedArray(make.zeros((2, 3)), (name, "b"))
     assert str(error.value) == (
         f"NamedArray: {name!r} is not an axis name; names are any hashable values but integers, None and '...'. Write None for "
         "a positional axis."
@@ -130,7 +131,7 @@ def test_an_entry_that_is_no_name_is_refused(name):
 
 def test_a_name_twice_is_refused():
     with pytest.raises(AxisNameError) as error:
-        nx.NamedArray(jnp.zeros((2, 3, 2)), ("a", None, "a"))
+        nx.NamedArray(make.zeros((2, 3, 2)), ("a", None, "a"))
     assert str(error.value) == (
         "NamedArray: axis 'a' appears twice in ('a', None, 'a'); one array has an axis at most once. Rename one of them."
     )
@@ -138,7 +139,7 @@ def test_a_name_twice_is_refused():
 
 def test_dims_have_one_entry_per_dimension():
     with pytest.raises(PositionalAxisError) as error:
-        nx.NamedArray(jnp.zeros((2, 3)), ("a",))
+        nx.NamedArray(make.zeros((2, 3)), ("a",))
     assert str(error.value) == (
         "NamedArray: dims ('a',) has 1 entries for data of shape (2, 3); it needs one entry per dimension, None for a "
         "positional one."
@@ -147,11 +148,11 @@ def test_dims_have_one_entry_per_dimension():
 
 def test_the_data_of_an_array_is_no_named_array():
     with pytest.raises(NamedAxesLeftError, match=r"NamedArray: data is a named array already, f\d\d\[\]\{a:3\}. Use nx.rename"):
-        nx.NamedArray(nx.named(jnp.zeros(3), ["a"]), ("b",))
+        nx.NamedArray(nx.named(make.zeros(3), ["a"]), ("b",))
 
 
 def test_an_array_is_immutable():
-    x = nx.named(jnp.zeros(3), ["a"])
+    x = nx.named(make.zeros(3), ["a"])
     for name in ("data", "_data", "dims", "new"):
         with pytest.raises(
             AttributeError, match=f"NamedArray is immutable: '{name}' cannot be set. Make a new array with nx.named."
@@ -171,12 +172,12 @@ F = {4: "f32", 8: "f64"}[FLOAT.itemsize]
 
 
 def test_repr():
-    x = nx.named(jnp.arange(6, dtype=jnp.int8).reshape(2, 3), ["batch", None])
+    x = nx.named(make.arange(6, dtype=jnp.int8).reshape(2, 3), ["batch", None])
     assert repr(x) == "NamedArray(i8[3]{batch:2}, dims=(batch, _),\n[[0, 1, 2],\n [3, 4, 5]])"
 
 
 def test_repr_of_many_values_is_a_summary():
-    x = nx.named(jnp.arange(35.0).reshape(5, 7) / 8, [None, "k"])
+    x = nx.named(make.arange(35.0).reshape(5, 7) / 8, [None, "k"])
     assert repr(x) == (
         f"NamedArray({F}[5]{{k:7}}, dims=(_, k),\n"
         "[[0.   , 0.125, ..., 0.625, 0.75 ],\n"
@@ -204,7 +205,7 @@ def test_the_element_type_in_repr(dtype, text):
 
 def test_repr_shows_where_an_array_lies():
     mesh = make_mesh((4, 2))
-    x = nx.named(jnp.zeros((8, 2, 3, 2), jnp.int32), ["batch", "h", "k", None])
+    x = nx.named(make.zeros((8, 2, 3, 2), jnp.int32), ["batch", "h", "k", None])
 
     def placed(*spec):
         text = repr(nx.NamedArray(jax.device_put(x.data, NamedSharding(mesh, PartitionSpec(*spec))), x.dims))
@@ -230,7 +231,7 @@ def test_repr_in_a_body_has_global_sizes(partitioning):
     axes = ["batch", None, "k"]
     resources = {"batch": ("x", "y")}
     f = nx.xmap(body, (axes, ["k"]), axes, axis_resources=resources, mesh=make_mesh((4, 2)), partitioning=partitioning)
-    f(jnp.zeros((16, 5, 3)), jnp.zeros(3))
+    f(make.zeros((16, 5, 3)), make.zeros(3))
     assert texts == [
         f"NamedArray({F}[5]{{batch:16@(x,y), k:3}})",
         f"NamedArray({F}[]{{k:3}})",
@@ -240,7 +241,7 @@ def test_repr_in_a_body_has_global_sizes(partitioning):
 
 
 def test_repr_of_what_is_no_concrete_array():
-    x = nx.named(jnp.zeros((2, 3), jnp.int32), ["a", None])
+    x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
     texts = []
     jax.jit(lambda x: texts.append(repr(x)))(x)
     assert texts == ["NamedArray(i32[3]{a:2})"]
@@ -274,7 +275,7 @@ OTHERS = {
     "NumPy scalar": np.float32(1.25),
     "NumPy 0-dim": np.asarray(1.25),
     "NumPy array": np.asarray([0.5, 2.0], np.float32),
-    "jax array": jnp.asarray([[0.5, 2.0]]),
+    "jax array": make.asarray([[0.5, 2.0]]),
     "jax scalar": jnp.asarray(0.75),
     "named": nx.named(array(5, 4, seed=2) ** 2 + 0.5, ["b", "c"]),
 }
@@ -293,18 +294,18 @@ def test_operators(op, other):
 
 @pytest.mark.part(8)
 @pytest.mark.parametrize(
-    "other", [3, np.int32(3), np.asarray([1, 2]), jnp.asarray([1, 2]), nx.named(jnp.asarray([1, 0, 3]), ["c"])]
+    "other", [3, np.int32(3), np.asarray([1, 2]), make.asarray([1, 2]), nx.named(make.asarray([1, 0, 3]), ["c"])]
 )
 @pytest.mark.parametrize("op", BITWISE, ids=lambda op: op.__name__)
 def test_bitwise_operators(op, other):
-    x = nx.named(jnp.asarray([[1, 6], [7, 4], [5, 9]]), ["a", None])
+    x = nx.named(make.asarray([[1, 6], [7, 4], [5, 9]]), ["a", None])
     check(op(x, other), op, x, other)
     check(op(other, x), op, other, x)
 
 
 def test_logic_of_booleans():
-    x = nx.named(jnp.asarray([True, False]), ["a"])
-    y = nx.named(jnp.asarray([True, False]), ["b"])
+    x = nx.named(make.asarray([True, False]), ["a"])
+    y = nx.named(make.asarray([True, False]), ["b"])
     for op in (operator.and_, operator.or_, operator.xor):
         check(op(x, y), op, x, y)
         check(op(x, True), op, x, True)
@@ -318,11 +319,11 @@ def test_unary_operators(op):
 
 
 def test_invert():
-    x = nx.named(jnp.asarray([[1, -6]]), ["a", None])
+    x = nx.named(make.asarray([[1, -6]]), ["a", None])
     check(~x, operator.invert, x)
 
 
-@pytest.mark.parametrize("other", [0.7, np.float32(0.7), jnp.asarray(0.7), nx.named(jnp.asarray([0.7, 0.2]), ["c"])])
+@pytest.mark.parametrize("other", [0.7, np.float32(0.7), jnp.asarray(0.7), nx.named(make.asarray([0.7, 0.2]), ["c"])])
 def test_divmod(other):
     for i in (0, 1):
         check(divmod(X, other)[i], lambda x, y, i=i: np.divmod(x, y)[i], X, other)
@@ -346,7 +347,7 @@ def test_powers_and_their_gradients_are_jnps(exponent):
         jax.grad(lambda x: nx.sum(x**exponent, "a"))(x).data, jax.grad(lambda x: jnp.sum(x**exponent))(base)
     )
     if exponent in (0, 1, 2, 3):
-        zero = nx.named(jnp.zeros(2), ["a"])
+        zero = nx.named(make.zeros(2), ["a"])
         np.testing.assert_array_equal(
             jax.grad(lambda x: nx.sum(x**exponent, "a"))(zero).data, jax.grad(lambda x: jnp.sum(x**exponent))(zero.data)
         )
@@ -414,7 +415,7 @@ def test_a_position_is_no_name():
 
 def test_a_named_axis_of_size_one_does_not_broadcast():
     with pytest.raises(AxisSizeError) as error:
-        nx.named(jnp.ones((1, 2), jnp.int32), ["a", None]) + nx.named(jnp.ones(3, jnp.int32), ["a"])
+        nx.named(make.ones((1, 2), jnp.int32), ["a", None]) + nx.named(make.ones(3, jnp.int32), ["a"])
     assert str(error.value) == (
         "add: axis 'a' has size 1 in operand 0, i32[2]{a:1}, and size 3 in operand 1, i32[]{a:3}; a name has one size. Rename "
         "one of the two axes."
@@ -425,13 +426,13 @@ def test_a_positional_axis_of_size_one_does():
     x, y = nx.named(array(1, 3), [None, "a"]), nx.named(array(3, 4), ["a", None])
     assert (x + y).shape == (4,)
     check(x + y, np.add, x, y)
-    empty = nx.named(jnp.zeros((0, 3)), [None, "a"])
+    empty = nx.named(make.zeros((0, 3)), [None, "a"])
     assert (x + empty).shape == (0,)
 
 
 def test_positional_axes_that_do_not_broadcast():
     with pytest.raises(PositionalAxisError) as error:
-        nx.named(jnp.ones((2, 3), jnp.int32), [None, "a"]) * nx.named(jnp.ones((4, 3), jnp.int32), ["b", None])
+        nx.named(make.ones((2, 3), jnp.int32), [None, "a"]) * nx.named(make.ones((4, 3), jnp.int32), ["b", None])
     assert str(error.value) == (
         "multiply: positional axis -1 has size 2 in operand 0, i32[2]{a:3}, and size 3 in operand 1, i32[3]{b:4}; positional "
         "axes broadcast from the right, as in NumPy. Insert an axis (x[..., None]), or give the axis a name."
@@ -513,8 +514,8 @@ def element_type(function):
 @pytest.mark.part(1)
 @pytest.mark.parametrize("left", DTYPES)
 def test_element_types_are_jnps(left):
-    x = nx.named(jnp.ones(2, left), ["a"])
-    rights = [jnp.ones((), right) for right in DTYPES] + [True, 1, 1.0, 1j, np.int64(1), np.float64(1), np.ones(2)]
+    x = nx.named(make.ones(2, left), ["a"])
+    rights = [make.ones((), right) for right in DTYPES] + [True, 1, 1.0, 1j, np.int64(1), np.float64(1), np.ones(2)]
     for right in rights:
         for op in (operator.add, operator.mul, operator.truediv, operator.eq):
             assert element_type(lambda op=op, y=right: op(x, y)) == element_type(lambda op=op, y=right: op(x.data, y)), (
@@ -538,8 +539,8 @@ def test_weak_types_stay_weak():
 
 def test_sixty_four_bits():
     with jax.enable_x64(True):
-        x = nx.named(jnp.arange(3.0, dtype="float64"), ["a"])
-        y = nx.named(jnp.arange(3, dtype="int32"), ["a"])
+        x = nx.named(make.arange(3.0, dtype="float64"), ["a"])
+        y = nx.named(make.arange(3, dtype="int32"), ["a"])
         assert (x + y).dtype == x.dtype == jnp.float64
         assert (y + np.int64(2)).dtype == jnp.int64
         assert (y + 2).dtype == jnp.int32
@@ -557,7 +558,7 @@ def test_astype():
 
 
 def test_numpy_refuses_names():
-    x = nx.named(jnp.zeros((2, 3), jnp.int32), ["a", None])
+    x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
     message = (
         "np.asarray: i32[3]{a:2} still has named axes, and np.asarray needs an array without names. Reduce them, or give them "
         "positions with nx.positional(x, ['a', ...])."
@@ -583,7 +584,7 @@ def test_numpy_refuses_names():
 )
 def test_python_refuses_names(convert, what):
     with pytest.raises(NamedAxesLeftError) as error:
-        convert(nx.named(jnp.ones(1, jnp.int32), ["a"]))
+        convert(nx.named(make.ones(1, jnp.int32), ["a"]))
     assert str(error.value) == (
         f"{what}: i32[]{{a:1}} still has named axes, and {what} needs an array without names. Reduce them, or give them "
         f"positions with "
@@ -594,7 +595,7 @@ def test_python_refuses_names(convert, what):
 def test_an_array_without_names_converts():
     x = nx.NamedArray(jnp.asarray(3), ())
     assert (bool(x), int(x), float(x), complex(x), operator.index(x), x.item(), x.tolist()) == (True, 3, 3.0, 3 + 0j, 3, 3, 3)
-    y = nx.NamedArray(jnp.arange(3), (None,))
+    y = nx.NamedArray(make.arange(3), (None,))
     np.testing.assert_array_equal(np.asarray(y), [0, 1, 2])
     assert np.asarray(y, np.float16).dtype == np.float16
     assert y.tolist() == [0, 1, 2]
@@ -609,7 +610,7 @@ def test_length_and_iteration_are_of_the_first_position():
     assert [row.shape for row in rows] == [(4,), (4,)]
     for i, row in enumerate(rows):
         np.testing.assert_array_equal(nx.positional(row, ["a", ...]), x.data[:, i])
-    only_names = nx.named(jnp.ones(3, jnp.int32), ["a"])
+    only_names = nx.named(make.ones(3, jnp.int32), ["a"])
     with pytest.raises(PositionalAxisError) as error:
         len(only_names)
     assert str(error.value) == "len(): i32[]{a:3} has no positional axis; see x.named_shape for the others."
@@ -639,7 +640,7 @@ INDICES = [
     (None, ..., -1),
     np.asarray([1, 0, 1]),
     (np.asarray([1, 0]), np.asarray([2, 4])),
-    (slice(None), jnp.asarray([[0, 4], [3, 3]])),
+    (slice(None), make.asarray([[0, 4], [3, 3]])),
     np.asarray([True, False]),
     (slice(None), np.asarray([True, False, True, False, False])),
 ]
@@ -657,18 +658,18 @@ def test_an_index_speaks_of_positions(index):
 
 def test_a_named_index_works_per_instance():
     x = nx.named(array(3, 6), ["a", None])
-    i = nx.named(jnp.asarray([5, 0, 2]), ["a"])
-    j = nx.named(jnp.asarray([[1, 4], [2, 2], [0, 3]]), ["a", "t"])
+    i = nx.named(make.asarray([5, 0, 2]), ["a"])
+    j = nx.named(make.asarray([[1, 4], [2, 2], [0, 3]]), ["a", "t"])
     data = np.asarray(x.data)
     np.testing.assert_array_equal(x[i].data, [data[0, 5], data[1, 0], data[2, 2]])
     np.testing.assert_array_equal(nx.positional(x[j], ["a", "t"]), np.take_along_axis(data, np.asarray(j.data), 1))
-    new = nx.named(jnp.asarray([3, 1]), ["t"])
+    new = nx.named(make.asarray([3, 1]), ["t"])
     np.testing.assert_array_equal(nx.positional(x[new], ["a", "t"]), data[:, [3, 1]])
 
 
 def test_too_many_indices():
     with pytest.raises(PositionalAxisError, match="Too many indices: array is 1-dimensional, but 2 were indexed"):
-        nx.named(jnp.zeros((2, 3)), ["a", None])[0, 0]
+        nx.named(make.zeros((2, 3)), ["a", None])[0, 0]
 
 
 # --- methods --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import hlo
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh
 
 attention = nx.nn.dot_product_attention
@@ -82,7 +83,7 @@ def test_bias_mask_window_and_lengths(placement):
 
     q, k = array(4, 8, 2, 3, 5), array(4, 8, 2, 5)
     mask = array(8, 8, kind="bool").at[:, 3].set(False)  # query 3 may see no key
-    args = (q, k, k + 1, array(8, 3, 8), mask, jnp.array([8, 1, 5, 7]), jnp.array([8, 8, 3, 6]))
+    args = (q, k, k + 1, array(8, 3, 8), mask, make.array([8, 1, 5, 7]), make.array([8, 8, 3, 6]))
     axes = (
         ["b", "a", "h", "g", "d"],
         ["b", "a", "h", "d"],
@@ -225,7 +226,7 @@ def test_as_in_jax(dtype):
     q, k = array(2, 8, 6, 4).astype(dtype), array(2, 8, 3, 4).astype(dtype)
     bias, mask = array(1, 6, 8, 8), array(2, 1, 1, 8, kind="bool").at[..., 0].set(True)
     options = {"is_causal": True, "local_window_size": 9}
-    lengths = jnp.array([8, 5], jnp.int32)
+    lengths = make.array([8, 5], jnp.int32)
     want = jax.nn.dot_product_attention(q, k, k, bias, mask, **options, key_value_seq_lengths=lengths)
 
     def named(q, k, bias, mask, lengths):
@@ -284,8 +285,8 @@ def test_large_scores_and_rows_without_a_key(resources):
     mesh = make_mesh((8,)) if resources else None
     cross = "key" in resources
     q, k, v = 40 * Q, 40 * K, V
-    bias = jnp.zeros((8, 8)).at[2].set(-jnp.inf).at[5, 1].set(-jnp.inf)
-    mask = jnp.ones((8, 8), bool).at[3].set(False).at[4, :4].set(False)
+    bias = make.zeros((8, 8)).at[2].set(-jnp.inf).at[5, 1].set(-jnp.inf)
+    mask = make.ones((8, 8), bool).at[3].set(False).at[4, :4].set(False)
     key = "key" if cross else "a"
 
     def body(q, k, v, bias, mask):
@@ -357,7 +358,7 @@ def test_a_scale_that_is_an_array_has_a_gradient(resources):
     out = ["b", "a", "h", "e"]
     mesh = make_mesh((8,)) if resources else None
     f = nx.xmap(body, (NAMES, NAMES, out, ["h"]), out, axis_resources=resources, mesh=mesh)
-    scale, weights = jnp.array([0.3, 0.8]), array(*V.shape, seed=4)
+    scale, weights = make.array([0.3, 0.8]), array(*V.shape, seed=4)
 
     def oracle(q, k, v, scale):
         return plain(q * scale[:, None], k, v, scale=1.0)
@@ -506,7 +507,7 @@ MISTAKES = {
         {
             "heads": "heads",
             "key_heads": "kv",
-            "key": (k := nx.named(jnp.asarray(np.ones((8, 2, 4, 5))), ["pos", "kv", "heads", "d"])),
+            "key": (k := nx.named(make.asarray(np.ones((8, 2, 4, 5))), ["pos", "kv", "heads", "d"])),
             "value": k,
         },
         E.AxisNameError,
@@ -516,20 +517,20 @@ MISTAKES = {
         {
             "heads": "heads",
             "key_heads": "kv",
-            "key": nx.named(jnp.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
-            "value": nx.named(jnp.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
+            "key": nx.named(make.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
+            "value": nx.named(make.asarray(np.ones((8, 3, 5))), ["pos", "kv", "d"]),
         },
         E.AxisSizeError,
         ["4 heads 'heads'", "3 heads 'kv'", "multiple"],
     ),
     "two positions": (
-        {"key_axis": "src", "key": nx.named(jnp.asarray(np.ones((8, 8, 5))), ["pos", "src", "d"])},
+        {"key_axis": "src", "key": nx.named(make.asarray(np.ones((8, 8, 5))), ["pos", "src", "d"])},
         E.AxisNameError,
         ["has both axis='pos' and key_axis='src'"],
     ),
     "the name of the keys": ({"key_axis": "b"}, E.AxisNameError, ["has both axis='pos' and key_axis='b'"]),
     "the name of the keys in the query": (
-        {"key_axis": "heads", "key": nx.named(jnp.asarray(np.ones((8, 5))), ["pos", "d"])},
+        {"key_axis": "heads", "key": nx.named(make.asarray(np.ones((8, 5))), ["pos", "d"])},
         E.AxisNameError,
         [
             "query, f32",
@@ -543,51 +544,51 @@ MISTAKES = {
         ["'pos' is given for two of axis, key_axis"],
     ),
     "value without positions": (
-        {"value": nx.named(jnp.asarray(np.ones((2, 5))), ["b", "d"])},
+        {"value": nx.named(make.asarray(np.ones((2, 5))), ["b", "d"])},
         E.AxisNotFoundError,
         ["no axis 'pos' in value"],
     ),
     "value with the queries": (
         {
             "key_axis": "s",
-            "key": nx.named(jnp.asarray(np.ones((3, 5))), ["s", "d"]),
-            "value": nx.named(jnp.asarray(np.ones((3, 8, 5))), ["s", "pos", "d"]),
+            "key": nx.named(make.asarray(np.ones((3, 5))), ["s", "d"]),
+            "value": nx.named(make.asarray(np.ones((3, 8, 5))), ["s", "pos", "d"]),
         },
         E.AxisNameError,
         ["value, f32", "'pos' of the query positions, as well as 's'"],
     ),
     "sizes": (
-        {"value": nx.named(jnp.asarray(np.ones((2, 7, 5))), ["b", "pos", "d"])},
+        {"value": nx.named(make.asarray(np.ones((2, 7, 5))), ["b", "pos", "d"])},
         E.AxisSizeError,
         ["axis 'pos' has size 7 in value", "size 8 in key"],
     ),
     "sizes of the mask": (
-        {"mask": nx.named(jnp.asarray(np.ones((8, 7), bool)), ["pos", "key_pos"])},
+        {"mask": nx.named(make.asarray(np.ones((8, 7), bool)), ["pos", "key_pos"])},
         E.AxisSizeError,
         ["axis 'key_pos' has size 7 in mask", "size 8 in key"],
     ),
     "a mask of numbers": (
-        {"mask": nx.named(jnp.asarray(np.ones((8, 8))), ["pos", "key_pos"])},
+        {"mask": nx.named(make.asarray(np.ones((8, 8))), ["pos", "key_pos"])},
         TypeError,
         ["mask is f32", "with bias="],
     ),
     "a bias of truth": (
-        {"bias": nx.named(jnp.asarray(np.ones((8, 8), bool)), ["pos", "key_pos"])},
+        {"bias": nx.named(make.asarray(np.ones((8, 8), bool)), ["pos", "key_pos"])},
         TypeError,
         ["bias is bool"],
     ),
     "a bias of features": (
-        {"bias": nx.named(jnp.asarray(np.ones(5)), ["d"])},
+        {"bias": nx.named(make.asarray(np.ones(5)), ["d"])},
         E.AxisNameError,
         ["bias, f32[]{d:5}", "scores have no features"],
     ),
     "lengths of positions": (
-        {"key_value_seq_lengths": nx.named(jnp.asarray(np.ones(8, int)), ["pos"])},
+        {"key_value_seq_lengths": nx.named(make.asarray(np.ones(8, int)), ["pos"])},
         E.AxisNameError,
         ["key_value_seq_lengths", "'pos'", "batch axes only"],
     ),
     "lengths that are not integers": (
-        {"query_seq_lengths": nx.named(jnp.asarray(np.ones(2)), ["b"])},
+        {"query_seq_lengths": nx.named(make.asarray(np.ones(2)), ["b"])},
         TypeError,
         ["must be integers"],
     ),

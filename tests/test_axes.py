@@ -28,6 +28,7 @@ from namedax.errors import (
     PlacementConflictError,
 )
 from namedax.operands.nmap import belongs_to_jax
+from tests import make
 from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
 
 quick = hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
@@ -153,7 +154,7 @@ def test_malformed_mappings(mapping, text):
 
 
 def test_a_rank_is_asserted():
-    x = jnp.zeros((2, 3), jnp.int32)
+    x = make.zeros((2, 3), jnp.int32)
     rule = "Write one entry per axis (None for one without a name), or end the list with '...' to name the first axes only."
     assert message(nx.named, x, ["a"]) == (
         AxisMappingError,
@@ -171,7 +172,7 @@ def test_a_rank_is_asserted():
 
 
 def test_positions_out_of_range():
-    x = jnp.zeros((2, 3), jnp.int32)
+    x = make.zeros((2, 3), jnp.int32)
     assert message(nx.named, x, {2: "a"}) == (
         AxisMappingError,
         "named: the axis mapping {2: 'a'} puts 'a' at position 2, but the array i32[2,3] has only 2 axes.",
@@ -287,7 +288,7 @@ def test_positional_puts_names_where_they_are_asked():
 
 
 def test_positional_places_every_name():
-    x = nx.named(jnp.zeros((2, 3), jnp.int32), ["a", "b"])
+    x = nx.named(make.zeros((2, 3), jnp.int32), ["a", "b"])
     assert message(nx.positional, x, ["b", ...]) == (
         NamedAxesLeftError,
         "positional: the array, i32[]{a:2, b:3}, still has the axes 'a', which ['b', ...] does not place. Reduce them in the "
@@ -420,7 +421,7 @@ def test_a_name_born_in_a_body_divides_over_its_mesh_axes():
 
 def test_two_names_on_one_mesh_axis_do_not_meet_in_named():
     f = nx.xmap(lambda x: nx.named(x, ["b"]), ["a", None], axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
-    kind, text = message(f, jnp.zeros((8, 4)))
+    kind, text = message(f, make.zeros((8, 4)))
     assert kind is PlacementConflictError
     assert text.startswith("named: axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x'")
 
@@ -446,7 +447,7 @@ def test_shard(kind):
 
 def test_shard_says_what_is_wrong():
     mesh = make_mesh((4, 2))
-    x = nx.named(jnp.zeros((6, 4), jnp.int32), ["a", "b"])
+    x = nx.named(make.zeros((6, 4), jnp.int32), ["a", "b"])
     assert message(nx.shard, x, {"a": "x"}) == (
         MeshError,
         "shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).",
@@ -595,7 +596,7 @@ def test_nmap_in_a_body(placement):
 
 def test_two_names_on_one_mesh_axis_do_not_meet_in_nmap():
     f = nx.xmap(nx.nmap(jnp.multiply), (["a"], ["b"]), axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
-    kind, text = message(f, jnp.zeros(8), jnp.zeros(4))
+    kind, text = message(f, make.zeros(8), make.zeros(4))
     assert kind is PlacementConflictError
     assert text.startswith("nmap(multiply): axes 'a' and 'b' meet in one value")
 
@@ -705,7 +706,7 @@ def test_other_functions_of_jax_as_bodies(placement):
     check(
         jnp.linalg.solve,
         lambda x, y: jnp.linalg.solve(x[:, None], y[None, ..., None])[..., 0],
-        (x / 4 + 4 * jnp.eye(3), y),
+        (x / 4 + 4 * make.eye(3), y),
         (["a", ...], ["b", ...]),
         ["a", "b", None],
         placement,

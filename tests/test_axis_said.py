@@ -7,6 +7,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import PositionalAxisError
+from tests import make
 from tests.harness import make_mesh
 
 X = np.random.default_rng(8).permutation(8 * 4 * 6).reshape(8, 4, 6).astype("float32")
@@ -54,7 +55,7 @@ def test_quantiles_without_an_axis(q):
 
 @pytest.mark.full
 def test_none_is_all_positional_axes_of_which_there_may_be_none():
-    finite = nx.named(jnp.asarray(np.nan_to_num(X)), ["a", "b", "c"])
+    finite = nx.named(make.asarray(np.nan_to_num(X)), ["a", "b", "c"])
     want = np.nan_to_num(X)
     for function in (
         nx.median,
@@ -68,7 +69,7 @@ def test_none_is_all_positional_axes_of_which_there_may_be_none():
         np.testing.assert_array_equal(nx.positional(function(finite, None), ["a", "b", "c"]), want)
     for function in (nx.numpy.median, nx.numpy.nanmedian, nx.numpy.sum, nx.numpy.mean):
         np.testing.assert_array_equal(nx.positional(function(finite), ["a", "b", "c"]), want)
-    two = nx.quantile(finite, jnp.array([0.2, 0.8]), None)
+    two = nx.quantile(finite, make.array([0.2, 0.8]), None)
     assert two.shape == (2,)
     np.testing.assert_array_equal(nx.positional(two[1], ["a", "b", "c"]), want)
 
@@ -136,7 +137,7 @@ def test_sets_and_views():
         nx.argmax(clean, ())
 
 
-ODD = nx.named(jnp.arange(24.0).reshape(2, 3, 4), ["k", "q", None])
+ODD = nx.named(make.arange(24.0).reshape(2, 3, 4), ["k", "q", None])
 
 
 @pytest.mark.parametrize("axis", [True, False, 1.0, np.float32(0)])

@@ -8,6 +8,7 @@ from jax.sharding import AxisType
 
 import namedax as nx
 from namedax import lax
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, together
 
 # --- What collectives mean ------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def sent(body, out_axes, grad=False):
     return [(c.kind, c.bytes) for c in collectives]
 
 
-INTEGERS = 5 * jnp.arange(1).dtype.itemsize  # of the default type
+INTEGERS = 5 * make.arange(1).dtype.itemsize  # of the default type
 
 # label: (body, forwards, what the gradient adds)
 COSTS = {

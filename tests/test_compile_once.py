@@ -23,13 +23,14 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import AxisSizeError, MeshError
+from tests import make
 from tests.harness import make_mesh
 
 ROOT = Path(__file__).parents[1]
 IN_AXES = (["batch", "k"], ["k", "out"])
 RESOURCES = {"batch": "x", "out": "y"}
-X = jnp.asarray(np.random.default_rng(0).normal(size=(8, 4)), float)
-W = jnp.asarray(np.random.default_rng(1).normal(size=(4, 6)), float)
+X = make.asarray(np.random.default_rng(0).normal(size=(8, 4)), float)
+W = make.asarray(np.random.default_rng(1).normal(size=(4, 6)), float)
 WANT = np.sum((np.asarray(X) @ np.asarray(W)) ** 2, 0)
 
 
@@ -164,7 +165,7 @@ def test_another_option_is_one_more_trace(body, change, traces):
     assert body.since() == traces
 
 
-@pytest.mark.parametrize("x", [jnp.ones((16, 4)), jnp.ones((8, 4), "bfloat16")], ids=["shape", "type"])
+@pytest.mark.parametrize("x", [make.ones((16, 4)), make.ones((8, 4), "bfloat16")], ids=["shape", "type"])
 def test_another_type_is_one_more_trace(body, mesh, x):
     f = wrap(body, mesh)
     f(X, W)

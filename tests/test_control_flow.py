@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 # --- programs in every placement -----------------------------------------------------------------------------------------
@@ -436,9 +437,9 @@ def test_scan_like_lax():
         ("t", nx.named(x, ["t", None])),
         ("t", nx.named(x.T, ["k", "t"])),
     ):
-        start = 0.0 if "k" in getattr(value, "dims", ()) else jnp.zeros(3)
+        start = 0.0 if "k" in getattr(value, "dims", ()) else make.zeros(3)
         last, sums = nx.scan(lambda c, x: (c + x, 2 * c), start, value, axis=axis, unroll=5)
-        want_last, want = lax.scan(lambda c, x: (c + x, 2 * c), jnp.zeros(3), x)
+        want_last, want = lax.scan(lambda c, x: (c + x, 2 * c), make.zeros(3), x)
         np.testing.assert_allclose(
             nx.positional(last, ["k"]) if "k" in getattr(last, "dims", ()) else last, want_last, rtol=1e-6
         )
@@ -448,25 +449,25 @@ def test_scan_like_lax():
     assert (sums.dims, last.dims) == (("t", "k"), ("k",))
     assert nx.scan(lambda c, _: (c + 1, None), 0, length=4) == (4, None)
     assert list(inspect.signature(nx.lax.scan).parameters)[:6] == ["f", "init", "xs", "length", "reverse", "unroll"]
-    empty = nx.scan(lambda c, x: (c + x, c), 0.0, nx.named(jnp.zeros((0, 2)), ["t", "k"]), axis="t")
+    empty = nx.scan(lambda c, x: (c + x, c), 0.0, nx.named(make.zeros((0, 2)), ["t", "k"]), axis="t")
     assert dict(empty[1].named_shape) == {"t": 0, "k": 2}
     assert not empty[0].data.any()
 
 
 def test_element_types_follow_lax():
-    x = nx.named(jnp.ones(4, "bfloat16"), ["t"])
+    x = nx.named(make.ones(4, "bfloat16"), ["t"])
     assert nx.fold(lambda c, x: c + x, 0, x, axis="t").dtype == jnp.bfloat16
     assert nx.fori_loop(0, 3, lambda i, c: c + 1.5, 0).dtype == jnp.float32
-    halved = nx.while_loop(lambda c: c[0] > 1, lambda c: (c[0] / 2, c[1] + 0.5), (nx.named(jnp.array([8.0, 2.0]), ["k"]), 0))
+    halved = nx.while_loop(lambda c: c[0] > 1, lambda c: (c[0] / 2, c[1] + 0.5), (nx.named(make.array([8.0, 2.0]), ["k"]), 0))
     assert [leaf.data.tolist() for leaf in halved] == [[1, 1], [1.5, 0.5]]
     with pytest.raises(TypeError, match="goes into the body as int32 and comes out as float32"):
-        nx.scan(lambda c, x: (c + x.astype("float32"), None), jnp.zeros((), "int32"), x, axis="t")
+        nx.scan(lambda c, x: (c + x.astype("float32"), None), make.zeros((), "int32"), x, axis="t")
 
 
 def test_carries_in_another_order_and_arrays_that_lack_the_axis():
     x = nx.named(array(5, 3, 2), ["t", "k", "j"])
-    start = nx.named(jnp.zeros((2, 3)), ["j", "k"])
-    shared = nx.named(jnp.arange(3.0), ["k"])
+    start = nx.named(make.zeros((2, 3)), ["j", "k"])
+    shared = nx.named(make.arange(3.0), ["k"])
 
     def step(c, xs):
         return nx.order_like(c, xs[0]) + xs[0] * xs[1], None
@@ -509,7 +510,7 @@ def test_a_scan_without_xs_over_a_sharded_name():
     def f(x):
         return nx.scan(lambda c, _: (c + 1, c), nx.sum(x, "a") * 0, axis="a")
 
-    last, each = nx.xmap(f, (["a"],), ([], ["a"]), mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(jnp.zeros(8))
+    last, each = nx.xmap(f, (["a"],), ([], ["a"]), mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(make.zeros(8))
     assert (last, each.tolist()) == (8, list(range(8)))
 
 
@@ -629,7 +630,7 @@ def test_positions():
     assert nx.vmap(lambda x: nx.sum(x, 0))(named).dims == (None, "k")
     assert nx.vmap(lambda x: nx.sum(x, 0), 0, "rows")(named).dims == ("rows", "k")
     assert nx.vmap(lambda x, *, y: x + y, "k")(named, y=named).dims == ("k", None, None)
-    scale = nx.named(jnp.ones(3), ["k"])
+    scale = nx.named(make.ones(3), ["k"])
 
     @jax.jit
     def sums(x, named):
@@ -647,7 +648,7 @@ def test_positions():
 
 
 def test_branches_promote_and_broadcast():
-    x = nx.named(jnp.arange(3.0), ["k"])
+    x = nx.named(make.arange(3.0), ["k"])
     have = nx.switch(1, [lambda: 0, lambda: 1, lambda: 2])
     assert (have, have.dtype) == (1, jnp.int32)
     assert nx.switch(7, [lambda: x, lambda: 1.0]).data.tolist() == [1, 1, 1]
@@ -736,7 +737,7 @@ def test_branches_meet_eagerly_and_without_compilation():
     np.testing.assert_allclose(nx.positional(grad(x, False), ["k", "j"]), 2 * x.data, rtol=1e-6)
     assert not nx.positional(jax.jit(grad)(x, True), ["k", "j"]).any()
     # Numbers give way to the other branch, whichever it is, and whether or not the predicate has names.
-    for pred in (jnp.array(False), nx.named(jnp.array([True, False, True]), ["j"])):
+    for pred in (jnp.array(False), nx.named(make.array([True, False, True]), ["j"])):
         for dtype in ("bfloat16", "int32", "float32", "complex64"):
             z = y.astype(dtype)
             for branches in ((lambda z: 1, lambda z: z), (lambda z: z, lambda z: 0)):
@@ -752,7 +753,7 @@ def test_branches_meet_eagerly_and_without_compilation():
 
 def test_carries_take_the_numbers_that_come_back():
     x = nx.named(array(4, 3), ["t", "k"])
-    reset = nx.scan(lambda c, x: (0, c + x), nx.named(jnp.ones(3), ["k"]), x, axis="t")
+    reset = nx.scan(lambda c, x: (0, c + x), nx.named(make.ones(3), ["k"]), x, axis="t")
     assert (reset[0].data.tolist(), reset[1].dims) == ([0, 0, 0], ("t", "k"))
     assert nx.fori_loop(0, 2, lambda i, c: 1, jnp.bfloat16(3)).dtype == jnp.bfloat16
 
@@ -803,8 +804,8 @@ def test_a_gradient_of_a_single_entry_is_not_summed_over_devices():
 
 
 E = nx.errors
-X = nx.named(jnp.ones((2, 3)), ["t", "k"])
-P_ = jnp.ones((2, 3))
+X = nx.named(make.ones((2, 3)), ["t", "k"])
+P_ = make.ones((2, 3))
 MISTAKES = {
     "no axis": (lambda: nx.scan(lambda c, x: (c, x), 0, X, axis="time"), E.AxisNotFoundError, r"scan: no axis 'time' in f32\[\]\{t:2, k:3\}"),
     "no size": (lambda: nx.scan(lambda c, x: (c, x), 0, axis="t"), E.AxisNotFoundError, r"scan: there are no xs, and axis 't' has no size"),

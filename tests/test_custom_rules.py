@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, array, make_mesh
 
 
@@ -161,7 +162,7 @@ def test_orders_and_missing_names_are_mended():
         return nx.named(jnp.ones((3, 2)), ["b", "a"]) * 2, 5.0  # another order; no names at all
 
     f.defvjp(lambda x, y: (y * x, (x, y)), bwd)
-    x, y = nx.named(jnp.ones((2, 3)), ["a", "b"]), nx.named(jnp.ones((2, 3)), ["a", "b"])
+    x, y = nx.named(make.ones((2, 3)), ["a", "b"]), nx.named(make.ones((2, 3)), ["a", "b"])
     dx, dy = jax.grad(lambda x, y: nx.sum(f(x, y), ("a", "b")), (0, 1))(x, y)
     assert (dx.dims, dy.dims) == (("a", "b"), ("a", "b"))
     assert dx.data.tolist() == [[2.0] * 3] * 2
@@ -177,7 +178,7 @@ def test_arguments_that_are_not_differentiated():
         lambda function, x, factor, scale: (apply(function, x, factor, scale), x),
         lambda function, factor, x, ct: (ct * factor * 100, None),
     )
-    x = nx.named(jnp.arange(3.0), ["k"])
+    x = nx.named(make.arange(3.0), ["k"])
     slope = jax.grad(lambda x: nx.sum(apply(nx.sin, x, scale=2.0), "k"))(x)
     np.testing.assert_allclose(slope.data, [300.0] * 3)
 
@@ -209,15 +210,15 @@ def test_pytrees_integers_and_methods():
             lambda self, labels, cts: ({"w": cts[0] * labels * 10.0, "b": None}, None),
         )
 
-    labels = nx.named(jnp.array([1, 2, 3]), ["k"])
-    params = {"w": nx.named(jnp.ones(3), ["k"]), "b": jnp.ones(2)}
+    labels = nx.named(make.array([1, 2, 3]), ["k"])
+    params = {"w": nx.named(make.ones(3), ["k"]), "b": make.ones(2)}
     grads = jax.grad(lambda p: Model().loss(p, labels)[0])(params)
     np.testing.assert_allclose(grads["w"].data, [10.0, 20.0, 30.0])
     np.testing.assert_allclose(grads["b"], [0.0, 0.0])
 
 
 def test_an_array_that_the_body_closes_over():
-    table = nx.named(jnp.arange(8.0), ["a"])
+    table = nx.named(make.arange(8.0), ["a"])
     f = nx.xmap(
         lambda w: nx.sum(centred(nx.named(jnp.ones((8, 2)), ["a", "b"]) * table, w) ** 2, ("a", "b")),
         ([],),
@@ -225,14 +226,14 @@ def test_an_array_that_the_body_closes_over():
         mesh=make_mesh((8,)),
         axis_resources={"a": "x"},
     )
-    xs = jnp.ones((8, 2)) * jnp.arange(8.0)[:, None]
+    xs = make.ones((8, 2)) * make.arange(8.0)[:, None]
     want = jax.grad(lambda w: jnp.sum(plain_centred(xs, w) ** 2))(2.0)
     np.testing.assert_allclose(jax.grad(f)(2.0), want, rtol=1e-5)
 
 
 def test_mistakes():
-    x = nx.named(jnp.ones((2, 3)), ["a", "k"])
-    w = nx.named(jnp.ones(3), ["k"])
+    x = nx.named(make.ones((2, 3)), ["a", "k"])
+    w = nx.named(make.ones(3), ["k"])
 
     def gradient(bwd, fwd=lambda w, x: (w * x, (w, x))):
         f = nx.custom_vjp(lambda w, x: w * x)

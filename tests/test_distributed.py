@@ -24,6 +24,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
+from tests import make
 from tests.harness import environment_without_devices
 
 ROOT = Path(__file__).parents[1]
@@ -529,7 +530,7 @@ def test_error_messages(call, error, message):
 
 def test_bytes_per_device():
     mesh = mesh_of((4, 2))
-    x = nx.named(jnp.ones((8, 6)), ["batch", "k"])
+    x = nx.named(make.ones((8, 6)), ["batch", "k"])
     assert bytes_per_device({"x": x, "n": np.zeros(3, np.int16), "s": 2.0}) == 8 * 6 * x.itemsize + 6 + x.itemsize
     assert bytes_per_device(nx.shard(x, {"batch": "data"}, mesh)) == 2 * 6 * x.itemsize
     assert bytes_per_device(nx.interop.abstract(x, {"batch": "data", "k": "model"}, mesh.abstract_mesh)) == 2 * 3 * x.itemsize

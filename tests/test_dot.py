@@ -7,6 +7,7 @@ import pytest
 
 import namedax as nx
 from namedax import hlo
+from tests import make
 from tests.harness import FEW, array, check, make_mesh
 
 # In the oracles names are lower case, and positional axes upper case.
@@ -86,7 +87,7 @@ def test_positional_axes_of_size_one():
 
 
 def test_types():
-    i, f = nx.named(jnp.arange(3, dtype=jnp.int8), ["k"]), nx.named(jnp.ones(3, jnp.bfloat16), ["k"])
+    i, f = nx.named(make.arange(3, dtype=jnp.int8), ["k"]), nx.named(make.ones(3, jnp.bfloat16), ["k"])
     assert nx.dot(i, f, "k").dtype == jnp.bfloat16
     assert nx.dot(i * 50, i * 50, "k", preferred_element_type=jnp.int32) == 12500
     assert nx.dot(f, f, "k", preferred_element_type=jnp.float32).dtype == jnp.float32
@@ -99,8 +100,8 @@ def test_in_a_body_with_concrete_values():
 
 # --- mistakes ----------------------------------------------------------------------------------------
 
-A = nx.named(jnp.ones((2, 3), jnp.float32), ["batch", "inputs"])
-B = nx.named(jnp.ones((3, 5), jnp.float32), ["inputs", "hidden"])
+A = nx.named(make.ones((2, 3), jnp.float32), ["batch", "inputs"])
+B = nx.named(make.ones((3, 5), jnp.float32), ["inputs", "hidden"])
 
 MISTAKES = {
     "not-in-the-first": (
@@ -133,21 +134,21 @@ MISTAKES = {
         "arrays have.",
     ),
     "sizes": (
-        (A, nx.named(jnp.ones((4, 5), jnp.float32), ["inputs", "hidden"]), "inputs"),
+        (A, nx.named(make.ones((4, 5), jnp.float32), ["inputs", "hidden"]), "inputs"),
         nx.errors.AxisSizeError,
         "dot: axis 'inputs' has size 3 in operand 0, f32[]{batch:2, inputs:3}, and size 4 in operand 1, f32[]{inputs:4, "
         "hidden:5}; a name has one size. Rename one of the two.",
     ),
     "sizes-of-a-batch-axis": (
-        (A, nx.named(jnp.ones((4, 3), jnp.float32), ["batch", "inputs"]), "inputs"),
+        (A, nx.named(make.ones((4, 3), jnp.float32), ["batch", "inputs"]), "inputs"),
         nx.errors.AxisSizeError,
         "dot: axis 'batch' has size 2 in operand 0, f32[]{batch:2, inputs:3}, and size 4 in operand 1, f32[]{batch:4, "
         "inputs:3}; a name has one size. Rename one of the two.",
     ),
     "positional-shapes": (
         (
-            nx.named(jnp.ones((2, 3), jnp.float32), [None, "k"]),
-            nx.named(jnp.ones((3, 4, 2), jnp.float32), ["k", None, None]),
+            nx.named(make.ones((2, 3), jnp.float32), [None, "k"]),
+            nx.named(make.ones((3, 4, 2), jnp.float32), ["k", None, None]),
             "k",
         ),
         nx.errors.PositionalAxisError,
@@ -174,7 +175,7 @@ def test_two_names_on_one_mesh_axis():
         mesh=make_mesh((4, 2)),
     )
     with pytest.raises(nx.errors.PlacementConflictError) as caught:
-        f(jnp.ones((8, 3)), jnp.ones((3, 4)))
+        f(make.ones((8, 3)), make.ones((3, 4)))
     assert str(caught.value) == (
         "dot: axes 'a' and 'c' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of them. "
         "Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or "

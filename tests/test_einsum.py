@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 # --- in every placement ------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ def test_numbers_of_other_types(placement):
 @pytest.mark.full
 def test_accumulation():
     """The type to accumulate in counts from the first sum on, sharded or not."""
-    x = jnp.asarray(np.full((8, 4096), 1.0), jnp.bfloat16)
+    x = make.asarray(np.full((8, 4096), 1.0), jnp.bfloat16)
     for placement in ONLY_A:
         f = nx.xmap(lambda x: nx.einsum("N{a}->", x, preferred_element_type=jnp.float32), ["a", None], [], **placement.options)
         with placement.context():
@@ -166,7 +167,7 @@ def test_precision_reaches_dot_general():
 def test_weak_types():
     """As `jnp.einsum`: weak with weak is weak, and gives way to the next operand."""
     weak, number = jnp.broadcast_to(2.0, (3,)), jnp.broadcast_to(3, (3,))
-    strong = jnp.ones(3, jnp.bfloat16)
+    strong = make.ones(3, jnp.bfloat16)
     assert weak.weak_type
     assert number.weak_type
     pairs = [(weak, weak), (weak, number), (weak, strong), (number, strong), (number, number)]
@@ -362,7 +363,7 @@ def test_two_names_on_one_mesh_axis(name, partitioning):
         partitioning=partitioning,
     )
     with pytest.raises(nx.errors.PlacementConflictError) as caught:
-        f(*(jnp.ones([4] * len(dims)) for dims in operands))
+        f(*(make.ones([4] * len(dims)) for dims in operands))
     assert str(caught.value) == conflict(f"einsum {spec!r}", *names)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check
 
 # --- Every elementwise function -------------------------------------------------------------------
@@ -127,7 +128,7 @@ def test_operands_without_names():
 
 
 def test_weak_types_give_way():
-    half = nx.named(jnp.ones(4, jnp.bfloat16), ["b"])
+    half = nx.named(make.ones(4, jnp.bfloat16), ["b"])
     assert nx.add(half, 1.5).dtype == jnp.bfloat16
     assert nx.maximum(0.0, half).dtype == jnp.bfloat16
     assert nx.add(nx.named(jnp.arange(4), ["b"]), 1.5).dtype == jnp.add(jnp.arange(4), 1.5).dtype
@@ -180,7 +181,7 @@ def test_arguments_that_choose_what_is_computed():
         assert_same(nx.around(named, decimals).data, jnp.round(x, decimals))
     assert_same(nx.nan_to_num(named, nan=-1.0, posinf=7.0).data, jnp.nan_to_num(x, nan=-1.0, posinf=7.0))
     assert_same(nx.nan_to_num(named, True, 3.0).data, jnp.nan_to_num(x, True, 3.0))
-    fill = nx.named(jnp.arange(4.0), ["b"])
+    fill = nx.named(make.arange(4.0), ["b"])
     assert_same(nx.nan_to_num(named, nan=fill).data, jnp.nan_to_num(x, nan=jnp.arange(4.0)[:, None]))
     for equal_nan in (False, True):
         want = jnp.isclose(x, x, 1e-3, 0.0, equal_nan)
@@ -351,7 +352,7 @@ def test_kernels_without_jit():
 
 
 def test_debug_nans_points_at_the_operation():
-    x = nx.named(jnp.array([1.0, -1.0]), ["b"])
+    x = nx.named(make.array([1.0, -1.0]), ["b"])
     assert bool(jnp.isnan(nx.log(x).data[1]))
     with jax.debug_nans(True):
         with pytest.raises(FloatingPointError):
@@ -362,7 +363,7 @@ def test_debug_nans_points_at_the_operation():
 def test_the_same_kernel_in_32_and_64_bits():
     for wide in (True, False, True):
         with jax.enable_x64(wide):
-            x = nx.named(jnp.asarray([0.1, 0.2]), ["b"])
+            x = nx.named(make.asarray([0.1, 0.2]), ["b"])
             assert nx.exp(x).dtype == nx.sum(nx.exp(x), "b").dtype == (jnp.float64 if wide else jnp.float32)
-            third = nx.divide(nx.named(jnp.asarray([1, 1]), ["b"]), 3)
+            third = nx.divide(nx.named(make.asarray([1, 1]), ["b"]), 3)
             assert abs(float(third.data[0]) - 1 / 3) < (1e-15 if wide else 1e-7)

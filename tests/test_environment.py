@@ -17,6 +17,7 @@ import pytest
 import namedax as nx
 from namedax.core.region import Region, ambient, enter
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
+from tests import make
 from tests.harness import array, make_mesh
 
 # Over `x`, a (16, 4) array whose first axis is sharded and a (4, 16) array whose second one is both have blocks of (4, 4).
@@ -223,7 +224,7 @@ def test_a_name_that_no_value_has_stays_an_error():
         with pytest.raises(
             AxisResourceError, match=r"maps 'aa' to .*, but no value in <lambda> has an axis 'aa'; the names are 'a'."
         ):
-            f(jnp.ones(8, dtype))
+            f(make.ones(8, dtype))
 
 
 @pytest.mark.full

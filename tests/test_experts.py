@@ -21,6 +21,7 @@ from namedax.errors import (
     PlacementConflictError,
 )
 from namedax.hlo import summary
+from tests import make
 from tests.harness import FEW, PARTITIONER, Placement, array, check, make_mesh
 
 EMBED, HIDDEN, OUT = 6, 4, 5
@@ -283,7 +284,7 @@ def test_tokens_may_be_integers():
     # The numbers of rows of a table.
     w = array(4, EMBED, 3, seed=2)
     routing = nx.nn.top_k_routing(nx.named(array(4, 8, 4), ["b", "a", "route"]), "route", 2)
-    ids = nx.named(jnp.arange(32).reshape(4, 8) % EMBED, ["b", "a"])
+    ids = nx.named(make.arange(32).reshape(4, 8) % EMBED, ["b", "a"])
     look = functools.partial(
         nx.nn.mixture_of_experts, lambda w, x: nx.take(w, x, "embed"), x=ids, routing=routing, tokens="a", capacity=8
     )

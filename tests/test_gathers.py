@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, array, check, make_mesh, together
 
-A, POINTS = array(8, 4, 3), jnp.asarray(np.sort(array(8, seed=3)))
+A, POINTS = array(8, 4, 3), make.asarray(np.sort(array(8, seed=3)))
 HOLES = np.array(A)
 HOLES[[2, 5], [1, 0], [0, 1]] = np.nan
 HOLES = jnp.asarray(HOLES)
@@ -224,7 +225,7 @@ def test_names_have_no_order_to_move_in():
     with pytest.raises(nx.errors.AxisSizeError, match="slice_in_dim: index 9 is out of range for axis 'a' of size 8"):
         L.slice_in_dim(x, 0, 9, 1, "a")
     with pytest.raises(nx.errors.AxisSizeError, match="gradient: the coordinates have the shape \\(3,\\), but axis 'a'"):
-        N.gradient(x, jnp.arange(3.0), axis="a")
+        N.gradient(x, make.arange(3.0), axis="a")
 
 
 # --- the table of what gathers --------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ _rng = np.random.default_rng(0)
 V = nx.named(jnp.asarray(_rng.normal(size=(16, 3, 4)), jnp.float32), ["a", "c", None])
 BITS, BYTES = V > 0, nx.named(jnp.asarray(_rng.integers(0, 255, (16, 3, 4)), jnp.uint8), ["a", "c", None])
 WHOLE = V.data.nbytes
-_PICK = jnp.array([0, 2])
+_PICK = make.array([0, 2])
 TRIES = [
     (lambda f, v, k: f(v, **k), V),
     (lambda f, v, k: f(v, v, **k), V),

@@ -11,18 +11,19 @@ import namedax as nx
 from namedax import take_along_axis
 from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.hlo import collectives
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 at = attrgetter("at")
 
 X = array(8, 4, 3, 5)  # a, b, c, and a positional axis
 AXES = ["a", "b", "c", None]
-PICK = jnp.array([2, -1, 1, 7, 2])  # along a; -1 is the last, and 2 is there twice
-OWN = jnp.array([5, 0, 7, 7, 1, 2, 3, 6])
-PER_B = jnp.array([7, 0, 3, 3])
-WIDE = jnp.array([1, 11, -9, -2])  # two of them out of range
+PICK = make.array([2, -1, 1, 7, 2])  # along a; -1 is the last, and 2 is there twice
+OWN = make.array([5, 0, 7, 7, 1, 2, 3, 6])
+PER_B = make.array([7, 0, 3, 3])
+WIDE = make.array([1, 11, -9, -2])  # two of them out of range
 GRAD = ("one-each-auto", "both-explicit", "two-reversed-auto")
-OUTER = jnp.array([[0, 2, 4], [3, 3, 1]])
+OUTER = make.array([[0, 2, 4], [3, 3, 1]])
 
 
 def program(x, pick, own, per_b, wide):
@@ -124,7 +125,7 @@ def test_take_along_axis(placement):
             x[jnp.array([3, 1])],
         )
 
-    row = jnp.asarray(np.random.default_rng(3).integers(0, 8, (8, 4)))
+    row = make.asarray(np.random.default_rng(3).integers(0, 8, (8, 4)))
     out = (AXES, AXES, AXES, ["pick", "b", "c", None])
     check(fun, want, (X, order, few, row), (AXES, AXES, AXES, ["a", "b"]), out, placement, grad=str(placement) in GRAD)
 
@@ -168,7 +169,7 @@ def test_slices_outside_of_mapped_functions(index):
 
 def test_a_slice_meets_an_index_of_its_axis():
     x = array(16, 5)
-    row = jnp.array([4, 0, 3, 1])
+    row = make.array([4, 0, 3, 1])
 
     def fun(x, row):
         return getitem(x.rename({"a": "z"}), {"z": slice(2, 10, 2), "k": row.rename({"row": "z"})})
@@ -190,7 +191,7 @@ def sent(fun, *args, in_axes, out_axes, grad=False):
     return [(c.kind, c.bytes) for c in collectives(jax.jit(function).lower(*args).compile())]
 
 
-ROWS = jnp.zeros((16, 6))  # a block of 4 rows of 24 bytes on each device
+ROWS = make.zeros((16, 6))  # a block of 4 rows of 24 bytes on each device
 COSTS = [
     (lambda x: getitem(x, {"a": slice(None), "k": 2}), ["a"], []),
     (lambda x: getitem(x, {"k": nx.named(jnp.array([1, 0]), ["pick"])}), ["a", "pick"], []),
@@ -210,7 +211,7 @@ def test_costs(fun, out_axes, want):
 
 
 def test_costs_of_an_index_with_the_axis_itself():
-    have = sent(lambda x, i: getitem(x, {"a": i}), ROWS, jnp.arange(16), in_axes=(["a", "k"], ["a"]), out_axes=["a", "k"])
+    have = sent(lambda x, i: getitem(x, {"a": i}), ROWS, make.arange(16), in_axes=(["a", "k"], ["a"]), out_axes=["a", "k"])
     assert sorted(have) == [("all-gather", 64), ("reduce-scatter", 384)]
 
 
@@ -225,13 +226,13 @@ def test_the_gradient_of_a_read_sends_nothing_more():
 def test_positional_axes_of_index_arrays_stand_where_numpy_puts_them():
     x = nx.named(array(2, 3, 4, 5), [None, "b", None, None])
     data = np.asarray(x.data)
-    i, j = jnp.array([[2, 0]]), jnp.array([[1], [1]])
+    i, j = make.array([[2, 0]]), make.array([[1], [1]])
     cases = [({1: i}, data[:, :, i].transpose(1, 0, 2, 3, 4)), ({0: j, 2: i}, data[j, :, :, i].transpose(2, 0, 1, 3))]
     for index, want in cases:
         np.testing.assert_array_equal(nx.positional(getitem(x, index), ["b", ...]), want)
     have = nx.positional(getitem(x, {1: i, 2: i}), ["b", ...])
     np.testing.assert_array_equal(have, data[:, :, i, i].transpose(1, 0, 2, 3))
-    front = getitem(x, {"b": jnp.array([2, 0])})
+    front = getitem(x, {"b": make.array([2, 0])})
     np.testing.assert_array_equal(front, data[:, jnp.array([2, 0])].transpose(1, 0, 2, 3))
 
 
@@ -264,8 +265,8 @@ def test_an_index_without_names_gives_what_is_left():
         (("a", [1, 2]), PositionalAxisError, "[1, 2] is not an index for axis 'a'"),
         (("a", True), PositionalAxisError, "True is not an index for axis 'a'"),
         ({1: 0}, PositionalAxisError, "positional axis 1 is out of range"),
-        (("a", nx.named(jnp.zeros(3, int), ["b"])), AxisSizeError, "axis 'b' has size 4 in the array"),
-        (("a", jnp.array([0.5])), PositionalAxisError, "is not an index for axis 'a'"),
+        (("a", nx.named(make.zeros(3, int), ["b"])), AxisSizeError, "axis 'b' has size 4 in the array"),
+        (("a", make.array([0.5])), PositionalAxisError, "is not an index for axis 'a'"),
     ],
 )
 def test_mistakes(index, kind, message):
@@ -281,12 +282,12 @@ def test_mistakes_in_mapped_functions():
         return nx.xmap(fun, in_axes, None, **options)(*args)
 
     with pytest.raises(AxisSizeError, match=r"would leave 3 of 8 entries.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)"):
-        nx.xmap(lambda x: getitem(x, ("b", slice(0, 3))), (["b"],), None)(jnp.zeros(8))
+        nx.xmap(lambda x: getitem(x, ("b", slice(0, 3))), (["b"],), None)(make.zeros(8))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
-        run(lambda x: getitem(x.rename({"a": "t"}), ("t", slice(0, 3))), jnp.zeros(8), in_axes=(["a"],))
+        run(lambda x: getitem(x.rename({"a": "t"}), ("t", slice(0, 3))), make.zeros(8), in_axes=(["a"],))
     with pytest.raises(PlacementConflictError, match="'a' and 't' meet in one value"):
-        run(lambda x, i: getitem(x, {"a": i}), jnp.zeros(8), jnp.zeros(4, int), in_axes=(["a"], ["t"]))
+        run(lambda x, i: getitem(x, {"a": i}), make.zeros(8), make.zeros(4, int), in_axes=(["a"], ["t"]))
     with pytest.raises(PositionalAxisError, match=r"would depend on data.*nx.where\(mask, x, fill\)"):
-        nx.xmap(lambda x: getitem(x, {"a": x > 0}), (["a"],), None)(jnp.zeros(8))
+        nx.xmap(lambda x: getitem(x, {"a": x > 0}), (["a"],), None)(make.zeros(8))
     with pytest.raises(PositionalAxisError, match=r"would depend on data.*nx.where\(mask, x, fill\)"):
         getitem(nx.named(X, AXES), nx.named(X, AXES) > 0)

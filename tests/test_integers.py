@@ -17,6 +17,7 @@ from namedax.errors import (
     AxisResourceError,
     PositionalAxisError,
 )
+from tests import make
 from tests.harness import make_mesh
 
 X = np.random.default_rng(3).normal(size=(8, 12, 5)).astype("float32")
@@ -73,11 +74,11 @@ def test_the_gradient_through_shifts_in_an_array():
 
 
 def test_single_shifts():
-    for shift in (2, np.int16(2), np.array(2), jnp.array(2), [2], np.array([2]), jnp.array([2])):
+    for shift in (2, np.int16(2), np.array(2), jnp.array(2), [2], np.array([2]), make.array([2])):
         np.testing.assert_array_equal(values(nx.roll(N, shift, "a")), np.roll(X, 2, 0))
         np.testing.assert_array_equal(values(nx.roll(N, shift, ("a", "b"))), np.roll(X, (2, 2), (0, 1)))
         np.testing.assert_array_equal(values(mapped({"a": "x"}, lambda x, s=shift: nx.roll(x, s, "a"), N)), np.roll(X, 2, 0))
-    each = nx.named(jnp.arange(8), ["a"])
+    each = nx.named(make.arange(8), ["a"])
     want = np.stack([np.roll(X[i], i, 1) for i in range(8)])
     np.testing.assert_array_equal(values(nx.roll(N, each, 0)), want)
 
@@ -146,8 +147,8 @@ def test_indices_of_small_types(dtype, kind):
 
 # --- what is not an integer -----------------------------------------------------------------------------------------
 
-K = nx.named(jnp.arange(8.0), ["k"])
-T = nx.named(jnp.arange(16.0).reshape(8, 2), ["k", "m"])
+K = nx.named(make.arange(8.0), ["k"])
+T = nx.named(make.arange(16.0).reshape(8, 2), ["k", "m"])
 
 NOT_INTEGERS = {
     "roll": (lambda v: nx.roll(K, v, "k"), "roll: shift={} must be an integer, known when the function is traced."),
@@ -188,15 +189,15 @@ def test_what_is_not_an_integer(name):
 
 def test_integers_that_are_too_small():
     with pytest.raises(ArgumentError, match="segment_sum: num_segments=-1 must be an integer from 0"):
-        nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=-1, out_axis="s")
+        nx.segment_sum(K, nx.named(make.arange(8), ["k"]), axis="k", num_segments=-1, out_axis="s")
     with pytest.raises(ArgumentError, match="bincount: length=-1 must be an integer from 0"):
-        nx.bincount(jnp.arange(3), length=-1)
+        nx.bincount(make.arange(3), length=-1)
     with pytest.raises(ArgumentTypeError, match="roll: a shift is f32"):
-        nx.roll(K, jnp.array([1.0]), "k")
+        nx.roll(K, make.array([1.0]), "k")
     with pytest.raises(PositionalAxisError, match=r"roll: the shifts are i32\[1,1\]"):
-        nx.roll(K, jnp.array([[1]]), "k")
+        nx.roll(K, make.array([[1]]), "k")
     with pytest.raises(ArgumentTypeError, match="repeat: the repeats are"):
-        nx.numpy.repeat(K, jnp.ones(8), "k")
+        nx.numpy.repeat(K, make.ones(8), "k")
 
 
 # --- arguments that did nothing -------------------------------------------------------------------------------------
@@ -230,6 +231,6 @@ def test_names_that_are_given_twice_or_nowhere():
         AxisResourceError,
         match=r"xmap: axis_sizes gives 'bacth' the size 4, but no value in .* has an axis 'bacth'.*Did you mean 'batch'",
     ):
-        nx.xmap(lambda x: 2 * x, ["batch"], ["batch"], axis_sizes={"bacth": 4})(jnp.ones(4))
-    asked = nx.xmap(lambda x: x * nx.lax.axis_size("b"), ["a"], ["a"], axis_sizes={"b": 4})(jnp.ones(2))
+        nx.xmap(lambda x: 2 * x, ["batch"], ["batch"], axis_sizes={"bacth": 4})(make.ones(4))
+    asked = nx.xmap(lambda x: x * nx.lax.axis_size("b"), ["a"], ["a"], axis_sizes={"b": 4})(make.ones(2))
     np.testing.assert_array_equal(asked, [4, 4])

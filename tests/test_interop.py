@@ -33,6 +33,7 @@ from namedax.errors import (
     RawBlockError,
 )
 from namedax.interop import abstract, from_xarray, global_norm, to_xarray
+from tests import make
 from tests.harness import FEW, Lazily, array, make_mesh
 
 linen, nnx = Lazily("flax.linen"), Lazily("flax.nnx")
@@ -298,8 +299,8 @@ def test_clipping_as_optax_does():
     for tree in (
         parameters(),
         {"w": nx.named(array(8).astype(jnp.bfloat16), ["a"])},
-        {"w": jnp.zeros(3)},
-        {"w": jnp.array([jnp.inf, 1.0])},
+        {"w": make.zeros(3)},
+        {"w": make.array([jnp.inf, 1.0])},
     ):
         for most in (0.1, jnp.asarray(1e3), 2):
             want, _ = optax.clip_by_global_norm(most).update(plain(tree), optax.EmptyState())
@@ -431,7 +432,7 @@ def test_equinox_modules_of_named_arrays():
     again = eqx.tree_deserialise_leaves(file, jax.tree.map(jnp.zeros_like, layer))
     assert again.weight.dims == ("c", "a")
     assert eqx.tree_equal(again, layer)
-    moved = eqx.tree_at(lambda layer: layer.bias, layer, nx.named(jnp.zeros(8), ["a"]))
+    moved = eqx.tree_at(lambda layer: layer.bias, layer, nx.named(make.zeros(8), ["a"]))
     assert moved.bias.dims == ("a",)
     assert not moved.bias.data.any()
     assert "f32[]{c:3, a:8}" in repr(layer)
@@ -767,7 +768,7 @@ def drawn(value):
 
 
 def test_ipython():
-    x = nx.shard(nx.named(jnp.arange(12.0).reshape(4, 3) / 2, ["<b>", None]), {"<b>": "x"}, make_mesh((2,)))
+    x = nx.shard(nx.named(make.arange(12.0).reshape(4, 3) / 2, ["<b>", None]), {"<b>": "x"}, make_mesh((2,)))
     text, page = shown(x)
     assert text == (
         "NamedArray(f32[3]{<b>:4@x}, dims=(<b>, _),\n  [[0. , 0.5, 1. ],\n   [1.5, 2. , 2.5],\n   [3. , 3.5, 4. ],\n   [4.5, 5. , 5.5]])"
@@ -785,14 +786,14 @@ def test_ipython():
 @pytest.mark.parametrize(
     ("values", "summary"),
     [
-        (jnp.array([True, False, True]), "2 of 3 true"),
-        (jnp.array([3, -1, 2]), "from -1 to 3"),
-        (jnp.array([1 + 2j, 3.0]), "mean 2+1j"),
-        (jnp.array([1.0, jnp.nan, -jnp.inf, jnp.inf]), "mean 1, std 0, from 1 to 1, 1 NaN, 2 infinite"),
-        (jnp.array([jnp.nan]), "1 NaN"),
-        (jnp.array([3e38, 3e38]), "mean 3e+38"),
-        (jnp.array([1, 2], jnp.bfloat16), "mean 1.5, std 0.5, from 1 to 2"),
-        (jnp.zeros((0,)), "empty"),
+        (make.array([True, False, True]), "2 of 3 true"),
+        (make.array([3, -1, 2]), "from -1 to 3"),
+        (make.array([1 + 2j, 3.0]), "mean 2+1j"),
+        (make.array([1.0, jnp.nan, -jnp.inf, jnp.inf]), "mean 1, std 0, from 1 to 1, 1 NaN, 2 infinite"),
+        (make.array([jnp.nan]), "1 NaN"),
+        (make.array([3e38, 3e38]), "mean 3e+38"),
+        (make.array([1, 2], jnp.bfloat16), "mean 1.5, std 0.5, from 1 to 2"),
+        (make.zeros((0,)), "empty"),
         (jax.random.split(jax.random.key(0), 2), "2 elements"),
     ],
 )
@@ -812,24 +813,24 @@ def test_treescope():
     assert "Rich HTML" not in text
     assert "repeated" not in text.lower()
     assert f"{np.asarray(array(8, 4))[0, 0]:.4f}" in text
-    page = drawn({"w": x, "odd": nx.named(jnp.ones((300, 2, 100)), ["<long>", None, ("layer", 0)])})
+    page = drawn({"w": x, "odd": nx.named(make.ones((300, 2, 100)), ["<long>", None, ("layer", 0)])})
     assert "NamedArray f32[]{a:8@x, b:4@y}" in page
     assert "Sharded across" in page
-    mask = nx.named(jnp.arange(8) < 4, ["a"])
+    mask = nx.named(make.arange(8) < 4, ["a"])
     figure = treescope.render_array(x, rows=["b"], columns=["a"], valid_mask=mask)
     assert "a" in treescope.render_to_html(figure)
     treescope.render_array_sharding(x)
     with pytest.raises(NamedAxesLeftError, match="treescope, mask: bool"):
-        treescope.render_array(x, valid_mask=nx.named(jnp.ones(3, bool), ["c"]))
+        treescope.render_array(x, valid_mask=nx.named(make.ones(3, bool), ["c"]))
     with pytest.raises(AxisSizeError, match=r"has size 3 along axis 'a', along which the array .* has size 8"):
-        treescope.render_array(x, valid_mask=nx.named(jnp.ones(3, bool), ["a"]))
+        treescope.render_array(x, valid_mask=nx.named(make.ones(3, bool), ["a"]))
 
 
 def test_a_mask_of_treescope_meets_the_array_by_name_and_from_the_right():
     adapter = display.treescope_adapter()
     x = nx.named(array(2, 3, 4), ["a", None, "b"])
     whole = (None, None, None)
-    by_name = nx.named(jnp.arange(8).reshape(4, 2) < 3, ["b", "a"])
+    by_name = nx.named(make.arange(8).reshape(4, 2) < 3, ["b", "a"])
     _, shown = adapter.get_array_data_with_truncation(x, by_name, whole)
     np.testing.assert_array_equal(shown, np.broadcast_to((np.arange(8).reshape(4, 2) < 3).T[:, None, :], (2, 3, 4)))
     for positional in (np.arange(3) < 2, nx.named(np.arange(3)[:, None] < 2, [None, "b"])["b", 0]):
@@ -839,11 +840,11 @@ def test_a_mask_of_treescope_meets_the_array_by_name_and_from_the_right():
 
 def test_treescope_adapter():
     adapter = display.treescope_adapter()
-    x = nx.named(jnp.arange(60).reshape(20, 3), ["a", None])
+    x = nx.named(make.arange(60).reshape(20, 3), ["a", None])
     named, positional = adapter.get_axis_info_for_array_data(x)
     assert (named.axis_name, named.size) == ("a", 20)
     assert (positional.axis_logical_index, positional.size) == (0, 3)
-    values, valid = adapter.get_array_data_with_truncation(x, nx.named(jnp.arange(20) != 1, ["a"]), (2, None))
+    values, valid = adapter.get_array_data_with_truncation(x, nx.named(make.arange(20) != 1, ["a"]), (2, None))
     assert values.shape == valid.shape == (5, 3)
     np.testing.assert_array_equal(values[[0, 1, 3, 4]], np.arange(60).reshape(20, 3)[[0, 1, 18, 19]])
     assert valid.all(1).tolist() == [True, False, False, True, True]
@@ -884,7 +885,7 @@ def test_displays_without_values(monkeypatch):
     assert "<NamedArray f32[]{a:8}, deleted>" in treescope.render_to_text([gone])
     assert drawn(gone)
 
-    large = nx.named(jnp.zeros(7), ["a"])
+    large = nx.named(make.zeros(7), ["a"])
     monkeypatch.setattr(display, "_MOST_ELEMENTS", 6)
     assert "7 elements" in shown(large)[1]
     assert "<pre>" not in shown(large)[1]

@@ -12,6 +12,7 @@ from namedax import append, array_split, concatenate, expand_dims, flip, split, 
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.hlo import summary
 from namedax.numpy import repeat
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
@@ -90,7 +91,7 @@ def test_parts_of_another_placement(placement):
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
 
-ITEM = jnp.zeros(()).dtype.itemsize
+ITEM = make.zeros(()).dtype.itemsize
 ROW = 5 * ITEM
 SENT = {  # of 32 rows in blocks of 4, on 8 devices: collectives, and rows sent
     "flip": (lambda x: flip(x, "n"), "n", {"collective-permute": (1, 4)}),
@@ -134,7 +135,7 @@ def test_outside_of_mapped_functions():
     assert concatenate([nx.named(jnp.zeros((2, 0)), [None, "k"]), nx.named(jnp.ones((1, 1)), [None, "k"])], "k").shape == (2,)
     assert concatenate([nx.named(jnp.ones(2, int), ["k"])] * 2, "k", dtype=jnp.bfloat16).dtype == jnp.bfloat16
     np.testing.assert_array_equal(nx.positional(repeat(x, np.arange(6), "k"), ["k", None]), jnp.repeat(data, np.arange(6), 0))
-    late = jax.jit(lambda x, n: repeat(x, n, "k", total_repeat_length=15))(x, jnp.arange(6))
+    late = jax.jit(lambda x, n: repeat(x, n, "k", total_repeat_length=15))(x, make.arange(6))
     np.testing.assert_array_equal(nx.positional(late, ["k", None]), jnp.repeat(data, np.arange(6), 0))
     np.testing.assert_array_equal(
         nx.positional(tile(x, (2, 2)), [None, None, "k"]), jnp.tile(data.T[None], (2, 2, 1)).reshape(2, 6, 6)
@@ -163,7 +164,7 @@ def test_a_name_that_was_born_in_the_body_has_no_fixed_size():
     np.testing.assert_array_equal(f(x), jnp.flip(jnp.concatenate([x, x])))
 
 
-X = nx.named(jnp.zeros((6, 3)), ["k", None])
+X = nx.named(make.zeros((6, 3)), ["k", None])
 MISTAKES = [
     (lambda: concatenate([X, X.data], "k"), AxisNotFoundError, "concatenate: no axis 'k' in f"),
     (lambda: concatenate([], "k"), PositionalAxisError, "concatenate: the list of arrays is empty"),
@@ -208,7 +209,7 @@ def test_a_name_keeps_its_size_in_a_mapped_function(placement):
         with pytest.raises(
             AxisSizeError, match=f"{op}: axis 'a' would have size {size}, but it has size 8 in this mapped function"
         ):
-            nx.xmap(body, ["a"], ["a"], **placement.options)(jnp.zeros(8))
+            nx.xmap(body, ["a"], ["a"], **placement.options)(make.zeros(8))
 
 
 def test_under_jit_the_same():

@@ -11,6 +11,7 @@ import pytest
 import namedax as nx
 from namedax.errors import AxisNotFoundError, AxisSizeError, EinsumError, NamedaxError
 from namedax.operands import compiled_ops
+from tests import make
 
 X = np.random.default_rng(0).normal(size=(3, 5))
 
@@ -110,13 +111,13 @@ def test_dims_come_back_with_their_names():
 @pytest.mark.parametrize("warm", [False, True])
 def test_errors_in_a_kernel_name_the_axes(warm):
     size = 7 if warm else 6
-    x = nx.named(jnp.ones((size, 4)), ["apple", "pear"])
+    x = nx.named(make.ones((size, 4)), ["apple", "pear"])
     if warm:
         nx.sum(x, "apple"), nx.einsum("{apple,pear}->{apple}", x), x + x
     with pytest.raises(AxisNotFoundError, match=r"sum: no axis 'peer' in f32\[\]\{apple:\d, pear:4\}.*Did you mean 'pear'"):
         nx.sum(x, "peer")
     with pytest.raises(AxisSizeError, match=r"add: axis 'pear' has size 4 in operand 0.*and size 3 in operand 1"):
-        x + nx.named(jnp.ones(3), ["pear"])
+        x + nx.named(make.ones(3), ["pear"])
     with pytest.raises(
         (AxisNotFoundError, EinsumError), match=r"no axis 'plum' in operand 0(?s:.*)\n  \{apple,plum\}->\{apple\}\n         \^"
     ):
@@ -145,7 +146,7 @@ def test_what_compares_equal_is_not_the_same():
                 with pytest.raises(NamedaxError):
                     pytest.fail(f"{name} takes axis={axis!r}: {call(x, axis)}")
     # Zeros of either sign are equal, too; and a mask or a flag may be 1.
-    k = nx.named(jnp.array([1.0, 2.0]), ["k"])
+    k = nx.named(make.array([1.0, 2.0]), ["k"])
     assert not np.signbit(values(nx.shift(k, 1, "k", fill_value=0.0)))[0]
     assert np.signbit(values(nx.shift(k, 1, "k", fill_value=-0.0)))[0]
     assert (k**2).dtype == k.dtype
@@ -165,7 +166,7 @@ def test_kernels_that_fall_out_are_freed(monkeypatch):
     monkeypatch.setattr(compiled_ops, "_compile", recorded)
     monkeypatch.setattr(compiled_ops, "_kernels", compiled_ops._Recent(3))
     monkeypatch.setattr(compiled_ops, "_calls", compiled_ops._Recent(50))
-    x = nx.named(jnp.arange(4.0), ["k"])
+    x = nx.named(make.arange(4.0), ["k"])
     for i in range(12):
         np.testing.assert_array_equal(values(nx.shift(x, 1, "k", fill_value=float(i))), [i, 0, 1, 2])
         jax.jit(lambda x, i=i: nx.shift(x, 2, "k", fill_value=float(i)))(x)

@@ -8,12 +8,13 @@ from jax.sharding import AxisType
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError
+from tests import make
 from tests.harness import make_mesh
 
 WORDS = np.random.default_rng(3).integers(0, 2**32, (8, 4, 2), np.uint32)
 WHOLE = jax.random.wrap_key_data(jnp.asarray(WORDS))
 KEYS = nx.named(WHOLE, ["n", "m"])
-ONE = jax.random.wrap_key_data(jnp.array([0, 7], jnp.uint32))
+ONE = jax.random.wrap_key_data(make.array([0, 7], jnp.uint32))
 NUMBERS = np.array([1, -1, 0, 5])
 ASKED = nx.named(jnp.asarray(NUMBERS), ["q"])
 
@@ -121,7 +122,7 @@ def test_no_number_comes_in_among_keys(call, text, resources):
 
 
 def test_pgather_takes_indices_of_narrow_types():
-    x = jnp.arange(300.0)
+    x = make.arange(300.0)
     np.testing.assert_array_equal(
         nx.lax.pgather(nx.named(x, ["n"]), jnp.array([-1, 5, -128], jnp.int8), "n"), x[np.array([-1, 5, -128])]
     )

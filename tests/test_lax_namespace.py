@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax import hlo
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, PositionalAxisError, UnsupportedArgumentError
+from tests import make
 from tests.harness import array, make_mesh
 
 UNEVEN = [[0, 3, 5], [1, 2], [4, 7, 6]]
@@ -165,7 +166,7 @@ def test_axes_of_jax():
         np.testing.assert_array_equal(have, want)
     have, want = (
         jax.vmap(lambda v, lax=lax: lax.pmax(v, axis_name="q") + lax.ppermute(v, "q", [(0, 2), (1, 0), (2, 1)]), axis_name="q")(
-            jnp.arange(3.0)
+            make.arange(3.0)
         )
         for lax in (nx.lax, jax.lax)
     )
@@ -245,7 +246,11 @@ def test_rotations(shape, place):
 
 @pytest.mark.full
 def test_interpolation_and_minimisation():
-    grid, values, places = (jnp.arange(4.0), jnp.array([0.0, 1.0, 3.0])), array(4, 3, 5), jnp.array([[0.5, 2.0], [2.5, 0.25]])
+    grid, values, places = (
+        (make.arange(4.0), make.array([0.0, 1.0, 3.0])),
+        array(4, 3, 5),
+        make.array([[0.5, 2.0], [2.5, 0.25]]),
+    )
     theirs, ours = (m.scipy.interpolate.RegularGridInterpolator for m in (jax, nx))
     have = ours(grid, nx.named(values, [None, None, "c"]))(nx.named(places, ["n", None]))
     want = jnp.stack([theirs(grid, values[..., c])(places) for c in range(5)], 1)
@@ -260,5 +265,5 @@ def test_interpolation_and_minimisation():
         return jnp.sum((x - target) ** 2 * jnp.array([1.0, 3.0]))
 
     targets = array(4, 2)
-    found = nx.scipy.optimize.minimize(cost, jnp.zeros(2), (nx.named(targets, ["run", None]),), method="BFGS")
+    found = nx.scipy.optimize.minimize(cost, make.zeros(2), (nx.named(targets, ["run", None]),), method="BFGS")
     np.testing.assert_allclose(nx.positional(found.x, ["run", None]), targets, atol=1e-3)

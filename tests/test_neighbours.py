@@ -22,6 +22,7 @@ from namedax.errors import (
 )
 from namedax.hlo import summary
 from namedax.resources.row_moves import move_rows
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
@@ -151,7 +152,7 @@ def test_a_shift_that_is_known_at_run_time():
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
 
-ITEM = jnp.zeros(()).dtype.itemsize
+ITEM = make.zeros(()).dtype.itemsize
 ROW = 5 * ITEM
 SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and rows sent
     "roll by one": (lambda x: roll(x, 1, "n"), 1, 1),
@@ -173,7 +174,7 @@ def test_only_what_is_needed_travels(case):
     body, count, rows = SENT[case]
     out = ["m" if case == "pad" else "n", None]
     f = nx.xmap(body, ["n", None], out, axis_resources={"n": "x"} | ({"m": "x"} if case == "pad" else {}), mesh=make_mesh((8,)))
-    x = jnp.zeros((32, 5))
+    x = make.zeros((32, 5))
     sent = {"collective-permute": (count, rows * ROW)} if count else {}
     assert summary(f.lower(x).compile()) == sent
     weights = array(*f(x).shape)
@@ -207,7 +208,7 @@ def test_conv_sends_its_halo():
         axis_resources={"h": "x", "batch": "y"},
         mesh=make_mesh((4, 2)),
     )
-    compiled = f.lower(jnp.zeros((2, 16, 6, 3)), jnp.zeros((3, 3, 3, 5))).compile()
+    compiled = f.lower(make.zeros((2, 16, 6, 3)), make.zeros((3, 3, 3, 5))).compile()
     assert summary(compiled) == {"collective-permute": (2, 2 * 6 * 3 * ITEM)}
 
 
@@ -247,7 +248,7 @@ def test_the_kernel_may_have_names():
     np.testing.assert_allclose(nx.positional(have, ["n", "c"]), want, rtol=1e-5)
 
 
-X = nx.named(jnp.zeros((6, 3)), ["k", None])
+X = nx.named(make.zeros((6, 3)), ["k", None])
 MISTAKES = [
     (lambda: roll(X, 1, "q"), AxisNotFoundError, "roll: no axis 'q' in f"),
     (lambda: roll(X, (1, 2), ("k", 0, 0)), PositionalAxisError, "roll: 2 shifts for 3 axes"),
@@ -284,8 +285,8 @@ def test_mistakes(call, error, message):
 @pytest.mark.parametrize("placement", FEW[:2], ids=str)
 def test_a_name_keeps_its_size_in_a_mapped_function(placement):
     with pytest.raises(AxisSizeError, match=r"diff: axis 'a' would have size 7, but it has size 8 .* out_axis=..."):
-        nx.xmap(lambda x: diff(x, axis="a"), ["a"], ["a"], **placement.options)(jnp.zeros(8))
+        nx.xmap(lambda x: diff(x, axis="a"), ["a"], ["a"], **placement.options)(make.zeros(8))
     options = also(placement, {"q": "a"}).options
     if placement.resources:
         with pytest.raises(AxisSizeError, match="diff: axis 'q' of size 7 does not divide over mesh axes"):
-            nx.xmap(lambda x: diff(x, axis="a", out_axis="q"), ["a"], ["q"], **options)(jnp.zeros(8))
+            nx.xmap(lambda x: diff(x, axis="a", out_axis="q"), ["a"], ["q"], **options)(make.zeros(8))

@@ -19,6 +19,7 @@ from namedax.errors import (
     SerialLoopError,
 )
 from namedax.hlo import summary
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 X, Y = array(8, 4, 6), array(6, 5, seed=1)
@@ -363,7 +364,7 @@ def test_two_names_on_one_mesh_axis_do_not_meet(body, out_axes, text, partitioni
 
 def test_a_broadcast_result_on_a_mesh_axis_of_its_own():
     f = nx.xmap(lambda v: v, [], ["k"], axis_sizes={"k": 4}, axis_resources={"k": "y"})
-    weights = jnp.arange(32.0).reshape(8, 4)
+    weights = make.arange(32.0).reshape(8, 4)
     for outer in ({"a": "x"}, {"a": ("x", nx.SerialLoop(2)), "k": "y"}):
         g = nx.xmap(lambda v: f(v), ["a"], ["a", None], axis_resources=outer, mesh=make_mesh((4, 2)))
         np.testing.assert_array_equal(g(array(8)), np.repeat(np.asarray(array(8))[:, None], 4, 1))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import FEW, PLACEMENTS, array, check, together
 
 # label: (named, positional, out_axes); x is {b, a}[3], m is a mask {a}.
@@ -49,7 +50,7 @@ TOGETHER = together(PROGRAM)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
-    args = (array(4, 8, 3), jnp.array([1, 0, 1, 1, 0, 1, 1, 0], bool))
+    args = (array(4, 8, 3), make.array([1, 0, 1, 1, 0, 1, 1, 0], bool))
     grad = placement.kind == "auto" or placement in FEW
     check(named, plain, args, (["b", "a", None], ["a"]), out_axes, placement, grad=grad)
 
@@ -81,7 +82,7 @@ def test_flags_and_parameters():
         np.testing.assert_allclose(nx.nn.gelu(named, approximate).data, want, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(nx.nn.gelu(named, approximate=approximate).data, want, rtol=1e-6, atol=1e-6)
     assert not np.allclose(nx.nn.gelu(named, True).data, nx.nn.gelu(named, False).data, rtol=0, atol=1e-6)
-    slopes = nx.named(jnp.arange(3.0), ["c"])
+    slopes = nx.named(make.arange(3.0), ["c"])
     np.testing.assert_allclose(nx.nn.leaky_relu(named, slopes).data, jax.nn.leaky_relu(x, jnp.arange(3.0)), rtol=1e-6)
     np.testing.assert_allclose(nx.nn.elu(x=named, alpha=0.5).data, jax.nn.elu(x, 0.5), rtol=1e-6)
     with pytest.raises(TypeError, match="too many positional arguments"):
@@ -91,7 +92,7 @@ def test_flags_and_parameters():
 
 
 def test_the_gradient_of_relu_at_zero_is_zero():
-    slope = jax.grad(lambda x: nx.sum(nx.nn.relu(nx.named(x, ["b"])), "b"))(jnp.array([-1.0, 0.0, 2.0]))
+    slope = jax.grad(lambda x: nx.sum(nx.nn.relu(nx.named(x, ["b"])), "b"))(make.array([-1.0, 0.0, 2.0]))
     assert slope.tolist() == [0, 0, 1]
 
 

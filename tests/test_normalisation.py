@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax import hlo
 from namedax.nn import Moments
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, together
 
 E = nx.errors
@@ -108,7 +109,7 @@ def nx_leaf(x):
     return isinstance(x, nx.NamedArray)
 
 
-ARGS = array(4, 8, 3) + 2, array(8, seed=1), 1.5 + array(8, seed=2) ** 2, jnp.array([1, 0, 1, 1, 0, 1, 1, 0], bool)
+ARGS = array(4, 8, 3) + 2, array(8, seed=1), 1.5 + array(8, seed=2) ** 2, make.array([1, 0, 1, 1, 0, 1, 1, 0], bool)
 
 
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
@@ -125,7 +126,7 @@ def test_placements(placement):
 # --- what is sent ---------------------------------------------------------------------------------------------------
 
 MESH = make_mesh((4, 2))
-X = jnp.asarray(np.random.default_rng(0).normal(size=(16, 24)), jnp.float32)
+X = make.asarray(np.random.default_rng(0).normal(size=(16, 24)), jnp.float32)
 
 
 def by_hand(kind):
@@ -162,7 +163,7 @@ NORMS = {
 def test_as_by_hand(kind):
     body, forwards = NORMS[kind]
     f, hand = nx.xmap(body, ["n", "k"], ["n", "k"], axis_resources={"k": "x"}, mesh=MESH), by_hand(kind)
-    weights = jnp.cos(jnp.arange(24.0))
+    weights = jnp.cos(make.arange(24.0))
 
     def sent(f, of_gradient):
         step = jax.grad(lambda x: jnp.sum(jnp.sin(f(x)) * weights)) if of_gradient else f
@@ -249,7 +250,7 @@ def test_a_large_mean_leaves_the_variance_what_it_is(resources):
 )
 def test_types(dtype, resources):
     x = (100 * X).astype(dtype)  # whose squares add up to more than float16 has
-    scale = jnp.full(24, 1.5, jnp.float32)
+    scale = make.full(24, 1.5, jnp.float32)
 
     def body(x, s):
         values, found = nx.nn.batch_norm(x, "k", scale=s)
@@ -296,7 +297,7 @@ def test_second_derivatives():
 
 
 def test_moving_averages():
-    now = Moments(nx.named(jnp.array([2.0, 3.0]), ["k"]), nx.named(jnp.array([4.0, 5.0]), ["k"]))
+    now = Moments(nx.named(make.array([2.0, 3.0]), ["k"]), nx.named(make.array([4.0, 5.0]), ["k"]))
     average = nx.nn.update_moments(Moments(0.0, 1.0), now, momentum=0.75)
     assert nx.positional(average.mean, ["k"]).tolist() == [0.5, 0.75]
     assert nx.positional(average.var, ["k"]).tolist() == [1.75, 2.0]
@@ -351,7 +352,7 @@ def test_dropout_in_every_placement(placement):
 
 def test_dropout_keeps_its_part_and_its_type():
     assert nx.nn.dropout(NAMED, KEY, 0) is nx.nn.dropout(NAMED, KEY, 0.7, deterministic=True) is NAMED
-    x = nx.named(jnp.ones((100, 100), jnp.bfloat16).at[0, 0].set(jnp.inf), ["b", "c"])
+    x = nx.named(make.ones((100, 100), jnp.bfloat16).at[0, 0].set(jnp.inf), ["b", "c"])
     y = nx.nn.dropout(x, jax.random.key(1), 0.3)
     assert y.dtype == jnp.bfloat16
     data = np.asarray(y.data.astype(jnp.float32))

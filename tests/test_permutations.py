@@ -13,6 +13,7 @@ from namedax import hlo
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.lax import all_to_all, pbroadcast, pdot, pgather, ppermute, pshuffle, psum_scatter
 from namedax.resources.row_moves import plan_rows, rows_of_blocks
+from tests import make
 from tests.harness import FEW, PLACEMENTS, Placement, array, check, make_mesh
 
 MIXED = [3, 0, 6, 1, 7, 2, 5, 4]
@@ -271,8 +272,8 @@ def test_values_without_the_name_are_not_sent():
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pgather(placement):
-    x, tokens, at = array(8, 4, 3, 2, seed=6), jnp.array([[1, -1], [7, 0], [3, 3]]), jnp.array([5, 9, -24, 2])
-    own = jnp.array(
+    x, tokens, at = array(8, 4, 3, 2, seed=6), make.array([[1, -1], [7, 0], [3, 3]]), make.array([5, 9, -24, 2])
+    own = make.array(
         [[1, 2, 3, 0], [7, 6, 5, 4], [0, 0, 0, 0], [1, 3, 5, 7], [2, 2, 6, 6], [4, 1, 4, 1], [0, 2, 4, 6], [5, 5, 5, 5]]
     )
 
@@ -300,20 +301,20 @@ def test_pgather(placement):
 
 
 def test_pgather_never_gathers_the_array():
-    x, idx = array(16, 1000), jnp.array([3, 15])
+    x, idx = array(16, 1000), make.array([3, 15])
     summary = sent(lambda x, i: pgather(x, i, "a"), (["a", None], [None]), [...], x, idx)
     assert summary == {"all-reduce": (1, 2 * 1000 * 4)}
-    own = jnp.arange(16)[::-1]
+    own = make.arange(16)[::-1]
     summary = sent(lambda x, i: pgather(x, i, "a"), (["a", None], ["a"]), ["a", ...], x, own)
     assert summary == {"all-gather": (1, 16 * own.itemsize), "reduce-scatter": (1, 16 * 1000 * 4)}
 
 
 def test_pgather_out_of_range():
-    x = nx.named(jnp.arange(4.0), ["k"])
+    x = nx.named(make.arange(4.0), ["k"])
     np.testing.assert_array_equal(pgather(x, jnp.array([3, 4, -4, -5]), "k"), [3, np.nan, 0, np.nan])
     np.testing.assert_array_equal(pgather(x.astype(int), jnp.array([4]), "k"), [jnp.iinfo(jnp.arange(1).dtype).min])
     with pytest.raises(PositionalAxisError, match="indices must be integers"):
-        pgather(x, jnp.array([0.5]), "k")
+        pgather(x, make.array([0.5]), "k")
 
 
 @pytest.mark.parametrize("placement", FEW, ids=str)
@@ -344,7 +345,7 @@ def test_pdot_sends_the_result_once():
 
 
 def test_mistakes():
-    x = nx.named(jnp.arange(24.0).reshape(4, 6), ["a", None])
+    x = nx.named(make.arange(24.0).reshape(4, 6), ["a", None])
     with pytest.raises(AxisNotFoundError, match="psum_scatter: axis 'c' has no size"):
         psum_scatter(x, "c")
     with pytest.raises(

@@ -9,6 +9,7 @@ from jax import lax
 import namedax as nx
 from namedax import hlo
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
+from tests import make
 from tests.harness import FEW, PARTITIONER, array, check, make_mesh, together
 
 nn = nx.nn
@@ -101,7 +102,7 @@ def test_types(resources):
         np.testing.assert_array_equal(high, jnp.stack([row.max(0) for row in rows]))
         np.testing.assert_array_equal(low, jnp.stack([row.min(0) for row in rows]))
     mean = mapped(lambda x: nn.avg_pool(x, {"w": 3}, strides=1, padding="SAME", count_include_pad=False), "w", resources)
-    x = jnp.arange(24).reshape(8, 3)
+    x = make.arange(24).reshape(8, 3)
     np.testing.assert_allclose(mean(x), jnp.stack([x[max(0, i - 1) : i + 2].mean(0) for i in range(8)]), rtol=1e-6)
     nan = array(8, 3).at[3, 1].set(jnp.nan)
     have = mapped(lambda x: nn.max_pool(x, {"w": 3}, strides=1, padding="SAME"), "w", resources)(nan)

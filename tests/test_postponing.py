@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax import SerialLoop, hlo
 from namedax.programs.late_sums import postponing
+from tests import make
 
 POS, K, E, F = 16, 8, 12, 4  # floats have 4 bytes
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
@@ -249,7 +250,7 @@ def both_ways(body, in_specs, out_specs, *args):
     return before, after
 
 
-A = jnp.asarray(np.random.default_rng(7).normal(size=(16, 8)), jnp.float32)
+A = make.asarray(np.random.default_rng(7).normal(size=(16, 8)), jnp.float32)
 HALF = (P(None, "m"),)  # blocks of 16 x 2
 
 

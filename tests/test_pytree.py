@@ -12,6 +12,7 @@ import pytest
 import namedax as nx
 from namedax import NamedArray
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
+from tests import make
 from tests.harness import FEW, array, make_mesh
 
 
@@ -52,7 +53,7 @@ def test_the_key_of_the_leaf_says_the_order_where_there_is_one():
     assert key("a", "b") == "data{a,b}"
     assert key("b", "a") == "data{b,a}"
     assert key(None, "a", None, "b") == "data{a,_,b}"
-    odd = NamedArray(jnp.zeros((1, 1)), ("a/b,c", ("x", 1)))
+    odd = NamedArray(make.zeros((1, 1)), ("a/b,c", ("x", 1)))
     assert (
         jax.tree_util.keystr(jax.tree_util.tree_flatten_with_path(odd)[0][0][0], simple=True)
         == "data{a%2Fb%2Cc,%28%27x%27%2C%201%29}"
@@ -249,7 +250,7 @@ def test_vmap_of_one_argument_and_of_many_leading_positions():
 
 def test_vmap_of_an_array_that_begins_with_a_name_gives_every_instance_the_position():
     x = named("a")
-    result = jax.vmap(lambda i: x * i)(jnp.arange(4.0))
+    result = jax.vmap(lambda i: x * i)(make.arange(4.0))
     assert result.dims == (None, "a")
     np.testing.assert_allclose(result.data, jnp.arange(4.0)[:, None] * x.data, rtol=1e-6)
 
@@ -283,7 +284,7 @@ def test_scan_over_a_position_with_a_named_carry():
 
 def test_scan_that_stacks_named_results():
     x = named("a", None)
-    _, ys = jax.lax.scan(lambda c, i: (c, x * i), None, jnp.arange(4.0))
+    _, ys = jax.lax.scan(lambda c, i: (c, x * i), None, make.arange(4.0))
     assert (ys.dims, ys.shape) == ((None, "a", None), (4, 5))
     np.testing.assert_allclose(ys.data, jnp.arange(4.0)[:, None, None] * x.data, rtol=1e-6)
 

@@ -11,6 +11,7 @@ import pytest
 import namedax as nx
 from namedax import hlo, random
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
+from tests import make
 from tests.harness import FEW, Placement, array, check
 
 KEY = jax.random.key(7)
@@ -24,15 +25,15 @@ PARAMETERS = {
     "beta": {"a": 1.5, "b": 2.0},
     "binomial": {"n": 9.0, "p": 0.3},
     "chisquare": {"df": 3.0},
-    "dirichlet": {"alpha": jnp.array([1.0, 2.0, 3.0])},
+    "dirichlet": {"alpha": make.array([1.0, 2.0, 3.0])},
     "double_sided_maxwell": {"loc": 1.0, "scale": 2.0},
     "f": {"dfnum": 3.0, "dfden": 5.0},
     "gamma": {"a": 2.5},
     "generalized_normal": {"p": 3.0},
     "geometric": {"p": 0.4},
     "loggamma": {"a": 2.5},
-    "multinomial": {"n": 5.0, "p": jnp.array([0.2, 0.3, 0.5])},
-    "multivariate_normal": {"mean": jnp.array([1.0, 2.0]), "cov": jnp.array([[2.0, 0.5], [0.5, 1.0]])},
+    "multinomial": {"n": 5.0, "p": make.array([0.2, 0.3, 0.5])},
+    "multivariate_normal": {"mean": make.array([1.0, 2.0]), "cov": make.array([[2.0, 0.5], [0.5, 1.0]])},
     "orthogonal": {"n": 3},
     "pareto": {"b": 2.0},
     "poisson": {"lam": 3.0},
@@ -176,11 +177,11 @@ def test_named_keys(key):
     raw = jax.random.split(key, 3)
     mean = array(3, seed=1)
     have = random.multivariate_normal(
-        keys, nx.named(mean, ["layer"])[..., None] * jnp.ones(2), jnp.eye(2), named_shape={"k": 2}
+        keys, nx.named(mean, ["layer"])[..., None] * make.ones(2), make.eye(2), named_shape={"k": 2}
     )
     want = jax.vmap(lambda k, m: jax.random.multivariate_normal(k, m * jnp.ones(2), jnp.eye(2), (2,)))(raw, mean)
     np.testing.assert_allclose(nx.positional(have, ["layer", "k", None]), want, rtol=1e-6)
-    order = random.permutation(keys, nx.named(jnp.arange(5), ["k"]), "k")
+    order = random.permutation(keys, nx.named(make.arange(5), ["k"]), "k")
     np.testing.assert_array_equal(nx.positional(order, ["layer", "k"]), jax.vmap(lambda k: jax.random.permutation(k, 5))(raw))
     data = random.key_data(keys)
     assert data.shape == jax.random.key_data(key).shape
@@ -191,7 +192,7 @@ def test_named_keys(key):
         nx.positional(random.key_data(more), ["layer", ...]),
         jax.random.key_data(jax.vmap(lambda k: jax.random.split(k, 4))(raw)),
     )
-    seeds = nx.named(jnp.arange(3), ["layer"])
+    seeds = nx.named(make.arange(3), ["layer"])
     assert random.normal(random.key(seeds)).named_shape["layer"] == 3
 
 
@@ -210,7 +211,7 @@ def test_what_is_sent():
     def sent(f, in_axes, out_axes, *args):
         return hlo.summary(jax.jit(nx.xmap(f, in_axes, out_axes, **BLOCKS.options)).lower(*args).compile())
 
-    p, logits = jnp.full((16,), 0.5), array(16, 6)
+    p, logits = make.full((16,), 0.5), array(16, 6)
     assert sent(lambda k, p: random.normal(k, (3,), named_shape={"a": 16}) * p, ([], ["a"]), ["a", ...], KEY, p) == {}
     assert sent(random.bernoulli, ([], ["a"]), ["a"], KEY, p) == {}
     assert sent(lambda k, p: random.poisson(k, p), ([], ["a"]), ["a"], KEY, p) == {"all-gather": (1, 16 * 4)}
@@ -253,6 +254,6 @@ def test_mistakes():
     with pytest.raises(PositionalAxisError, match="categorical: axis -1 is out of range"):
         random.categorical(KEY, x)
     with pytest.raises(NamedAxesLeftError, match="the probabilities have the axes 'c', which the key lacks"):
-        random.choice(KEY, 4, p=nx.named(jnp.full((3, 4), 0.25), ["c", None]))
+        random.choice(KEY, 4, p=nx.named(make.full((3, 4), 0.25), ["c", None]))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
         nx.xmap(lambda x: random.normal(KEY, named_shape={"a": 6}), {}, ["a"], **BLOCKS.options)(array(4))

@@ -10,6 +10,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
+from tests import make
 from tests.harness import array, make_mesh
 
 pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
@@ -161,7 +162,7 @@ def test_raw_reductions_in_what_a_body_calls_are_refused(body):
 @pytest.mark.full
 def test_what_is_no_raw_reduction():
     """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""
-    scales = jnp.arange(1.0, 4.0)
+    scales = make.arange(1.0, 4.0)
 
     def body(a):
         scaled = jax.tree.map(lambda leaf: leaf * jnp.sum(scales) / jnp.max(scales), a)

@@ -15,6 +15,7 @@ import namedax as nx
 from namedax import merge_axes, rearrange, reduce, repeat, split_axis
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, RearrangeError
 from namedax.hlo import summary
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
@@ -91,7 +92,7 @@ def test_names_and_positions(placement):
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
 
-ITEM = jnp.zeros(()).dtype.itemsize
+ITEM = make.zeros(()).dtype.itemsize
 SENT = {  # a float[4, 32] of pos and embed, embed on x (4 devices), pos perhaps on y (2 devices)
     "split": ("{embed=(h k)} -> {h, k}", {"h": "x"}, {}),
     "split over two mesh axes": ("{embed=(h k)} -> {h, k}", {"embed": ("x", "y"), "h": "x", "k": "y"}, {}),
@@ -241,7 +242,7 @@ def test_sizes_come_from_the_mapped_function():
     np.testing.assert_array_equal(g(jnp.arange(3)), jnp.arange(6).reshape(2, 3) % 3)
 
 
-X = nx.named(jnp.zeros((2, 12)), [None, "k"])
+X = nx.named(make.zeros((2, 12)), [None, "k"])
 CARETS = [
     ("a", "there is no '->'", 1),
     ("a -> a -> a", "a second '->'", 7),
@@ -310,7 +311,7 @@ def test_mistakes(call, error, message):
 
 def test_mistakes_in_a_mapped_function():
     mesh = make_mesh((4, 2))
-    x = jnp.zeros((8, 4))
+    x = make.zeros((8, 4))
 
     def mapped(body, **resources):
         return nx.xmap(body, ["a", "b"], None, axis_resources={"a": "x"} | resources, mesh=mesh)(x)

@@ -9,6 +9,7 @@ import pytest
 
 import namedax as nx
 from namedax.hlo import summary
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 INF, NAN = jnp.inf, jnp.nan
@@ -126,7 +127,7 @@ MORE = {
         ["b", None],
     ),
 }
-ARGS = (array(4, 8, 3), jnp.array([1, 0, 1, 1, 0, 1, 1, 0], bool), array(4, 8, kind="bool"))
+ARGS = (array(4, 8, 3), make.array([1, 0, 1, 1, 0, 1, 1, 0], bool), array(4, 8, kind="bool"))
 IN_AXES = (["b", "a", None], ["a"], ["b", "a"])
 
 
@@ -177,7 +178,7 @@ def test_an_array_without_names_is_just_an_array(name):
 
 # --- Values that reductions trip over -------------------------------------------------------------
 
-SPECIAL = jnp.array(
+SPECIAL = make.array(
     [
         [0.5, -1.0, 2.0, 0.0, 1.0, 3.0, NAN, 3.0],
         [-INF] * 8,
@@ -215,7 +216,7 @@ def test_special_values(placement):
     check(specials(nx, "a"), specials(_Jax(), 1), (-SPECIAL,), (["b", "a"],), out_axes, placement, grad=False)
 
 
-TIES = jnp.asarray(np.concatenate([array(3, 8, kind="ties"), np.ones((1, 8))]), float)  # [b, a]
+TIES = make.asarray(np.concatenate([array(3, 8, kind="ties"), np.ones((1, 8))]), float)  # [b, a]
 HOLES = np.where(array(4, 8, kind="bool"), array(4, 8), -INF)
 HOLES[3] = -INF
 HOLES = jnp.asarray(HOLES, float)  # [b, a]; the last row has nothing else
@@ -236,7 +237,7 @@ def test_gradients_of_ties_and_of_minus_infinity(placement):
 
 
 def test_every_tie_has_its_share():
-    x = jnp.array([2.0, 1, 2, 2, 0, 1, 2, -1])
+    x = make.array([2.0, 1, 2, 2, 0, 1, 2, -1])
     mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     f = nx.xmap(lambda x: nx.max(x, "a"), (["a"],), [], axis_resources={"a": "x"}, mesh=mesh)
     assert jax.grad(f)(x).tolist() == [0.25, 0, 0.25, 0.25, 0, 0, 0.25, 0]
@@ -277,7 +278,7 @@ def test_everything_masked(placement):
 
 
 def test_empty_axes():
-    x = jnp.zeros((0, 3))
+    x = make.zeros((0, 3))
     named = nx.named(x, ["b", "c"])
     for name in ("sum", "prod", "mean", "var", "any", "all", "count_nonzero"):
         have, want = getattr(nx, name)(named, "b"), getattr(jnp, name)(x, 0)
@@ -296,7 +297,7 @@ def test_an_empty_axis_beside_a_sharded_one(placement):
     check(
         lambda x: (nx.sum(x, ("a", 0)), nx.mean(x, ("a", 0)), nx.mean(x, "a"), nx.var(x, ("a", 0))),
         lambda x: (x.sum((0, 1)), x.mean((0, 1)), x.mean(0), x.var((0, 1))),
-        (jnp.zeros((8, 0, 3)),),
+        (make.zeros((8, 0, 3)),),
         (["a", None, "c"],),
         (["c"], ["c"], [None, "c"], ["c"]),
         placement,

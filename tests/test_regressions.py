@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax.errors import AxisSizeError, NamedAxesLeftError
+from tests import make
 from tests.harness import FEW, PARTITIONER, Placement, array, check, make_mesh
 
 # Unmapped; one entry per device; blocks over Explicit axes; two names; one name over two mesh axes; XLA's partitioner.
@@ -72,7 +73,7 @@ def test_one_jitted_helper_under_two_assignments():
 
     mesh = make_mesh((4, 2))
     for n, axis in ((8, "x"), (4, "y"), (8, "x")):
-        x = jnp.arange(1.0, n + 1)
+        x = make.arange(1.0, n + 1)
         have = nx.xmap(helper, ["a"], ["a"], axis_resources={"a": axis}, mesh=mesh)(x)
         close(have, x / x.sum() + n * np.arange(n))
 
@@ -486,14 +487,14 @@ def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, 
 
 def test_an_array_from_outside_is_whole_whatever_its_size():
     # Two entries are what a device holds of `a`, but an array from outside is no block.
-    two = nx.named(jnp.arange(2.0), ["a"])
+    two = nx.named(make.arange(2.0), ["a"])
     with pytest.raises(AxisSizeError, match=r"axis 'a' has size 2 .*'a' has size 8"):
         nx.xmap(lambda x: x + two, ["a"], ["a"], **BLOCKS.options)(A[:, 0])
 
 
 def test_an_array_from_outside_may_bring_a_mapped_name():
     # The region knows no size of `z`, so the array itself has to say that it is whole.
-    z = nx.named(jnp.arange(6.0), ["z"])
+    z = nx.named(make.arange(6.0), ["z"])
     x = A[:, 0]
     mapped = nx.xmap(
         lambda x: (x * z, nx.sum(x * z, ("a", "z"))), ["a"], None, axis_resources={"a": "x", "z": "y"}, mesh=make_mesh((4, 2))
@@ -524,4 +525,4 @@ def test_a_raw_rule_that_reduces_where_the_mapped_function_has_ended_is_an_error
     with pytest.raises(
         nx.errors.AxisResourceError, match=r"axis 'a' is mapped to mesh axis 'x' .* Use nx\.custom_vjp or nx\.custom_jvp"
     ):
-        jax.grad(nx.xmap(loss, ["a"], [], **options))(jnp.ones(8))
+        jax.grad(nx.xmap(loss, ["a"], [], **options))(make.ones(8))

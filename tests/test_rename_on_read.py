@@ -14,11 +14,12 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax import hlo
 from namedax.errors import PlacementConflictError
+from tests import make
 from tests.harness import array
 
 READ = {"embed_fsdp": "embed"}
 X, SCALE, BIAS, TABLE = array(16, 24), array(24, seed=1), array(24, seed=2), array(40, 24, seed=3)
-IDS = jnp.asarray(np.random.default_rng(0).integers(0, 40, 16))
+IDS = make.asarray(np.random.default_rng(0).integers(0, 40, 16))
 DATA = {"batch": "data", "embed_fsdp": "data"}
 BOTH = {"batch": ("data", "model"), "embed_fsdp": "data"}
 TENSOR = {**DATA, "vocab": "model"}

@@ -16,6 +16,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import namedax as nx
+from tests import make
 from tests.harness import array
 
 SIZES = {"batch": 4, "pos": 6, "vocab": 16, "embed": 8, "heads": 2, "key": 12, "hidden": 20}
@@ -39,8 +40,8 @@ def make_parameters():
 
 
 PARAMS = make_parameters()
-TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, SIZES["vocab"], (4, 6)))
-LABELS = jnp.asarray(np.random.default_rng(1).integers(0, SIZES["vocab"], (4, 6)))
+TOKENS = make.asarray(np.random.default_rng(0).integers(0, SIZES["vocab"], (4, 6)))
+LABELS = make.asarray(np.random.default_rng(1).integers(0, SIZES["vocab"], (4, 6)))
 
 
 def normalise(x, scale):

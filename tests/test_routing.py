@@ -17,6 +17,7 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from namedax.hlo import summary
+from tests import make
 from tests.harness import FEW, Placement, array, check, make_mesh
 
 FIELDS = ("index", "weight", "probabilities")
@@ -75,7 +76,7 @@ def test_choices(k, normalize):
 
 
 def test_of_equal_experts_the_lower_number_comes_first():
-    logits = nx.named(jnp.array([[0.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0]]), ["token", "route"])
+    logits = nx.named(make.array([[0.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0]]), ["token", "route"])
     for resources in ({}, {"route": "x"}, {"token": "x"}):
         f = nx.xmap(lambda x: nx.nn.top_k_routing(x, "route", 2).index, axis_resources=resources, mesh=make_mesh((2,)))
         assert nx.positional(f(logits), ["token", "choice"]).tolist() == [[1, 2], [0, 1]]
@@ -92,7 +93,7 @@ def test_a_routing_is_a_pytree():
 
 @pytest.mark.full
 def test_even_choices_cost_one_and_equal_ones_as_many_as_there_are():
-    for rows, want in ((60 * jnp.eye(4), 1), (jnp.full((5, 4), -60.0).at[:, 2].set(0), 4)):
+    for rows, want in ((60 * make.eye(4), 1), (make.full((5, 4), -60.0).at[:, 2].set(0), 4)):
         routing = nx.nn.top_k_routing(nx.named(rows, ["token", "route"]), "route", 1)
         np.testing.assert_allclose(nx.nn.load_balancing_loss(routing, "token"), want, rtol=1e-5)
 

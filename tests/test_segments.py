@@ -8,13 +8,14 @@ import pytest
 import namedax as nx
 from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.hlo import collectives
+from tests import make
 from tests.harness import array, make_mesh
 
 COUNT = 8
 DATA = array(16, 3, 2, 5, seed=1)  # the axis, b, c, and a positional axis
 TIES = array(16, 3, 2, 5, seed=2, kind="ties")
-IDS = jnp.asarray(np.random.default_rng(0).integers(-1, 7, 16).tolist()).at[3].set(12)  # some out of range; segment 7 is empty
-PER_B = jnp.asarray(np.random.default_rng(1).integers(0, 8, (3, 16)))
+IDS = make.asarray(np.random.default_rng(0).integers(-1, 7, 16).tolist()).at[3].set(12)  # some out of range; segment 7 is empty
+PER_B = make.asarray(np.random.default_rng(1).integers(0, 8, (3, 16)))
 
 PLACED = [
     ("unmapped", None, {}),
@@ -101,7 +102,7 @@ def test_costs(kind, resources, want):
         mesh=make_mesh((4, 2)),
         axis_resources=resources,
     )
-    have = collectives(fun.lower(jnp.zeros((16, 6)), jnp.zeros(16, int)).compile())
+    have = collectives(fun.lower(make.zeros((16, 6)), make.zeros(16, int)).compile())
     assert [(c.kind, c.bytes) for c in have] == want
 
 
@@ -120,25 +121,25 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
 @pytest.mark.full
 def test_positional_axes():
     x = nx.named(array(2, 6, 3, 5), ["b", None, None, "k"])
-    ids = jnp.array([2, 0, 1, 1, 9, 0])
+    ids = make.array([2, 0, 1, 1, 9, 0])
     want = jax.vmap(lambda d: jax.ops.segment_sum(d, ids, 3))(x.data)
     have = nx.positional(nx.segment_sum(x, ids, 3), {0: "b", 3: "k"})
     np.testing.assert_allclose(have, want, rtol=1e-6)
-    by_k = nx.segment_max(x, nx.named(jnp.array([1, 0, 1]), [None]), 2, axis=1, out_axis="s")
+    by_k = nx.segment_max(x, nx.named(make.array([1, 0, 1]), [None]), 2, axis=1, out_axis="s")
     want = jnp.stack([x.data[:, :, 1], jnp.maximum(x.data[:, :, 0], x.data[:, :, 2])])
     np.testing.assert_array_equal(nx.positional(by_k, ["s", "b", None, "k"]), want)
-    behind = nx.segment_sum(x, jnp.array([1, 0, 1]), 2, axis=-1)
+    behind = nx.segment_sum(x, make.array([1, 0, 1]), 2, axis=-1)
     want = jnp.stack([x.data[:, :, 1], x.data[:, :, 0] + x.data[:, :, 2]], 2)
     np.testing.assert_allclose(nx.positional(behind, {0: "b", 3: "k"}), want, rtol=1e-6)
-    front = nx.segment_sum(x, nx.named(jnp.arange(5) // 2, ["k"]), 3, axis="k")
+    front = nx.segment_sum(x, nx.named(make.arange(5) // 2, ["k"]), 3, axis="k")
     assert (front.shape, front.named_shape) == ((3, 6, 3), {"b": 2})
     plain = nx.segment_sum(jnp.arange(6.0), ids, 3, mode="clip")
     np.testing.assert_array_equal(plain, [6.0, 5.0, 4.0])
 
 
 def test_the_axis_keeps_its_name():
-    x = nx.named(jnp.arange(1.0, 7.0), ["a"])
-    have = nx.segment_sum(x, nx.named(jnp.array([1, 1, 0, 1, 0, 3]), ["a"]), 4, axis="a", out_axis="a")
+    x = nx.named(make.arange(1.0, 7.0), ["a"])
+    have = nx.segment_sum(x, nx.named(make.array([1, 1, 0, 1, 0, 3]), ["a"]), 4, axis="a", out_axis="a")
     np.testing.assert_array_equal(nx.positional(have, ["a"]), [8.0, 7.0, 0.0, 6.0])
 
 
@@ -165,7 +166,7 @@ def test_the_axis_keeps_its_name():
 )
 def test_mistakes(call, kind, message):
     with pytest.raises(kind) as error:
-        call(nx.named(jnp.ones((6, 2)), ["a", "k"]), nx.named(jnp.zeros(6, int), ["a"]))
+        call(nx.named(make.ones((6, 2)), ["a", "k"]), nx.named(make.zeros(6, int), ["a"]))
     assert message in str(error.value)
 
 

@@ -7,6 +7,7 @@ import pytest
 import namedax as nx
 from namedax import hlo
 from namedax.errors import ArgumentError, AxisNameError, AxisNotFoundError, NamedAxesLeftError
+from tests import make
 from tests.harness import FEW, PARTITIONER, array, make_mesh
 
 PLACES = [FEW[0], FEW[2], FEW[3], PARTITIONER[3]]
@@ -94,7 +95,7 @@ def test_floats_and_nans():
                 mesh=make_mesh((4, 2)),
             )
             np.testing.assert_array_equal(f(x), padded(np.unique(x, equal_nan=equal), 8, 0))
-    truth = nx.named(jnp.array([True, True]), ["a"])
+    truth = nx.named(make.array([True, True]), ["a"])
     assert nx.positional(nx.unique(truth, axis="a", size=2, out_axis="p"), ["p"]).tolist() == [True, True]
 
 

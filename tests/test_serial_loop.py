@@ -20,6 +20,7 @@ from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictEr
 from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.programs.serial.stepping import run_in_steps
+from tests import make
 from tests.harness import Placement, array, check, make_mesh, together
 
 LOOP = SerialLoop
@@ -407,7 +408,7 @@ def test_the_gradient_of_a_loss_comes_with_its_value():
 def test_loss_scaling_in_sixteen_bits():
     # The gradient of one is lost in float16; that of the scaled loss is not, and so must not be made from the former.
     f = nx.xmap(lambda w, x: nx.sum(x * (w * 1e-4), "a") * 1e-4, ([], ["a"]), [], axis_resources={"a": LOOP(2)})
-    w, x = jnp.ones((), jnp.float16), jnp.full(2, 1e-3, jnp.float16)
+    w, x = make.ones((), jnp.float16), make.full(2, 1e-3, jnp.float16)
     have = jax.grad(lambda w: f(w, x) * jnp.float16(2**14))(w)
     want = jax.grad(lambda w: jnp.sum(x * (w * 1e-4)) * 1e-4 * jnp.float16(2**14))(w)
     assert want > 0
@@ -421,7 +422,7 @@ def test_only_what_is_asked_for_is_differentiated():
     whole = str(jax.make_jaxpr(jax.grad(f, argnums=(0, 1, 2)))(w1, w2, x, y))
     assert text.count("dot_general") < whole.count("dot_general")
     _, pullback = jax.vjp(lambda w: (f(w, w2, x, y), w.sum()), w1)
-    zero = pullback((jnp.zeros(()), jnp.ones(())))  # the loss has no cotangent but zero
+    zero = pullback((make.zeros(()), make.ones(())))  # the loss has no cotangent but zero
     np.testing.assert_array_equal(zero[0], jnp.ones_like(w1))
 
 
@@ -452,7 +453,7 @@ def test_closed_over_values_have_gradients():
         return nx.xmap(lambda x: nx.sum(x * w, "a"), ["a"], [], axis_resources={"a": LOOP(4)})(jnp.arange(8.0))
 
     np.testing.assert_allclose(jax.grad(outer)(2.0), 28.0)
-    named = nx.named(jnp.arange(8.0), ["a"])  # cut to the step that is executed
+    named = nx.named(make.arange(8.0), ["a"])  # cut to the step that is executed
     f = nx.xmap(lambda x: x * named, ["a"], ["a"], axis_resources={"a": LOOP(4)})
     np.testing.assert_allclose(f(jnp.ones(8)), jnp.arange(8.0))
 
@@ -474,7 +475,7 @@ def test_random_numbers_are_the_same():
 
     key = jax.random.key(3)
     results = [
-        nx.xmap(body, ([], ["a"]), ["a"], axis_resources=resources, mesh=make_mesh((4, 2)))(key, jnp.zeros(8))
+        nx.xmap(body, ([], ["a"]), ["a"], axis_resources=resources, mesh=make_mesh((4, 2)))(key, make.zeros(8))
         for resources in ({}, {"a": LOOP(4)}, {"a": ("x", LOOP(2))})
     ]
     np.testing.assert_array_equal(results[0], results[1])
@@ -482,14 +483,14 @@ def test_random_numbers_are_the_same():
 
 
 def test_sixteen_bits_add_up_in_thirty_two():
-    x = jnp.full((2048, 1), 1, jnp.bfloat16)
+    x = make.full((2048, 1), 1, jnp.bfloat16)
     f = nx.xmap(lambda x: nx.lax.psum(x, "a"), ["a", None], [None], axis_resources={"a": LOOP(2048)})
     assert f(x).tolist() == [2048]  # in bfloat16 the sum would stop at 256
 
 
 def test_weak_types_and_integers():
     f = nx.xmap(lambda x: (nx.sum(x, "a"), nx.max(x, "a"), x + 1), ["a"], ([], [], ["a"]), axis_resources={"a": LOOP(4)})
-    total, largest, more = f(jnp.arange(8))
+    total, largest, more = f(make.arange(8))
     assert (int(total), int(largest)) == (28, 7)
     np.testing.assert_array_equal(more, jnp.arange(1, 9))
 
@@ -497,7 +498,7 @@ def test_weak_types_and_integers():
 @pytest.mark.full
 @pytest.mark.parametrize("resources", [{"n": LOOP(2)}, {"n": ("x", LOOP(2))}], ids=str)
 def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
-    a, b, axes = array(8, 3, 3) + 3 * jnp.eye(3), array(8, 3), (["n", None, None], ["n", None])
+    a, b, axes = array(8, 3, 3) + 3 * make.eye(3), array(8, 3), (["n", None, None], ["n", None])
     options = {"axis_resources": resources, "mesh": make_mesh((2, 4))}
     solve = nx.nmap(jnp.linalg.solve)
 
@@ -518,7 +519,7 @@ def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
         return jax.scipy.sparse.linalg.cg(lambda v: a @ v, b, tol=1e-6)[0]
 
     half = array(8, 3, 3)
-    a, b = half @ half.mT + jnp.eye(3), array(8, 3)
+    a, b = half @ half.mT + make.eye(3), array(8, 3)
     for resources in ({"n": LOOP(2)}, {"n": ("x", LOOP(2))}):
         f = nx.xmap(
             lambda a, b: (nx.nmap(double)(nx.exp(nx.sum(b, 0))), nx.nmap(solve)(a, b)),
@@ -538,7 +539,7 @@ def test_effects_happen_once_a_step(capsys):
         return nx.sum(x, ("a", "c"))
 
     f = nx.xmap(body, ["a", "c"], [], axis_resources={"a": LOOP(2)})
-    f(jnp.arange(6.0).reshape(2, 3)).block_until_ready()
+    f(make.arange(6.0).reshape(2, 3)).block_until_ready()
     jax.effects_barrier()
     assert sorted(capsys.readouterr().out.split()) == ["2.0", "5.0", "last", "last"]
 
@@ -549,7 +550,7 @@ def test_effects_happen_once_a_step_also_where_the_axes_of_results_have_to_be_se
         return nx.rename(x, {"c": "d"})
 
     jax.block_until_ready(
-        nx.xmap(body, axis_resources={"a": LOOP(2)})(nx.named(jnp.arange(6.0).reshape(2, 3), ["a", "c"])).data
+        nx.xmap(body, axis_resources={"a": LOOP(2)})(nx.named(make.arange(6.0).reshape(2, 3), ["a", "c"])).data
     )
     jax.effects_barrier()
     assert sorted(capsys.readouterr().out.split()) == ["2.0", "5.0"]
@@ -566,7 +567,7 @@ def test_types_show_the_loop():
     seen = []
     f = nx.xmap(lambda x: (seen.append((repr(x), dict(x.named_shape))), x)[1], ["a"], ["a"], axis_resources={"a": ("x", LOOP(2))},
                 mesh=make_mesh((4,)))  # fmt: skip
-    f(jnp.zeros(8))
+    f(make.zeros(8))
     assert seen[0] == ("NamedArray(f32[]{a:8@(x,SerialLoop(2) of 'a')})", {"a": 8}) or seen[0][1] == {"a": 8}
 
 
@@ -604,7 +605,7 @@ def test_a_loop_is_part_of_the_key_of_a_compiled_program():
 def test_two_names_on_one_loop_do_not_meet():
     with serial_loop("l", 2):
         f = nx.xmap(lambda x, y: (x * 2, y * 3), (["a"], ["b"]), (["a"], ["b"]), axis_resources={"a": "l", "b": "l"})
-        have = f(jnp.arange(4.0), jnp.arange(6.0))
+        have = f(make.arange(4.0), make.arange(6.0))
         np.testing.assert_array_equal(have[1], 3 * jnp.arange(6.0))
         with pytest.raises(PlacementConflictError, match="'a' and 'b' meet in one value"):
             nx.xmap(lambda x, y: x * y, (["a"], ["b"]), ["a", "b"], axis_resources={"a": "l", "b": "l"})(array(4), array(6))
@@ -877,7 +878,7 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
         return nx.sum(x**3, "b")
 
     f = nx.xmap(cubes, ["b"], [], axis_resources=resources, mesh=make_mesh((4, 2)))
-    x = jnp.arange(8.0)
+    x = make.arange(8.0)
     with pytest.raises(nx.errors.SerialLoopError) as error:
         differentiate(f)(x)
     assert str(error.value) == (
@@ -891,7 +892,7 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
 @pytest.mark.parametrize("sharded", [False, True])
 def test_steps_under_an_explicit_mesh_whose_axes_nobody_maps(sharded):
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
-    x = jnp.arange(128.0).reshape(2, 64)
+    x = make.arange(128.0).reshape(2, 64)
     here = jax.device_put(x, jax.NamedSharding(mesh, jax.P(None, "x"))) if sharded else x
     f = nx.xmap(
         lambda x: (nx.sin(x), nx.sum(x, "b")), (["b", "c"],), (["c", "b"], ["c"]), axis_resources={"b": LOOP(2)}, mesh=mesh

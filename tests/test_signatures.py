@@ -15,6 +15,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError, AxisNotFoundError, NamedAxesLeftError, UnsupportedArgumentError
+from tests import make
 from tests.harness import array, make_mesh
 
 EMPTY = inspect.Parameter.empty
@@ -257,7 +258,7 @@ def test_over_names_and_their_gradients(shape, resources):
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_quantiles_with_weights(shape, resources):
     x, w = array(8, 4, 3, seed=1), jnp.abs(array(8, 4, seed=2)) + 0.1
-    q = jnp.array([0.2, 0.7])
+    q = make.array([0.2, 0.7])
 
     def body(x, w):
         return nx.numpy.quantile(x, q, "a", method="inverted_cdf", weights=w), nx.numpy.percentile(
@@ -272,7 +273,7 @@ def test_quantiles_with_weights(shape, resources):
 
 @pytest.mark.full
 def test_take_along_axis_without_wrapping():
-    x, index = array(4, 6), jnp.array([[1, -1, 7], [0, 5, -6], [2, -3, 3], [4, 4, -9]], jnp.int8)
+    x, index = array(4, 6), make.array([[1, -1, 7], [0, 5, -6], [2, -3, 3], [4, 4, -9]], jnp.int8)
     for mode in (None, "clip", "fill"):
         have = nx.numpy.take_along_axis(
             nx.named(x, ["b", "k"]), nx.named(index, ["b", "k"]), "k", mode=mode, wrap_negative_indices=False
@@ -283,7 +284,7 @@ def test_take_along_axis_without_wrapping():
 
 @pytest.mark.full
 def test_where_with_one_argument():
-    x = jnp.array([[0.0, 2.0, 3.0], [1.0, 0.0, 0.0]])
+    x = make.array([[0.0, 2.0, 3.0], [1.0, 0.0, 0.0]])
     (have,) = nx.numpy.where(nx.named(x, ["b", None]) > 0, size=2, fill_value=-1)
     np.testing.assert_array_equal(nx.positional(have, ["b", None]), [[1, 2], [0, -1]])
     np.testing.assert_array_equal(nx.numpy.where(x > 0)[1], jnp.where(x > 0)[1])

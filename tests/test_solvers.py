@@ -11,6 +11,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, NamedAxesLeftError, PositionalAxisError
+from tests import make
 from tests.harness import FEW, PARTITIONER, array, check, make_mesh
 
 linalg = nx.scipy.sparse.linalg
@@ -55,7 +56,7 @@ COVER = [("cg", FEW[1]), ("bicgstab", FEW[2]), ("gmres", FEW[0]), ("gmres", FEW[
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("solver", "placement"), COVER, ids=str)
 def test_values_and_gradients(solver, placement):
-    m, c = matrix(8, solver == "cg"), jnp.array([2.0, 1.5, 1.0, 3.0], jnp.float32)
+    m, c = matrix(8, solver == "cg"), make.array([2.0, 1.5, 1.0, 3.0], jnp.float32)
     b = {"u": array(8), "w": array(4, 3, seed=4)}
     axes = (["row", "a"], ["b"], {"u": ["a"], "w": ["b", None]})
     resources = dict(placement.resources)
@@ -89,7 +90,7 @@ def dense_laplacian(n):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_iterates_are_those_of_jax(solver):
     """After a few steps, far from the solution, and with a preconditioner and a beginning."""
-    b, x0, scale = array(8), array(8, seed=2), 1 + jnp.arange(8.0) / 4
+    b, x0, scale = array(8), array(8, seed=2), 1 + make.arange(8.0) / 4
     dense = jnp.asarray(dense_laplacian(8), jnp.float32) * scale[:, None] * scale
     named = [nx.named(v, ["a"]) for v in (b, x0, scale)]
     options = {"tol": 1e-6, "maxiter": 2} | ({"restart": 3} if solver == "gmres" else {})
@@ -114,8 +115,8 @@ def test_complex_systems():
     half = array(8, 8) + 1j * array(8, 8, seed=3)
     b = (array(8) + 1j * array(8, seed=5)).astype(jnp.complex64)
     hermitian, general = (
-        (half @ half.conj().T / 8 + jnp.eye(8)).astype(jnp.complex64),
-        (half / 8 + 2 * jnp.eye(8)).astype(jnp.complex64),
+        (half @ half.conj().T / 8 + make.eye(8)).astype(jnp.complex64),
+        (half / 8 + 2 * make.eye(8)).astype(jnp.complex64),
     )
     for solver in SOLVERS:
         m = hermitian if solver == "cg" else general
@@ -170,12 +171,14 @@ def test_resources_do_not_matter_for_derivatives_of_other_kinds():
         return jnp.linalg.solve(jnp.asarray(dense_laplacian(8), jnp.float32) + s * jnp.eye(8), b)
 
     s = jnp.asarray(0.5, jnp.float32)
-    for make in (
+    for derivative in (
         lambda f: jax.grad(lambda s: jax.grad(lambda s: jnp.sum(jnp.sin(f(s, b))))(s))(s),
         lambda f: jax.vmap(f, (None, 0))(s, jnp.stack([b, t])),
         lambda f: jax.grad(lambda s: jnp.sum(jnp.sin(f(s, b))))(s),
     ):
-        np.testing.assert_allclose(jax.jit(lambda make=make: make(f))(), make(dense), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            jax.jit(lambda derivative=derivative: derivative(f))(), derivative(dense), rtol=1e-3, atol=1e-3
+        )
 
 
 @pytest.mark.parametrize(
@@ -209,5 +212,5 @@ def test_resources_do_not_matter_for_derivatives_of_other_kinds():
 )
 def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
-        call(nx.named(jnp.arange(8, dtype=jnp.float32), ["a"]))
+        call(nx.named(make.arange(8, dtype=jnp.float32), ["a"]))
     assert words in str(raised.value), raised.value

@@ -14,6 +14,7 @@ from jax import lax
 import namedax as nx
 from namedax.hlo import collectives, summary
 from namedax.ops.sorting.network import merge_exchange
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 IN = ["a", None, "b"]
@@ -151,7 +152,7 @@ def test_top_k_with_a_named_result(resources):
 @pytest.mark.part(1)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(side):
-    edges, values = jnp.sort(array(8, 3, kind="ties"), 0), jnp.array([-2.0, -1.0, 0.0, 0.5, 1.0, jnp.nan])
+    edges, values = jnp.sort(array(8, 3, kind="ties"), 0), make.array([-2.0, -1.0, 0.0, 0.5, 1.0, jnp.nan])
     want = jnp.stack([jnp.searchsorted(edges[:, i], values, side) for i in range(3)])
     for mesh in (None, make_mesh((8,)), make_mesh((4, 2))):
         f = nx.xmap(
@@ -163,9 +164,9 @@ def test_searchsorted(side):
         )
         np.testing.assert_array_equal(f(edges, values), want)
     assert summary(jax.jit(f).lower(edges, values).compile()) == {"all-reduce": (1, 3 * 6 * 4)}
-    order = jnp.array([2, 0, 1])
+    order = make.array([2, 0, 1])
     have = nx.searchsorted(
-        nx.named(jnp.array([2.0, 3.0, 1.0]), ["k"]), 2.5, sorter=nx.named(jnp.argsort(order), ["k"]), axis="k"
+        nx.named(make.array([2.0, 3.0, 1.0]), ["k"]), 2.5, sorter=nx.named(jnp.argsort(order), ["k"]), axis="k"
     )
     assert int(have) == int(jnp.searchsorted(jnp.array([2.0, 3.0, 1.0]), 2.5, sorter=jnp.argsort(order)))
 
@@ -184,7 +185,7 @@ def test_plain_arrays_and_flattened_positional_axes():
     assert values.dims == index.dims == (None, "k", None)
     np.testing.assert_array_equal(nx.positional(values, [None, "k", None]), jnp.sort(array(3, 4, 5), 0)[:0:-1])
     assert nx.quantile(named, 0.5, (0, 1), keepdims=True).shape == (1, 1)
-    tenths = jnp.array([10, 90])
+    tenths = make.array([10, 90])
     want = jnp.nanpercentile(x, tenths, 0, keepdims=True)
     np.testing.assert_allclose(nx.nanpercentile(x, tenths, 0, keepdims=True), want, rtol=1e-5)
     np.testing.assert_array_equal(

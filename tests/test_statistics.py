@@ -9,6 +9,7 @@ import pytest
 
 import namedax as nx
 from namedax.hlo import summary
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 IN = ["a", None, "b"]
@@ -161,7 +162,7 @@ def test_the_weights_of_a_histogram_have_a_gradient():
 def test_weights_of_an_average_by_name_and_by_position():
     x = array(8, 3, 4)
     named = nx.named(x, IN)
-    by_name, of_positions = jnp.arange(1.0, 9.0), jnp.array([3.0, 1.0, 2.0])
+    by_name, of_positions = make.arange(1.0, 9.0), make.array([3.0, 1.0, 2.0])
     for mesh in (None, make_mesh((4, 2))):
         f = nx.xmap(
             lambda x, w: nx.average(x, ("a", 0), w, returned=True),
@@ -185,7 +186,7 @@ def test_weights_of_an_average_by_name_and_by_position():
     assert kept.shape == total.shape == (1,)
     np.testing.assert_allclose(nx.positional(kept, IN), jnp.average(x, 1, of_positions, keepdims=True), rtol=1e-5, atol=1e-6)
     plain = jnp.average(x, (2, 0), jnp.arange(1.0, 33.0).reshape(4, 8), returned=True)
-    for have, want in zip(nx.average(x, (2, 0), jnp.arange(1.0, 33.0).reshape(4, 8), returned=True), plain, strict=True):
+    for have, want in zip(nx.average(x, (2, 0), make.arange(1.0, 33.0).reshape(4, 8), returned=True), plain, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
@@ -211,7 +212,7 @@ def test_plain_arrays_are_those_of_jnp():
 
 @pytest.mark.full
 def test_communication():
-    x, ids = array(64, 5), jnp.arange(64 * 5).reshape(64, 5) % 7
+    x, ids = array(64, 5), make.arange(64 * 5).reshape(64, 5) % 7
     mesh = make_mesh((4, 2))
 
     def cost(f, out=("c", None), *args):
@@ -250,16 +251,16 @@ def test_mistakes():
         with pytest.raises(nx.errors.AxisNotFoundError, match=r"no axis 'poss' in .* Did you mean 'pos'\?"):
             f(x, axis="poss")
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: length= is needed here"):
-        jax.jit(lambda i: nx.bincount(i))(jnp.arange(3))
+        jax.jit(lambda i: nx.bincount(i))(make.arange(3))
     with pytest.raises(
         nx.errors.ArgumentTypeError, match=r"bincount: the argument must hold integers, got f\d\d\[3\]\{pos:8\}"
     ):
         nx.bincount(x, length=3)
     with pytest.raises(nx.errors.PositionalAxisError, match=r"average: the weights, .* do not fit"):
-        nx.average(x, 0, jnp.ones(5))
+        nx.average(x, 0, make.ones(5))
     with pytest.raises(nx.errors.ArgumentError, match="ord='fro' is not an order of a vector norm"):
         nx.norm(x, "fro", "pos")
     with pytest.raises(nx.errors.ArgumentError, match="ord=3 is not an order of a matrix norm"):
         nx.norm(x, 3, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: the result has an axis 'k' already"):
-        nx.bincount(nx.named(jnp.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")
+        nx.bincount(nx.named(make.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")

@@ -7,6 +7,7 @@ import pytest
 
 import namedax as nx
 from namedax import hlo
+from tests import make
 from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
 
 CHOSEN = [placement for placement in PLACEMENTS if placement.kind == "auto" or placement in FEW]
@@ -168,7 +169,7 @@ def test_plain_arrays():
     np.testing.assert_array_equal(nx.take(y, 2, (("layer", 0),)), TABLE[2])
 
 
-F32 = nx.named(jnp.ones((3, 5, 2), jnp.float32), ["vocab", None, "embed"])
+F32 = nx.named(make.ones((3, 5, 2), jnp.float32), ["vocab", None, "embed"])
 
 MISTAKES = {
     "unknown": (
@@ -189,7 +190,7 @@ MISTAKES = {
         "the axis if it has one.",
     ),
     "sizes": (
-        (F32, nx.named(jnp.zeros(4, jnp.int32), ["embed"]), "vocab"),
+        (F32, nx.named(make.zeros(4, jnp.int32), ["embed"]), "vocab"),
         nx.errors.AxisSizeError,
         "take: axis 'embed' has two sizes, in f32[5]{vocab:3, embed:2} and in the indices i32[]{embed:4}; a name has one size. "
         "Rename one of the two axes.",

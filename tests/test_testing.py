@@ -7,6 +7,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError
+from tests import make
 from tests.harness import array, make_mesh
 
 check = nx.testing.assert_resources_do_not_matter
@@ -55,13 +56,13 @@ def test_mapped_functions_keep_their_options_and_static_arguments():
     check(f, 2, array(8), axis_resources={"b": ("y", "x")})
     key = jax.random.key(0)
     check(lambda k: nx.random.split(k, named_shape={"b": 8}), key, axis_resources={"b": "x"}, mesh=make_mesh((8,)))
-    check(lambda x: {"n": nx.sum(x, "b")}, nx.named(jnp.arange(8), ["b"]), axis_resources={"b": "x"}, mesh=make_mesh((8,)))
+    check(lambda x: {"n": nx.sum(x, "b")}, nx.named(make.arange(8), ["b"]), axis_resources={"b": "x"}, mesh=make_mesh((8,)))
     with pytest.raises(ArgumentError, match="there is no assignment to check"):
         check(lambda x: x, array(8))
 
 
 def test_a_result_of_blocks_is_found_and_described():
-    x = jnp.arange(8.0) + 1
+    x = make.arange(8.0) + 1
     words = message(
         lambda x: {"y": jax.tree.map(lambda a: a + jnp.arange(a.size), x), "z": x},
         x,
@@ -91,7 +92,7 @@ def test_a_gradient_alone_is_found():
     def f(params, x):
         return nx.sum(halved(x) * params["w"], "b")
 
-    args = {"w": jnp.asarray(2.0)}, nx.named(jnp.ones(8), ["b"])
+    args = {"w": jnp.asarray(2.0)}, nx.named(make.ones(8), ["b"])
     words = message(f, *args, **options)
     assert "the gradient of argument 'x', f32[]{b:8}" in words
     assert "the result" not in words.split("Likely")[0]
@@ -108,21 +109,21 @@ def test_types_and_errors_of_one_form():
         return x
 
     with pytest.raises(RuntimeError, match="blocks") as raised:
-        check(f, nx.named(jnp.ones(8), ["b"]), **options)
+        check(f, nx.named(make.ones(8), ["b"]), **options)
     assert any("ran the function with mapped" in note for note in raised.value.__notes__)
 
     def g(x):
         wide = nx.named(jnp.zeros(8), ["b"]).data.shape == (8,)
         return x if wide else x.astype(jnp.bfloat16)
 
-    words = message(g, nx.named(jnp.arange(8.0), ["b"]), grad=False, **options)
+    words = message(g, nx.named(make.arange(8.0), ["b"]), grad=False, **options)
     assert "of the types f32[]{b:8} and bf16[]{b:8}" in words
 
 
 @pytest.mark.full
 def test_tolerances():
     options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
-    x = nx.named(jnp.asarray(np.random.default_rng(0).normal(size=8), jnp.float32), ["b"])
+    x = nx.named(make.asarray(np.random.default_rng(0).normal(size=8), jnp.float32), ["b"])
 
     def f(x):
         return x * (1 + 1e-2 * (nx.named(jnp.zeros(8), ["b"]).data.shape != (8,)))

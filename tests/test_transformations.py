@@ -18,6 +18,7 @@ from jax.test_util import check_grads
 import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNameError, MeshError
+from tests import make
 from tests.harness import FEW, array, check, make_mesh
 
 NAMES = ["a", "b"]
@@ -360,7 +361,7 @@ def test_cg_and_odeint_around_a_mapped_function():
     close(have, jax.grad(lambda m, b: jnp.sum(jnp.sin(plain(m, b))), argnums=(0, 1))(matrix, b), 1e-3)
 
     rates = nx.xmap(lambda y, t: -y * nx.sum(y, "a") * (1 + t), (["a"], []), ["a"], **SHARDED)
-    y0, times = jnp.arange(1.0, 9.0) / 36, jnp.linspace(0.0, 0.5, 3)
+    y0, times = make.arange(1.0, 9.0) / 36, jnp.linspace(0.0, 0.5, 3)
 
     def end(y0):
         return odeint(rates, y0, times)[-1]

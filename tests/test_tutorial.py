@@ -13,6 +13,7 @@ from jax.scipy.linalg import expm_frechet
 
 import namedax as nx
 from namedax.errors import AxisSizeError, MeshError
+from tests import make
 from tests.harness import make_mesh
 
 rng = np.random.default_rng(11)
@@ -25,7 +26,7 @@ def values(*shape):
 # --- the network: inputs, hidden units, classes and a batch -------------------------------------------------------------
 
 IN_AXES = [["inputs", "hidden", ...], ["hidden", "classes", ...], ["batch", "inputs", ...], ["batch", ...]]
-ARGS = values(6, 8), values(8, 3), values(4, 6), jnp.array([2, 0, 1, 2])
+ARGS = values(6, 8), values(8, 3), values(4, 6), make.array([2, 0, 1, 2])
 
 
 def positional_loss(w1, w2, images, labels):
@@ -73,7 +74,7 @@ def test_the_type_of_an_array_in_the_body():
 
 def test_a_name_has_one_size():
     with pytest.raises(AxisSizeError, match="'i'"):
-        nx.xmap(lambda x, y: x * y, (["i", ...], ["i", ...]), ["i", ...])(jnp.arange(5), jnp.arange(7))
+        nx.xmap(lambda x, y: x * y, (["i", ...], ["i", ...]), ["i", ...])(make.arange(5), make.arange(7))
 
 
 def test_functions_that_know_no_names():
@@ -125,14 +126,14 @@ def mapped(body, shape, out_axes=("i", ...)):
 
 @pytest.mark.parametrize("shape", PLACES)
 def test_pshuffle(shape):
-    x = jnp.arange(10, 18)
+    x = make.arange(10, 18)
     have = mapped(lambda x: nx.lax.pshuffle(x, "i", list(reversed(range(8)))), shape)(x)
     np.testing.assert_array_equal(have, x[::-1])
 
 
 @pytest.mark.parametrize("shape", PLACES)
 def test_pgather(shape):
-    x, index = values(8, 3), jnp.array([6, 1, 1])
+    x, index = values(8, 3), make.array([6, 1, 1])
     have = mapped(lambda x: nx.lax.pgather(x, index, "i"), shape, [...])(x)
     np.testing.assert_array_equal(have, x[index])
 

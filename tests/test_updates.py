@@ -10,6 +10,7 @@ import pytest
 import namedax as nx
 from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError, PositionalAxisError
 from namedax.hlo import collectives
+from tests import make
 from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
 
 at = attrgetter("at")
@@ -19,9 +20,9 @@ AXES = ["a", "b", "c", None]
 GRAD = ("one-each-auto", "both-explicit", "two-reversed-auto")
 V = array(4, 5, seed=3)  # b, and the positional axis
 W = array(8, 4, seed=4)  # a, b
-IDX = jnp.array([2, -1, 2, 11, -9])  # along a: twice 2, the last, and two out of range
-OWN = jnp.array([5, 0, 7, 7, 1, 2, 3, 6])  # 7 is there twice
-PER_B = jnp.array([7, 0, 3, 9])
+IDX = make.array([2, -1, 2, 11, -9])  # along a: twice 2, the last, and two out of range
+OWN = make.array([5, 0, 7, 7, 1, 2, 3, 6])  # 7 is there twice
+PER_B = make.array([7, 0, 3, 9])
 U = array(5, 3, seed=5)  # an axis for IDX, c
 
 
@@ -42,7 +43,7 @@ def program(x, v, w, u, own, per_b):
     )
 
 
-B, C = jnp.arange(4), jnp.arange(3)
+B, C = make.arange(4), make.arange(3)
 
 
 @jax.jit
@@ -159,7 +160,7 @@ def test_nothing_is_sent():
 
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x"}}
     mapped = nx.xmap(fun, (["a", "k"], ["k"]), ["a", "k"], **options)
-    x, v = jnp.ones((8, 6)), jnp.ones(6)
+    x, v = make.ones((8, 6)), make.ones(6)
     assert collectives(mapped.lower(x, v).compile()) == ()
     backward = jax.jit(jax.grad(lambda x: sum(jnp.sum(leaf**2) for leaf in mapped(x, v))))
     assert collectives(backward.lower(x).compile()) == ()
@@ -187,7 +188,7 @@ def test_an_index_that_another_device_has_leaves_the_gradient_alone():
 def test_an_index_with_the_sharded_axis_gathers_itself_and_the_values():
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x"}}
     fun = nx.xmap(lambda x, i, v: at(x)[{"a": i}].add(v), (["a", "k"], ["a"], ["a", "k"]), ["a", "k"], **options)
-    args = jnp.zeros((8, 6)), OWN, array(8, 6)
+    args = make.zeros((8, 6)), OWN, array(8, 6)
     np.testing.assert_allclose(fun(*args), args[0].at[OWN].add(args[2]))
     assert sorted((c.kind, c.bytes) for c in collectives(fun.lower(*args).compile())) == [
         ("all-gather", 32),
@@ -200,7 +201,7 @@ def test_outside_of_mapped_functions():
     v = nx.named(array(3, 3, seed=7), ["a", "c"])
     have = nx.positional(at(x)["a", 2:5].set(v), AXES)
     np.testing.assert_array_equal(have, X.at[2:5].set(v.data[:, None, :, None]))
-    row = nx.named(jnp.array([3, 0, 1]), ["a"])
+    row = nx.named(make.array([3, 0, 1]), ["a"])
     have = nx.positional(at(x)[{"a": slice(2, 5), "b": row}].set(v), AXES)
     np.testing.assert_array_equal(have, X.at[jnp.array([2, 3, 4]), row.data].set(v.data[..., None]))
     unchanged = nx.positional(at(x)[{}].add(0.0), AXES)
@@ -234,8 +235,8 @@ def test_mistakes(update, kind, message):
 def test_mistakes_in_mapped_functions():
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x", "t": "x"}}
     with pytest.raises(PlacementConflictError, match="'a' and 't' meet in one value"):
-        nx.xmap(lambda x, v: at(x)["a", 3].set(v), (["a"], ["t"]), None, **options)(jnp.zeros(8), jnp.zeros(4))
+        nx.xmap(lambda x, v: at(x)["a", 3].set(v), (["a"], ["t"]), None, **options)(make.zeros(8), make.zeros(4))
     with pytest.raises(AxisNotFoundError, match=r"a part of which is updated, and which is sharded.*nx.where"):
         nx.xmap(lambda x: at(x)["a", 0:3].set(x), (["a"],), None, mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(
-            jnp.zeros(8)
+            make.zeros(8)
         )

@@ -25,6 +25,7 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
 )
+from tests import make
 from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
 
 loss = nx.nn.softmax_cross_entropy
@@ -76,15 +77,15 @@ def programs():
 @pytest.mark.parametrize("placement", [*FEW, *PLACEMENTS[-5:-4], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
     named, oracle, out_axes = programs()
-    labels = jnp.asarray(np.random.default_rng(3).integers(0, 8, (4, 3)), jnp.uint8)
-    args = (array(4, 8, 3), labels, jnp.array([True, False, True, True]), jnp.arange(8) < 5)
+    labels = make.asarray(np.random.default_rng(3).integers(0, 8, (4, 3)), jnp.uint8)
+    args = (array(4, 8, 3), labels, make.array([True, False, True, True]), make.arange(8) < 5)
     grad = placement in FEW or placement.partitioning == "auto"
     check(named, oracle, args, (["b", "a", None], ["b", None], ["b"], ["a"]), out_axes, placement, grad=grad)
 
 
 @pytest.mark.full
 def test_positions():
-    x, y = array(3, 5, 4), jnp.array([[1, 0, 4, 2], [3, 3, 0, 1], [2, 4, 1, 0]])
+    x, y = array(3, 5, 4), make.array([[1, 0, 4, 2], [3, 3, 0, 1], [2, 4, 1, 0]])
     want = plain(x.swapaxes(1, 2), y)
     for have in (
         loss(x, y, 1),
@@ -114,7 +115,7 @@ def test_extreme_logits():
         "only the label has one": [-jnp.inf] * 7 + [-5],
         "infinity": [jnp.inf, *range(7)],
     }
-    x, y = jnp.array(list(rows.values()), jnp.float32), jnp.full(5, 7)
+    x, y = jnp.array(list(rows.values()), jnp.float32), make.full(5, 7)
     f = mapped(lambda x, y: loss(x, y, "v"), (["t", "v"], ["t"]), ["t"], {"v": "x"})
     # By the largest logit first: in float32, to take one large number off another leaves three digits.
     shifted = np.asarray(x) - np.where(np.isposinf(x.max(1)), 0, x.max(1))[:, None]
@@ -129,7 +130,7 @@ def test_extreme_logits():
 @pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"v": "x"}, {"v": ("y", "x"), "t": ()}], ids=str)
 def test_a_label_that_is_no_class(resources):
-    x, y = array(4, 8), jnp.array([-1, 3, 8, 7])
+    x, y = array(4, 8), make.array([-1, 3, 8, 7])
     resources = {name: axes for name, axes in resources.items() if axes}
     f = mapped(lambda x, y: loss(x, y, "v"), (["t", "v"], ["t"]), ["t"], resources)
     assert np.isnan(f(x, y)).tolist() == [True, False, True, False]
@@ -140,7 +141,7 @@ def test_a_label_that_is_no_class(resources):
 
 @pytest.mark.full
 def test_element_types():
-    x, y = array(4, 8), jnp.arange(4)
+    x, y = array(4, 8), make.arange(4)
     for dtype, result in (
         (jnp.bfloat16, jnp.float32),
         (jnp.float16, jnp.float32),
@@ -161,24 +162,24 @@ def test_element_types():
 @pytest.mark.full
 def test_derivatives_of_other_kinds():
     """Forward mode, and the second derivative."""
-    x, y, t = array(4, 8), jnp.arange(4), array(4, 8, seed=1)
+    x, y, t = array(4, 8), make.arange(4), array(4, 8, seed=1)
 
     def scalar(f):
         return lambda x: jnp.sum(jnp.sin(f(x, y)))
 
     f = mapped(lambda x, y: loss(x, y, "v", z_loss=0.1), (["t", "v"], ["t"]), ["t"], {"v": "x", "t": "y"})
-    for make in (
+    for derivative in (
         lambda f: jax.jvp(scalar(f), (x,), (t,))[1],
         lambda f: jax.jvp(jax.grad(scalar(f)), (x,), (t,))[1],
         lambda f: jax.grad(lambda x: jnp.sum(jax.grad(scalar(f))(x) * t))(x),
     ):
-        want = make(lambda x, y: plain(x, y, 0.1))
-        np.testing.assert_allclose(jax.jit(lambda make=make: make(f))(), want, rtol=1e-4, atol=1e-4)
+        want = derivative(lambda x, y: plain(x, y, 0.1))
+        np.testing.assert_allclose(jax.jit(lambda derivative=derivative: derivative(f))(), want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.full
 def test_in_a_scan_with_remat_and_without_jit():
-    x, y = array(6, 4, 8), jnp.asarray(np.random.default_rng(0).integers(0, 8, (6, 4)))
+    x, y = array(6, 4, 8), make.asarray(np.random.default_rng(0).integers(0, 8, (6, 4)))
 
     def body(x, y):
         step = jax.checkpoint(lambda total, part: (total + nx.sum(loss(*part, "v"), "t"), None))
@@ -198,7 +199,7 @@ def test_in_a_scan_with_remat_and_without_jit():
 )
 def test_classes_in_time(resources):
     """In steps, the logits of all classes are never there at once; a projection that is made in the body, neither."""
-    h, table, y = array(16, 6), array(64, 6, seed=1), jnp.arange(16) * 3
+    h, table, y = array(16, 6), array(64, 6, seed=1), make.arange(16) * 3
 
     def body(h, table, y):
         return nx.mean(loss(nx.dot(h, table, "d"), y, "v", z_loss=0.1, label_smoothing=0.1), "t")
@@ -239,7 +240,7 @@ def loss_by_hand(x, y):
 
 @pytest.mark.full
 def test_the_loss_sends_what_one_would_send_by_hand():
-    x, y = array(16, 64), jnp.asarray(np.random.default_rng(0).integers(0, 64, 16))
+    x, y = array(16, 64), make.asarray(np.random.default_rng(0).integers(0, 64, 16))
     named = mapped(lambda x, y: loss(x, y, "v"), (["t", "v"], ["t"]), ["t"], {"v": "x", "t": "y"})
     hand = by_hand(loss_by_hand, (P("y", "x"), P("y")), P("y"))
     np.testing.assert_allclose(named(x, y), hand(x, y), rtol=1e-5)
@@ -261,7 +262,7 @@ def test_the_loss_sends_what_one_would_send_by_hand():
 @pytest.mark.parametrize("placement", [FEW[1], FEW[2], FEW[4], PARTITIONER[3]], ids=str)
 def test_embedding(placement):
     """The table is {a, c}, the tokens are {b}[5]; the loss of the looked-up rows against the same table (tied weights)."""
-    ids = jnp.asarray(np.random.default_rng(1).integers(0, 8, (4, 5)))
+    ids = make.asarray(np.random.default_rng(1).integers(0, 8, (4, 5)))
 
     def named(table, ids):
         x = nx.take(table, ids, "a")
@@ -281,7 +282,7 @@ def take_by_hand(table, ids):
 
 
 def test_the_embedding_sends_what_one_would_send_by_hand():
-    table, ids = array(64, 6), jnp.asarray(np.random.default_rng(0).integers(0, 64, 16))
+    table, ids = array(64, 6), make.asarray(np.random.default_rng(0).integers(0, 64, 16))
     named = mapped(lambda table, ids: nx.take(table, ids, "v"), (["v", "e"], ["t"]), ["t", "e"], {"v": "x", "t": "y"})
     hand = by_hand(lambda table, ids: lax.psum(take_by_hand(table, ids), "x"), (P("x"), P("y")), P("y"))
     np.testing.assert_allclose(named(table, ids), table[ids])
@@ -298,7 +299,7 @@ def test_the_embedding_sends_what_one_would_send_by_hand():
 @pytest.mark.full
 def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
     """Sequence parallel: a sum of which every device keeps its positions is one reduce-scatter."""
-    table, ids = array(64, 6), jnp.asarray(np.random.default_rng(0).integers(0, 64, (2, 16)))
+    table, ids = array(64, 6), make.asarray(np.random.default_rng(0).integers(0, 64, (2, 16)))
 
     def body(table, ids):
         return nx.rename(nx.take(table, ids, "v"), {"pos": "pos_sp"})
@@ -327,7 +328,7 @@ def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
 @pytest.mark.full
 def test_a_language_model_never_gathers_its_vocabulary():
     """Embedding, tied output weights and loss in one; the vocabulary is by far the largest axis."""
-    table, ids = array(512, 6), jnp.asarray(np.random.default_rng(0).integers(0, 512, 16))
+    table, ids = array(512, 6), make.asarray(np.random.default_rng(0).integers(0, 512, 16))
 
     def named(table, ids):
         logits = nx.dot(nx.tanh(nx.take(table, ids, "v")), table, "e")
@@ -376,11 +377,11 @@ def test_a_language_model_never_gathers_its_vocabulary():
 )
 def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
-        call(nx.named(array(4, 8).astype(jnp.float32), ["t", "v"]), nx.named(jnp.arange(4, dtype=jnp.int32), ["t"]))
+        call(nx.named(array(4, 8).astype(jnp.float32), ["t", "v"]), nx.named(make.arange(4, dtype=jnp.int32), ["t"]))
     assert words in str(raised.value), raised.value
 
 
 def test_tokens_on_the_mesh_axis_of_the_classes():
     f = mapped(lambda x, y: loss(x, y, "v"), (["v"], ["t"]), ["t"], {"v": "x", "t": "x"})
     with pytest.raises(PlacementConflictError, match=r"axes 'v' and 't' meet in one value.*mapped to mesh axis 'x'"):
-        f(array(8), jnp.arange(4))
+        f(array(8), make.arange(4))

@@ -29,6 +29,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PlacementConflictError,
 )
+from tests import make
 from tests.harness import array
 
 KINDS = {
@@ -172,7 +173,7 @@ def test_two_names_on_one_mesh_axis_that_never_meet(mode):
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_two_names_on_one_mesh_axis_that_meet(fun, in_axes, out_axes, where, partitioning):
     f = mapped(fun, in_axes, out_axes, resources={"a": "x", "b": "x"}, partitioning=partitioning)
-    args = [jnp.ones((4,) * len(axes)) for axes in in_axes]
+    args = [make.ones((4,) * len(axes)) for axes in in_axes]
     with pytest.raises(PlacementConflictError, match=f"{where} in one value, but both are mapped to mesh axis 'x'"):
         f(*args)
 
@@ -637,9 +638,9 @@ def test_partial_applications_to_equal_values_of_other_types_are_others():
     def f(scale, x):
         return x * scale
 
-    flagged = [nx.xmap(functools.partial(add_if_bool, flag), ["a"], ["a"])(jnp.zeros(2))[0] for flag in (1, True)]
+    flagged = [nx.xmap(functools.partial(add_if_bool, flag), ["a"], ["a"])(make.zeros(2))[0] for flag in (1, True)]
     assert flagged == [0, 1]
-    x = jnp.arange(4)
+    x = make.arange(4)
     dtypes = [nx.xmap(functools.partial(f, scale), ["a"], ["a"])(x).dtype for scale in (1, 1.0, True)]
     assert dtypes == [(x * scale).dtype for scale in (1, 1.0, True)]
     signs = [float(nx.xmap(functools.partial(jnp.copysign, 1.0), [], [])(zero)) for zero in (0.0, -0.0)]
@@ -660,7 +661,7 @@ def test_partial_applications_to_arrays():
     def f(scale, x, y, shift):
         return product(x, y) * scale + shift
 
-    g = mapped(functools.partial(f, jnp.float32(2), shift=jnp.arange(5.0)), out_axes=["a", "b", None])
+    g = mapped(functools.partial(f, jnp.float32(2), shift=make.arange(5.0)), out_axes=["a", "b", None])
     close(g(X, Y), 2 * WANT[..., None] + np.arange(5.0))
 
 
@@ -706,7 +707,7 @@ def test_a_wrapper_keeps_the_function_s_identity():
 @pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, RESOURCES])
 def test_a_function_that_nobody_needs_is_collected(resources):
-    big = jnp.arange(8.0)
+    big = make.arange(8.0)
 
     def f(x, y):
         return product(x, y) + nx.named(big, ["a"])
@@ -744,7 +745,7 @@ def test_the_order_of_mesh_axes_is_major_first():
     mesh = make_mesh()
     devices = {}
     for axes in (("x", "y"), ("y", "x")):
-        have = nx.xmap(lambda x: x, ["a"], ["a"], axis_resources={"a": axes}, mesh=mesh)(jnp.arange(8.0))
+        have = nx.xmap(lambda x: x, ["a"], ["a"], axis_resources={"a": axes}, mesh=mesh)(make.arange(8.0))
         devices[axes] = [shard.device.id for shard in sorted(have.addressable_shards, key=lambda shard: shard.index[0].start)]
     ids = np.vectorize(lambda device: device.id)(mesh.devices)
     assert devices == {("x", "y"): ids.ravel().tolist(), ("y", "x"): ids.T.ravel().tolist()}
@@ -1051,7 +1052,7 @@ def test_a_number_that_went_through_checkpoint_is_a_result():
         y = jax.checkpoint(lambda x: [0.5])(x)
         return nx.sum(x**2, "a"), y
 
-    x = jnp.arange(3.0)
+    x = make.arange(3.0)
     (value, (half,)), gradient = nx.xmap(jax.value_and_grad(loss, has_aux=True), ["a"], (([], [[]]), ["a"]))(x)
     assert (value, half) == (5, 0.5)
     np.testing.assert_array_equal(gradient, 2 * x)

@@ -1,0 +1,45 @@
+"""Arrays with the values that jnp's functions of the same names give, made by NumPy.
+
+Outside of a traced program each of jnp's compiles a program of its own for each shape, which takes longer than what most tests do with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def put(values: Any, dtype: Any = None) -> jax.Array:
+    """NumPy's array, or a list, as one of JAX's: in the type that it has there, unless another is wanted."""
+    values = np.asarray(values)
+    return jax.device_put(values.astype(jax.dtypes.canonicalize_dtype(values.dtype if dtype is None else dtype)))
+
+
+array = asarray = put
+
+
+def ones(shape: Any, dtype: Any = float) -> jax.Array:
+    """`jnp.ones`."""
+    return put(np.ones(shape), dtype)
+
+
+def zeros(shape: Any, dtype: Any = float) -> jax.Array:
+    """`jnp.zeros`."""
+    return put(np.zeros(shape), dtype)
+
+
+def full(shape: Any, value: Any, dtype: Any = None) -> jax.Array:
+    """`jnp.full`."""
+    return put(np.full(shape, value), dtype)
+
+
+def arange(*limits: Any, dtype: Any = None) -> jax.Array:
+    """`jnp.arange`."""
+    return put(np.arange(*limits), dtype)
+
+
+def eye(*shape: Any, dtype: Any = float) -> jax.Array:
+    """`jnp.eye`."""
+    return put(np.eye(*shape), dtype)
