@@ -31,7 +31,7 @@ CASES += [("explicit context", layout) for layout in ("nothing mapped", "this na
 CASES += [("auto", layout) for layout in ("nothing mapped", "the other name")]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
     axis_type = AxisType.Auto if kind == "auto" else AxisType.Explicit
@@ -93,7 +93,7 @@ CLOSED_OVER = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])

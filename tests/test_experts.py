@@ -448,7 +448,7 @@ def call(**changes):
 def test_mistakes(changes, error, words):
     for form in ({}, {"capacity": 2}) if not {"capacity", "chunk"} & changes.keys() else ({},):
         with pytest.raises(error) as raised:
-            call(**changes, **form)
+            jax.eval_shape(lambda form=form: call(**changes, **form))
         assert all(word in str(raised.value) for word in ["mixture_of_experts", *words]), raised.value
 
 

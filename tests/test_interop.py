@@ -266,6 +266,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):
     tree = parameters()
@@ -354,7 +355,7 @@ def module_and_shape(name):
     return make(jax.random.key(0)), shape
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
     module, shape = module_and_shape(name)
@@ -372,7 +373,7 @@ def plain_mlp_loss(module, x):
     return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):
     """Weights without names are replicated: their gradient is that of the whole batch, taken outside or inside of the body."""
@@ -468,6 +469,7 @@ def test_linen(placement):
     np.testing.assert_allclose(many.data, block.apply(params, x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_nnx(placement):
     module, x = nnx.Linear(3, 5, rngs=nnx.Rngs(0)), array(8, 4, 3)

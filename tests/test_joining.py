@@ -116,6 +116,7 @@ def test_only_what_is_needed_travels(case):
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_outside_of_mapped_functions():
     data = array(6, 3)
     x = nx.named(data, ["k", None])

@@ -102,6 +102,7 @@ def wanted_of_exchanges():
     return both(array(8, 4, seed=4))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_exchanges_within_groups(shape, place):
     x = array(8, 4, seed=4)

@@ -212,6 +212,7 @@ def test_axes_are_called_axis():
 X = nx.named(jax.numpy.arange(12.0).reshape(2, 6), ["b", "k"])
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "call",
     [
@@ -491,6 +492,7 @@ def pyright(folder):
     return found
 
 
+@pytest.mark.full
 def test_pyright_accepts_the_typed_examples_and_rejects_what_is_wrong(tmp_path):
     """In one test, because workers would each run it: it takes seconds."""
     found = pyright(tmp_path)

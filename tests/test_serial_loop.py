@@ -127,7 +127,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_everywhere(name, placement):
@@ -147,7 +147,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
 def test_programs_in_one(part, placement):
@@ -190,7 +190,7 @@ def train_step(resources, where, mesh):
     return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
 def test_gradient_accumulation(where, base):
@@ -240,6 +240,7 @@ def scanned_layers(ws, x):
     return nx.mean(h**2, ("b", "k"))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("replicas", [(), ("y",)], ids=["fsdp", "hybrid"])
 def test_gradients_of_scanned_layers_in_parts_are_scattered_in_every_step_or_once(replicas, where):
@@ -912,6 +913,7 @@ ROUNDED = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", ROUNDED)
 def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
     dtype, then = ROUNDED[case]

@@ -111,7 +111,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -217,7 +217,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]
@@ -450,7 +450,7 @@ def exported(f, *args, **options):
     return export.deserialize(export.export(f)(*args).serialize(**options))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_export(kind):
     """Written and read again, the program runs on any mesh of as many devices."""

@@ -155,7 +155,7 @@ def _some(placement, parts):
     return [half[start::parts] for start in range(parts)]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("part", range(2))
 def test_values_and_gradients_outside(part, placement):
@@ -226,6 +226,7 @@ def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
     assert float(mapped(ARGS[1], jnp.float32(3.0))) == pytest.approx(after(2.0, lambda w, factor: 8 * 2.0 * factor))
 
 
+@pytest.mark.full
 def test_loops_that_become_others_find_their_order_at_once():
     # Six loops, of which some are only possible within others: of all 720 orders it may not try one after the other.
     x, y = array(4, 2), array(8, 2, seed=1)

@@ -82,7 +82,7 @@ FORMS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_experts(choice, form):
@@ -124,7 +124,7 @@ def test_what_experts_send_and_keep():
 # --- 3 and 4: collective matmul -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("overlap", [False, True, "bidirectional"])
 @pytest.mark.parametrize("name", problem_3.PROGRAMS)
 def test_collective_matmul(name, overlap):

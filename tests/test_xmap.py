@@ -408,7 +408,7 @@ def scaled(x, how, y):
     return product(x, y) * {"once": 1.0, "twice": 2.0}[how]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("static_argnums", [1, -2, (1,), [-2]])
 @pytest.mark.parametrize("jit", [True, False])
 def test_static_arguments(static_argnums, jit):
@@ -483,7 +483,7 @@ def test_eager_values_are_concrete_where_nothing_is_mapped():
     assert seen[1:] == [True]  # inside of jax.shard_map a body is always traced
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("kind", "partitioning"), [("auto", "manual"), ("explicit", "manual"), ("mixed", "manual"), ("explicit", "auto")]
 )
@@ -890,7 +890,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
 def test_transformations_outside(transform, mode):
@@ -899,6 +899,7 @@ def test_transformations_outside(transform, mode):
     close(have, jax.jit(TRANSFORMS[transform](plain))(X, Y))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context"])
 def test_hessian(mode):
     def f(x):
@@ -910,6 +911,7 @@ def test_hessian(mode):
     close(have, want, 1e-4)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_inside_are_those_of_the_whole_program(mode):
     def step(x, y):
@@ -923,6 +925,7 @@ def test_gradients_inside_are_those_of_the_whole_program(mode):
         assert [spec[:1] for spec in specs] == [(), ("x",), ("y",)]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("mode", ["unmapped", "auto-argument", "explicit-context", "auto-partitioner"])
 def test_transformations_inside(mode):
     def f(x, y):
@@ -939,6 +942,7 @@ def test_transformations_inside(mode):
 # --- the second opinion ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("kind", "resources"),
     [("auto", RESOURCES), ("explicit", RESOURCES), ("mixed", {"k": "x", "a": "y"}), ("auto", {"a": ("y", "x")})],
@@ -973,7 +977,7 @@ HELD = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)
@@ -1024,6 +1028,7 @@ WITHIN_AN_OPERATION = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
 def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):
     x, mesh = array(8, 6), make_mesh()
