@@ -137,4 +137,4 @@ def closed_over(x, c):
         each = [x * s, jnp.sin(c * x[:, None, None]).sum((1, 2)), scanned, s + 0 * x, along.sum(1), looped, x * s, x * s]
         return sum(jnp.sum(jnp.sin(result) * i) for i, result in enumerate(each, 1))
 
-    return jax.value_and_grad(total, (0, 1))(x, c)
+    return jax.jit(jax.value_and_grad(total, (0, 1)))(x, c)

@@ -348,7 +348,7 @@ def test_kernels_without_jit():
         eager = program(x)
         gradient = jax.grad(lambda v: jnp.sum(program(v)))(x)
     assert_same(eager, program(x))
-    assert_same(gradient, jax.grad(lambda v: jnp.sum(program(v)))(x))
+    assert_same(gradient, jax.jit(jax.grad(lambda v: jnp.sum(program(v))))(x))
 
 
 def test_debug_nans_points_at_the_operation():

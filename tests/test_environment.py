@@ -105,7 +105,7 @@ def test_an_inner_jit_in_loops_and_conditions():
 def test_the_gradient_of_an_inner_jit():
     loss = jax.jit(lambda w, x: nx.sum(nx.tanh(w * x), ("a", "b")))
     w, x = array(4, seed=3), array(16, 4)
-    want = jax.grad(lambda w: jnp.sum(jnp.tanh(w * x)))(w)
+    want = jax.jit(jax.grad(lambda w: jnp.sum(jnp.tanh(w * x))))(w)
     for resources in ({"a": "x"}, {"b": "x"}, {"a": "x", "b": "y"}):
         inside = xmap(jax.grad(loss), (["b"], ["a", "b"]), ["b"], resources)(w, x)
         outside = jax.grad(xmap(loss, (["b"], ["a", "b"]), [], resources))(w, x)

@@ -180,7 +180,7 @@ def test_values_gradients_and_bytes(label, kind):
     raw = [arg.data for arg in args]
     f = nx.xmap(named, **options)
     np.testing.assert_allclose(f(*args).data, plain(*raw), rtol=1e-4, atol=1e-5)
-    want = jax.grad(functools.partial(loss_of, plain), (0, 1, 2))(*raw)
+    want = jax.jit(jax.grad(functools.partial(loss_of, plain), (0, 1, 2)))(*raw)
     inside = nx.xmap(jax.grad(functools.partial(loss_of, named), (0, 1, 2)), **options)
     outside = jax.jit(jax.grad(nx.xmap(functools.partial(loss_of, named), **options), (0, 1, 2)))
     for grads in (inside, outside):

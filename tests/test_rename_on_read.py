@@ -230,7 +230,7 @@ def test_within_the_body_and_on_an_explicit_mesh(case):
     def loss(*args):
         return nx.sum(nx.sin(named(*args)), tuple(out))
 
-    want = jax.grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), argnums)(*args)
+    want = jax.jit(jax.grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), argnums))(*args)
     mesh, out_axes = mesh_of("Explicit"), tuple(names[i] for i in argnums)
     with jax.set_mesh(mesh):
         f = nx.xmap(jax.grad(loss, argnums), names, out_axes, axis_resources=resources, mesh=mesh)

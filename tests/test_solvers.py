@@ -73,7 +73,7 @@ def test_values_and_gradients(solver, placement):
 
     with placement.context():
         have = jax.jit(jax.grad(loss(mapped), (0, 1, 2)))(m, c, b)
-    want = jax.grad(loss(oracle), (0, 1, 2))(m, c, b)
+    want = jax.jit(jax.grad(loss(oracle), (0, 1, 2)))(m, c, b)
     for h, w in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(h, w, rtol=2e-3, atol=2e-3)
 

@@ -156,7 +156,7 @@ def test_the_weights_of_a_histogram_have_a_gradient():
             ]
             return sum(rows)
 
-        np.testing.assert_allclose(grad, jax.grad(plain)(w), rtol=1e-5)
+        np.testing.assert_allclose(grad, jax.jit(jax.grad(plain))(w), rtol=1e-5)
 
 
 def test_weights_of_an_average_by_name_and_by_position():
