@@ -25,10 +25,11 @@ TEST_FUZZ_ARGS ?= --minutes 5 --programs 65 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
+SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint stubs bench release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs bench release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -54,10 +55,16 @@ help:
 demo: $(VENV)/.ready-examples
 	$(PY) examples/digits.py $(DEMO_ARGS)
 
-test: lint test-suite
+# Ruff takes a second. Mypy keeps one core busy for most of a minute, so it runs beside the tests and speaks after them.
+test: ruff $(VENV)/.ready-test
+	@$(PY) -m mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; \
+	echo 'The tests, and beside them mypy:'; $(SUITE); tests=$$?; \
+	wait $$types; types=$$?; \
+	echo "mypy: $$(cat $(VENV)/mypy.txt)"; \
+	[ $$tests = 0 ] && [ $$types = 0 ]
 
 test-suite: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
+	$(SUITE)
 
 test-all: test-rest test-x64 test-leaks test-optimized test-fuzz
 
@@ -94,10 +101,12 @@ test-versions:
 fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
-lint: $(VENV)/.ready-lint
+lint: ruff
+	$(PY) -m mypy
+
+ruff: $(VENV)/.ready-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
 
 stubs: $(VENV)/.ready
 	$(PY) tools/stubs.py

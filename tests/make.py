@@ -30,11 +30,6 @@ def zeros(shape: Any, dtype: Any = float) -> jax.Array:
     return put(np.zeros(shape), dtype)
 
 
-def full(shape: Any, value: Any, dtype: Any = None) -> jax.Array:
-    """`jnp.full`."""
-    return put(np.full(shape, value), dtype)
-
-
 def arange(*limits: Any, dtype: Any = None) -> jax.Array:
     """`jnp.arange`."""
     return put(np.arange(*limits), dtype)

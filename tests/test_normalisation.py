@@ -250,7 +250,7 @@ def test_a_large_mean_leaves_the_variance_what_it_is(resources):
 )
 def test_types(dtype, resources):
     x = (100 * X).astype(dtype)  # whose squares add up to more than float16 has
-    scale = make.full(24, 1.5, jnp.float32)
+    scale = jnp.full(24, 1.5, jnp.float32)
 
     def body(x, s):
         values, found = nx.nn.batch_norm(x, "k", scale=s)

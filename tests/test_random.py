@@ -211,7 +211,7 @@ def test_what_is_sent():
     def sent(f, in_axes, out_axes, *args):
         return hlo.summary(jax.jit(nx.xmap(f, in_axes, out_axes, **BLOCKS.options)).lower(*args).compile())
 
-    p, logits = make.full((16,), 0.5), array(16, 6)
+    p, logits = jnp.full((16,), 0.5), array(16, 6)
     assert sent(lambda k, p: random.normal(k, (3,), named_shape={"a": 16}) * p, ([], ["a"]), ["a", ...], KEY, p) == {}
     assert sent(random.bernoulli, ([], ["a"]), ["a"], KEY, p) == {}
     assert sent(lambda k, p: random.poisson(k, p), ([], ["a"]), ["a"], KEY, p) == {"all-gather": (1, 16 * 4)}
@@ -254,6 +254,6 @@ def test_mistakes():
     with pytest.raises(PositionalAxisError, match="categorical: axis -1 is out of range"):
         random.categorical(KEY, x)
     with pytest.raises(NamedAxesLeftError, match="the probabilities have the axes 'c', which the key lacks"):
-        random.choice(KEY, 4, p=nx.named(make.full((3, 4), 0.25), ["c", None]))
+        random.choice(KEY, 4, p=nx.named(jnp.full((3, 4), 0.25), ["c", None]))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
         nx.xmap(lambda x: random.normal(KEY, named_shape={"a": 6}), {}, ["a"], **BLOCKS.options)(array(4))

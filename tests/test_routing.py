@@ -93,7 +93,7 @@ def test_a_routing_is_a_pytree():
 
 @pytest.mark.full
 def test_even_choices_cost_one_and_equal_ones_as_many_as_there_are():
-    for rows, want in ((60 * make.eye(4), 1), (make.full((5, 4), -60.0).at[:, 2].set(0), 4)):
+    for rows, want in ((60 * make.eye(4), 1), (jnp.full((5, 4), -60.0).at[:, 2].set(0), 4)):
         routing = nx.nn.top_k_routing(nx.named(rows, ["token", "route"]), "route", 1)
         np.testing.assert_allclose(nx.nn.load_balancing_loss(routing, "token"), want, rtol=1e-5)
 

@@ -409,7 +409,7 @@ def test_the_gradient_of_a_loss_comes_with_its_value():
 def test_loss_scaling_in_sixteen_bits():
     # The gradient of one is lost in float16; that of the scaled loss is not, and so must not be made from the former.
     f = nx.xmap(lambda w, x: nx.sum(x * (w * 1e-4), "a") * 1e-4, ([], ["a"]), [], axis_resources={"a": LOOP(2)})
-    w, x = make.ones((), jnp.float16), make.full(2, 1e-3, jnp.float16)
+    w, x = make.ones((), jnp.float16), jnp.full(2, 1e-3, jnp.float16)
     have = jax.grad(lambda w: f(w, x) * jnp.float16(2**14))(w)
     want = jax.jit(jax.grad(lambda w: jnp.sum(x * (w * 1e-4)) * 1e-4 * jnp.float16(2**14)))(w)
     assert want > 0
@@ -484,7 +484,7 @@ def test_random_numbers_are_the_same():
 
 
 def test_sixteen_bits_add_up_in_thirty_two():
-    x = make.full((2048, 1), 1, jnp.bfloat16)
+    x = jnp.full((2048, 1), 1, jnp.bfloat16)
     f = nx.xmap(lambda x: nx.lax.psum(x, "a"), ["a", None], [None], axis_resources={"a": LOOP(2048)})
     assert f(x).tolist() == [2048]  # in bfloat16 the sum would stop at 256
 

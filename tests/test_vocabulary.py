@@ -115,7 +115,7 @@ def test_extreme_logits():
         "only the label has one": [-jnp.inf] * 7 + [-5],
         "infinity": [jnp.inf, *range(7)],
     }
-    x, y = jnp.array(list(rows.values()), jnp.float32), make.full(5, 7)
+    x, y = jnp.array(list(rows.values()), jnp.float32), jnp.full(5, 7)
     f = mapped(lambda x, y: loss(x, y, "v"), (["t", "v"], ["t"]), ["t"], {"v": "x"})
     # By the largest logit first: in float32, to take one large number off another leaves three digits.
     shifted = np.asarray(x) - np.where(np.isposinf(x.max(1)), 0, x.max(1))[:, None]
