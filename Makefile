@@ -29,7 +29,7 @@ SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs bench release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs bench release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -38,11 +38,12 @@ help:
 	@echo "make test        lint, then test-suite: what to run before a commit, eight minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
 	@echo "make test-all    what 'make test' leaves out: the five targets that follow, half an hour on two cores"
-	@echo "make test-rest       every other placement and combination (the tests marked 'full')"
+	@echo "make test-rest       the tests marked 'full': every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  one test in forty, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-fuzz       random programs for five minutes"
+	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
@@ -69,7 +70,10 @@ test-suite: $(VENV)/.ready-test
 test-all: test-rest test-x64 test-leaks test-optimized test-fuzz
 
 test-rest: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not leaks"
+	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not product and not leaks"
+
+test-products: $(VENV)/.ready-test
+	$(PY) -m pytest $(PYTEST_ARGS) -m "product and not leaks"
 
 test-x64: $(VENV)/.ready-test
 	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)

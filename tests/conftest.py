@@ -1,4 +1,4 @@
-"""Marks what `make test` leaves out (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
+"""Marks what `make test` and `make test-all` leave out (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
 
 import collections
 from collections.abc import Hashable, Iterator
@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 import jax
 import pytest
 
-from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, traits
+from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, products, traits
 from tests.harness import Placement
 
 
@@ -47,6 +47,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for i, test in enumerate(tests):
             if i not in kept:
                 test.add_marker("full")
+    others = [item for item in items if not item.get_closest_marker("leaks")]
+    kept = {i for i, item in enumerate(others) if not item.get_closest_marker("full")}
+    for i in products([case_of(item) for item in others], kept):
+        others[i].add_marker("product")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,9 @@
 """Which tests `make test` runs: of every matrix of cases a part in which everything occurs. The rest is marked `full`, for `make test-all`.
 
+Of that rest, `make test-all` leaves out what only multiplies: with it, every operation has met every two traits of placements that occur
+together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). What remains is marked `product`, for `make
+test-products` and before a release.
+
 The rule, for one test function and its cases (tests/conftest.py applies it, tests/test_covering.py checks it):
 
 - Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -108,6 +113,32 @@ def cover(cases: Sequence[Case]) -> set[int]:
         if not met[trait]:
             keep((i for i, case in enumerate(cases) if trait in case.traits), frozenset())
     return kept
+
+
+def products(cases: Sequence[Case], kept: set[int]) -> set[int]:
+    """The indices of the cases that show nothing new beside `kept` and each other: no value of a function's meets two traits first there."""
+    functions: dict[str, list[int]] = collections.defaultdict(list)
+    for i, case in enumerate(cases):
+        if case.traits:
+            functions[case.function].append(i)
+    left: set[int] = set()
+    for function, candidates in functions.items():
+        meetings = {i: meets(cases[i], function) for i in candidates}
+        missing = set().union(*meetings.values())
+        spare = {i for i in candidates if i not in kept}
+        missing -= set().union(*(meetings[i] for i in candidates if i in kept))
+        while missing:
+            best = max(spare, key=lambda i: (len(meetings[i] & missing), -i))
+            spare.remove(best)
+            missing -= meetings[best]
+        left |= spare
+    return left
+
+
+def meets(case: Case, function: str) -> set[Hashable]:
+    """Each value of a case with each trait of its placement, and with each two."""
+    pairs = itertools.combinations_with_replacement(sorted(case.traits), 2)
+    return set(itertools.product(case.values or {function}, pairs))
 
 
 # Where tests/conftest.py leaves the cases of each family, and the indices of those that run.

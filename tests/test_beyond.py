@@ -177,7 +177,7 @@ def parts(resources, size, entry, new="p"):
     return mapped, [(one.kind, one.bytes) for one in sent]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("resources", "entry", "sends"),
     [

@@ -69,7 +69,7 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]

@@ -341,7 +341,7 @@ REDUCED_ONCE = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("label", REDUCED_ONCE)
 def test_a_gradient_is_reduced_once_after_the_loop(label):
     named, plain = REDUCED_ONCE[label]
@@ -514,6 +514,7 @@ def test_a_scan_without_xs_over_a_sharded_name():
     assert (last, each.tolist()) == (8, list(range(8)))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("loop", [nx.SerialLoop(4), ("x", nx.SerialLoop(2))], ids=str)
 def test_serial_loops(loop):
     """Time as a resource: entries are computed in steps."""
@@ -534,6 +535,7 @@ def test_serial_loops(loop):
         np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_scan_over_a_serial_loops_name_and_beside_it():
     f = nx.xmap(
         lambda x: nx.scan(lambda c, x: (c * 0.5 + x, None), 0.0, x, axis="a")[0],

@@ -1,11 +1,12 @@
 """The rule of tests/covering.py: what `make test` leaves out of a matrix occurs there all the same, singly."""
 
 import collections
+import itertools
 from pathlib import Path
 
 import pytest
 
-from tests.covering import FAMILIES, FAMILIES_OF_THIS_RUN, PLACES, Case, cover, traits
+from tests.covering import FAMILIES, FAMILIES_OF_THIS_RUN, PLACES, Case, cover, products, traits
 from tests.harness import FEW, PARTITIONER, PLACEMENTS
 
 ALL = {
@@ -41,6 +42,23 @@ def test_what_one_function_has_met_the_next_one_need_not_meet():
     second = [Case("g", frozenset(), traits(placement)) for placement in FEW]
     chosen = [traits(FEW[i % len(FEW)]) for i in sorted(cover([*first, *second]))]
     assert len(set(chosen)) >= 4
+
+
+def test_what_is_left_to_products_only_multiplies():
+    cases = matrix("f", ["sum", "max"], [*PLACEMENTS, *PARTITIONER])
+    kept = cover(cases)
+    left = products(cases, kept)
+    assert left
+    assert not left & kept
+    for operation in ("sum", "max"):
+        of_it = [i for i, case in enumerate(cases) if operation in case.values]
+        for i in of_it:
+            for pair in itertools.combinations(cases[i].traits, 2):
+                assert any(cases[j].traits >= set(pair) for j in of_it if j not in left), f"{operation} has not met {pair}"
+
+
+def test_cases_without_a_placement_are_no_products():
+    assert products([Case("f", frozenset({k}), frozenset()) for k in range(9)], {0}) == set()
 
 
 @pytest.mark.parametrize("part", [1, 3, 30])

@@ -319,7 +319,7 @@ RAW_RULES = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("rule", RAW_RULES.values(), ids=RAW_RULES)
 def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
     x = array(8, 4)
@@ -336,6 +336,7 @@ def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
     np.testing.assert_allclose(inside(x), unmapped(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", [{"a": ("x", nx.SerialLoop(2))}, {"a": nx.SerialLoop(2)}, {"a": ("y", "x")}], ids=str)
 def test_raw_rules_are_refused_under_every_assignment(resources, kind):

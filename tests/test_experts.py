@@ -386,6 +386,7 @@ def test_what_other_placements_send(capacity):
         assert forward == {"all-gather": (2, 4 * 8 * 8 * 2 * 8 + slots * OUT), "reduce-scatter": (1, slots * EMBED)}
 
 
+@pytest.mark.full
 def test_rounds_need_no_memory_for_all_tokens_and_experts():
     tokens, experts, size = 4096, 64, 64
     types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((experts, size, size), (tokens, size), (tokens, experts))]

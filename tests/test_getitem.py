@@ -143,7 +143,7 @@ SLICES = [
 ]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("index", SLICES, ids=str)
 def test_slices_of_a_sharded_axis_of_its_own_name(index):
     fun = nx.xmap(

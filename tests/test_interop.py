@@ -194,7 +194,7 @@ def trained_without_names():
     return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_training_with_the_gradient_of_a_mapped_loss(placement):
     params, x = parameters(), nx.named(array(6, 8), ["n", "a"])
@@ -235,7 +235,7 @@ def before_and_after():
     return arguments, jax.jit(updated)(*map(plain, arguments))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_elementwise_optimizers_in_a_mapped_body(placement):
     arguments, want = before_and_after()

@@ -65,6 +65,7 @@ def matmul(x, y):
     return pl.pallas_call(_product, out_shape=out, interpret=True)(x, y)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas(placement):
     """A batch over two names, and parameters that lack both: their gradient is summed over them."""

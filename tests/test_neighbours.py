@@ -168,7 +168,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
     body, count, rows = SENT[case]

@@ -66,7 +66,7 @@ def test_named_arrays_in_and_out(placement, jit):
     check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
 def test_inner_resources_on_other_mesh_axes(kind, inner):
@@ -99,6 +99,7 @@ def test_inner_resources_communicate_on_their_axis_alone():
     assert summary(compiled) == {"all-reduce": (1, 8)}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_an_inner_name_on_a_mesh_axis_that_is_taken(kind):
     # What does not vary over the axis is cut to blocks, and what is placed is gathered.
@@ -274,7 +275,7 @@ def looped(closed, start):
     return carry * (last + given[0] - given[1])
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)
 def test_what_an_inner_region_closes_over_on_any_mesh(case, kind):

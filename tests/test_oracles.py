@@ -76,7 +76,7 @@ CASES = [
 ]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("name", "shape", "inside", "with_x"), CASES)
 def test_value_gradient_and_communication(name, shape, inside, with_x):
     oracle = ORACLES[name]

@@ -75,7 +75,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -87,7 +87,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
 )
@@ -110,7 +110,7 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),
     [
@@ -159,7 +159,7 @@ def test_costs_of_a_sum_that_all_have(case, overlap, axes):
         assert 2 * (n - 1) * ring[0][0].bytes == plain[0][0].wire_bytes
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("overlap", BOTH)
 def test_a_sum_that_all_have_is_the_same_for_all(overlap):
     """To the last bit: each block is added up once, and then sent to everyone. JAX's checker is not asked."""
@@ -286,7 +286,7 @@ def test_where_there_is_nothing_to_overlap():
     np.testing.assert_array_equal(mapped("contracted", True, "x")(*integers), jnp.einsum(equation, *integers))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "scattered", "reduced"])
 def test_sixteen_bits(case, overlap):

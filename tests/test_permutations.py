@@ -317,6 +317,7 @@ def test_pgather_out_of_range():
         pgather(x, make.array([0.5]), "k")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pdot(placement):
     x, y, z = array(8, 4, 5, 3, 2, seed=7), array(8, 2, 6, 3, seed=8), array(4, 3, seed=9)

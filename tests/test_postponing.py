@@ -169,7 +169,7 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],

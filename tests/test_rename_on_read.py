@@ -221,6 +221,7 @@ def test_as_by_hand(case):
     assert scattered == (0 if case in LOOKED_UP_FIRST else len(argnums))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("case", ["over two mesh axes", "layer_norm over two mesh axes", "take from a sharded vocabulary"])
 def test_within_the_body_and_on_an_explicit_mesh(case):
     named, _, plain, given, resources, out = CASES[case]

@@ -210,6 +210,7 @@ def test_gradient_accumulation(where, base):
     assert steps.memory_analysis().temp_size_in_bytes < plain.memory_analysis().temp_size_in_bytes / (4 if not base else 1.5)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("batch", ["x", ("x", LOOP(4)), ("x", LOOP(4, keep="whole"))], ids=str)
 def test_a_parameter_in_parts_is_gathered_and_its_gradient_scattered_in_every_step_or_once(batch, where):
@@ -309,6 +310,7 @@ def test_memory_falls_by_about_the_number_of_steps():
         assert temporaries({"batch": LOOP(steps)}) < 1.25 * whole / steps
 
 
+@pytest.mark.full
 def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
     def loss(ws, x):
         h, _ = jax.lax.scan(lambda h, w: (nx.tanh(nx.rename(nx.dot(h, w, "d"), {"e": "d"})), None), x, ws)
@@ -332,7 +334,7 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
 def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
     # What the carry begins with is scaled in every iteration, like the sums.
@@ -930,6 +932,7 @@ def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
         assert int(f(jnp.asarray(x))) == want
 
 
+@pytest.mark.full
 def test_the_gradient_of_a_rematerialised_scan():
     """What such a scan computes first is called by a primitive that has another name in each version of JAX."""
 

@@ -81,6 +81,7 @@ def test_what_is_filled_in():
             np.testing.assert_array_equal(np.asarray(have, complex), np.asarray(wanted, complex))
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int32"])
 def test_small_indices(dtype):
     """The type of the indices may be too small for the size of the axis."""

@@ -1,7 +1,10 @@
 """Layouts in which large models are trained, with gradient accumulation and rematerialisation: values and gradients of plain `jnp`.
 
-`make test` runs a covering set, `make test-all` the whole matrix.
+`make test` runs a covering set, `make test-all` every two choices together, `make test-products` the whole matrix.
 """
+
+import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +36,17 @@ def test_loss_and_gradients_are_those_of_one_device(case):
     check(case)
 
 
+def matrix():
+    """All of it; what shows no two choices together for the first time is a product."""
+    seen = set()
+    for case in everything():
+        pairs = set(itertools.combinations(dataclasses.asdict(case).items(), 2))
+        yield pytest.param(case, marks=[] if pairs - seen else pytest.mark.product, id=str(case))
+        seen |= pairs
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("case", list(everything()), ids=str)
+@pytest.mark.parametrize("case", list(matrix()))
 def test_the_whole_matrix(case):
     check(case)
 
@@ -46,7 +58,7 @@ def layer(h, p):
     return nx.sin(nx.einsum("{b,k},{k,o}->{b,k:o}", h, p))
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(
     "resources", [{"o": "x", "b": LOOP(2)}, {"o": "x", "b": ("y", LOOP(4))}, {"k": "x", "b": LOOP(4)}], ids=str
@@ -77,6 +89,7 @@ def test_rematerialised_layers_of_which_each_device_has_a_part(loop, resources):
         np.testing.assert_allclose(have, grad, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_what_is_added_once_to_sums_in_a_scan_counts_once():
     # The gradient of a regulariser in each layer meets that of the examples, which is summed after all steps.
     def loss(w, x):

@@ -320,6 +320,7 @@ def test_gradients_of_single_examples_send_nothing():
 # --- implicit differentiation ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_custom_linear_solve(placement):
     """A system whose unknowns are sharded, solved by iteration; its gradient solves the transposed system."""
@@ -408,6 +409,7 @@ def _(size, batched, x):
     return 2 * jnp.sin(x), batched[0]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rules_of_lifted_functions(placement):
     mapping, x = ["a", "b", None], array(8, 4, 3)

@@ -39,7 +39,7 @@ def test_it_prints_its_figures(problem, capsys):
 # --- 1: every shard by itself -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, {"partitioning": "auto"}], ids=["manual", "auto"])
 def test_shards_by_themselves(options):
     a = array(48, 6)
@@ -96,6 +96,7 @@ def test_experts(choice, form):
         np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full
 def test_what_experts_send_and_keep():
     """Sizes [e, d, f] = [16, 32, 48], 512 tokens, two choices; X has 4 devices and Y has 2."""
     e, d, f, s, k = 16, 32, 48, 512, 2

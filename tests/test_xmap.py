@@ -143,6 +143,7 @@ def test_the_list_of_in_axes_is_a_container():
     close(f(x, y), jnp.einsum("bnk,km->bnm", x, y))
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_vdot_over_left_and_right_is_a_matrix_product(mode):
     resources = {"left": "x", "right": "y"}
@@ -153,6 +154,7 @@ def test_vdot_over_left_and_right_is_a_matrix_product(mode):
         assert have.sharding.spec == P("x", "y")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_two_names_on_one_mesh_axis_that_never_meet(mode):
     def sum_two_args(x, y):
@@ -341,6 +343,7 @@ def test_a_size_that_does_not_divide():
 # --- results --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_named_arrays_in_and_out(mode):
     def f(x, y):
@@ -371,6 +374,7 @@ def test_a_named_array_that_is_mapped_gets_more_names():
     close(have, 2 * jnp.moveaxis(x.data, 1, 0))
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_result_is_broadcast_along_a_placed_name_that_it_lacks(mode):
     with wrapped(mode, lambda x, y: (nx.sum(x, ("a", "k")), nx.sum(x, "k"), 1.0), out_axes=OUT) as f:
@@ -596,7 +600,7 @@ STALE = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -769,6 +773,7 @@ def test_a_name_that_nobody_has():
             mapped(resources=resources)(X, Y)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("around", list(KINDS))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_mesh_argument_under_set_mesh_of_other_axis_types(around, kind):
@@ -798,6 +803,7 @@ ARRIVALS = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("arrival", list(ARRIVALS))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arguments_that_arrive_sharded_otherwise(arrival, kind):
@@ -840,6 +846,7 @@ def partial_mesh(kind):
     return make_mesh(kind, (2, 2, 2), ("x", "y", "z"))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_mesh_axes_that_nothing_is_mapped_to(kind):
     mesh = partial_mesh(kind)
