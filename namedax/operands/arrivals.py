@@ -25,16 +25,15 @@ _array_types: set[type] = set()
 class _Known:
     """The shardings of one mesh that have come, by id; they are kept, so that no other object gets the id."""
 
-    __slots__ = ("ids", "mesh", "shardings")
+    __slots__ = ("mesh", "shardings")
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.ids: set[int] = set()
-        self.shardings: list[Any] = []
+        self.shardings: dict[int, Any] = {}
 
     def have_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether all arrays among the leaves have values, and are on this mesh or on no device in particular."""
-        ids = self.ids
+        shardings = self.shardings
         waiting: list[Any] = [args, kwargs.values()] if kwargs else [args]
         for values in waiting:  # to which containers are added as they come
             for value in values:
@@ -43,7 +42,7 @@ class _Known:
                     value = value._data
                     kind = type(value)
                 if kind in _array_types:
-                    if id(value.sharding) not in ids and not self._learns(value):
+                    if id(value.sharding) not in shardings and not self._learns(value):
                         return False
                 elif kind is list or kind is tuple:
                     waiting.append(value)
@@ -67,10 +66,8 @@ class _Known:
         if not isinstance(sharding, NamedSharding) or sharding.mesh != self.mesh:
             return False
         if len(self.shardings) >= _MAX_KNOWN:
-            self.ids.clear()
             self.shardings.clear()
-        self.shardings.append(sharding)
-        self.ids.add(id(sharding))
+        self.shardings[id(sharding)] = sharding
         return True
 
 
