@@ -10,24 +10,28 @@ from typing import Any
 import jax
 
 
-def interleaved(rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1) -> dict[str, float]:
+def interleaved(
+    rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1, processor: bool = False
+) -> dict[str, float]:
     """Median seconds per call of every rival.
 
     Args:
       rivals: functions to time, by name; what they return is waited for.
       rounds: how often every rival has its turn. The order is reversed every other round.
       calls: calls per turn; raise it for calls of microseconds.
+      processor: whether processor time of the calling thread is taken, instead of time.
     """
     for run in rivals.values():
         jax.block_until_ready(run())
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     order = list(rivals)
+    now = time.thread_time if processor else time.perf_counter
     for round_ in range(rounds):
         for name in order if round_ % 2 == 0 else reversed(order):
             run = rivals[name]
-            begin = time.perf_counter()
+            begin = now()
             for _ in range(calls):
                 result = run()
             jax.block_until_ready(result)
-            seconds[name].append((time.perf_counter() - begin) / calls)
+            seconds[name].append((now() - begin) / calls)
     return {name: statistics.median(times) for name, times in seconds.items()}

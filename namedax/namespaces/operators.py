@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError
 from namedax.namespaces.reduction_forms import std, var
-from namedax.operands import compiled_ops, pytree
+from namedax.operands import compiled_ops, pytree, shortcuts
 from namedax.operands.axes import is_axis_name
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
@@ -77,7 +78,7 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
             return NotImplemented
         return compiled_ops.run_elementwise(name, operate, (), other, self)
 
-    return backward if reflected else forward
+    return shortcuts.reflected(backward) if reflected else shortcuts.of_two(forward)
 
 
 _power = _binary("power", jnp.power)
@@ -89,7 +90,7 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: NamedArray) -> LikeArguments:
         return compiled_ops.run_elementwise(name, operate, (), self)
 
-    return method
+    return shortcuts.of_one(method)
 
 
 def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
@@ -222,12 +223,13 @@ def _imag(self: NamedArray) -> LikeArguments:
     return FUNCTIONS["imag"](self)
 
 
-def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def method(self: NamedArray, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    return method
+def _as_method(function: FunctionType | Callable[..., Any]) -> Callable[..., Any]:
+    # A copy, since a method has a name of its own; Python passes the array to it as the first argument.
+    method = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    method.__kwdefaults__ = function.__kwdefaults__
+    return functools.update_wrapper(method, function)
 
 
 def install() -> None:

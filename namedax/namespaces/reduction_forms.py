@@ -20,6 +20,7 @@ from namedax.operands.along_axes import to_front
 from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.statistics import without_nans
@@ -73,6 +74,7 @@ def _spread(
     return _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
 
 
+@of_arguments
 @axis_said
 def var(
     x: Any,
@@ -112,6 +114,7 @@ def var(
     return _spread("var", REDUCTIONS["var"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
 
 
+@of_arguments
 @axis_said
 def std(
     x: Any,
@@ -195,6 +198,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
+@of_arguments
 @axis_said
 def logsumexp(
     x: Any,

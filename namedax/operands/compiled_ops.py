@@ -13,6 +13,8 @@ What identifies a kernel is what is called: a function of the module, and the ar
 operands. There is no key besides these that could say something else. They are told apart by value and type, as `1`, `1.0` and
 `True` must be.
 
+What stands between a public function and `run` is paid in each call; `shortcuts` leave it out.
+
 In a body whose names are sharded only elementwise operations do, on blocks; the others run as they are, because they may
 communicate.
 """
@@ -20,6 +22,7 @@ communicate.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
 from typing import Any, NamedTuple
@@ -34,9 +37,13 @@ from namedax.core.region import Region, ambient, leave_for_kernel
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.operands.broadcasting import meet, wrap
 
-__all__ = ["AxesAndNew", "run", "run_elementwise"]
+__all__ = [
+    *("SCALARS", "AxesAndNew", "run", "run_elementwise"),
+    *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
+]
 
-_scalars = frozenset({bool, int, float, complex})
+#: Python's numbers, which are operands without axes.
+SCALARS = frozenset({bool, int, float, complex})
 
 
 # --- the face -------------------------------------------------------------------------------------------------------
@@ -58,8 +65,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     if region is None:
         # Within a `jax.shard_map` that is not ours names may have to be looked at.
         for operand in operands:
-            data = operand._data if type(operand) is NamedArray else operand
-            if isinstance(data, jax.core.Tracer) and varying(data):
+            if varies(operand._data if type(operand) is NamedArray else operand):
                 return function(op, axes, *static, *operands)
         return _through_kernel(function, (op, axes, *static), operands, True)
     if region.resources:
@@ -75,6 +81,21 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
     if region.mode == "auto":
         return function(op, *static, *operands)
     return _in_region(region, function, (op, *static), operands, False)
+
+
+#: Types of arrays that are no tracers, as far as they have been seen.
+whole_types: set[type] = set()
+
+
+def varies(data: Any) -> bool:
+    """Whether `data` may differ from device to device of a `jax.shard_map`. It cannot if its type is in `whole_types`."""
+    if type(data) in whole_types:
+        return False
+    if isinstance(data, jax.core.Tracer):
+        return bool(varying(data))
+    if isinstance(data, jax.Array):
+        whole_types.add(type(data))
+    return False
 
 
 def _in_region(
@@ -177,6 +198,63 @@ _kernels = _Recent(256)
 _calls = _Recent(2048)
 
 
+#: Tables of others that hold kernels, and how many entries these have together, at most.
+_tables: list[dict[Any, Any]] = []
+_MOST = 4096
+
+
+def new_table() -> dict[Any, Any]:
+    """A table for kernels of some of the latest calls. It is emptied when kernels fall away, and when all tables together are full."""
+    table: dict[Any, Any] = {}
+    _tables.append(table)
+    return table
+
+
+def remember(table: dict[Any, Any], key: Hashable, entry: Any) -> None:
+    """Puts a kernel into a table."""
+    if sum(map(len, _tables)) >= _MOST:
+        _forget_calls()
+    table[key] = entry
+
+
+def _forget_calls() -> None:
+    """Forgets which calls have which kernels; the kernels stay."""
+    _calls.clear()
+    for table in _tables:
+        table.clear()
+
+
+class _Watch(threading.local):
+    """The calls of kernels, while somebody watches."""
+
+    calls: list[Watched] | None = None
+
+
+class Watched(NamedTuple):
+    """The call of a kernel: the compiled function, the dims of its result, the arrays and numbers that it was given, and the result."""
+
+    call: Callable[..., Any]
+    dims: Dims | None
+    datas: list[Any]
+    result: Any
+
+
+_watch = _Watch()
+
+
+def watched(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, list[Watched]]:
+    """`function(*args, **kwargs)`, and the kernels that were called meanwhile, without those that were called in kernels."""
+    calls: list[Watched] = []
+    outer, _watch.calls = _watch.calls, calls
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        _watch.calls = outer
+    if outer is not None:
+        outer += calls
+    return result, calls
+
+
 class _Number:
     """A name, as a kernel knows it."""
 
@@ -238,10 +316,11 @@ _plain = frozenset(
 def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What tells equal values apart: their types, also of entries of tuples, and the sign of zero."""
     types = tuple(map(type, values))
-    return types if _plain.issuperset(types) else tuple(map(_type, values))
+    return types if _plain.issuperset(types) else tuple(map(type_key, values))
 
 
-def _type(value: Any) -> Any:
+def type_key(value: Any) -> Any:
+    """What tells `value` apart from others that equal it."""
     kind = type(value)
     if kind in _plain:
         return kind
@@ -267,7 +346,7 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
                 entries.append(operand._dims)
             else:
                 data = operand
-                rank = 0 if type(data) in _scalars else getattr(data, "ndim", None)
+                rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
                     return function(*given, *operands)  # no array: let the operation say so
                 entries.append(rank)
@@ -277,6 +356,7 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
         found = _calls.young.get(lookup)
     except TypeError:  # something that is given is not hashable
         return function(*given, *operands)
+    watch, _watch.calls = _watch.calls, None
     try:
         if found is None:
             data, dims = _first_call(lookup, with_axes, datas)
@@ -288,7 +368,12 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
         if own is None:
             raise
         raise own from own.__cause__
-    return data if dims is None else make(data, dims)
+    finally:
+        _watch.calls = watch
+    result = data if dims is None else make(data, dims)
+    if watch is not None and (found := _calls.young.get(lookup)) is not None:
+        watch.append(Watched(found[0], found[1], datas, result))
+    return result
 
 
 def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> tuple[Any, Dims | None]:
@@ -309,7 +394,7 @@ def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> t
         kernel = _compile(function, given, numbered)
     data = kernel.call(*datas)
     if not known and _kernels.put(key, kernel):
-        _calls.clear()  # so that kernels which fell away are free
+        _forget_calls()  # so that kernels which fell away are free
     dims = names.restored(kernel.result[0])
     _calls.put(lookup, (kernel.call, dims))
     return data, dims

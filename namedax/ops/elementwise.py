@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from namedax.core.array import NamedArray
 from namedax.core.functions import signature_of, summary_of
 from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
-from namedax.operands import compiled_ops
+from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
 from namedax.operands.nmap import explain_type_errors
 
@@ -30,6 +30,10 @@ UNARY = (
     "iscomplex isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
     "real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
 ).split()
+# Those that take one array, by position, and nothing else.
+_OF_ONE = frozenset(UNARY) - frozenset(
+    "angle around i0 iscomplex isneginf isposinf isreal nan_to_num negative round trunc".split()
+)
 BINARY = (
     "add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal "
     "float_power floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot isclose lcm ldexp left_shift less "
@@ -78,13 +82,17 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
         return apply_elementwise(op, of_data, *operands)
 
-    @functools.wraps(function, updated=())  # the attributes of a jnp.ufunc are not those of a function
+    of_one = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, call, (), x))
+    of_operands = shortcuts.of_operands(lambda *operands: compiled_ops.run_elementwise(name, call, (), *operands))
+
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) > first_static:
             return by_keyword(args, kwargs)
+        if len(args) == 1:
+            return of_one(args[0])
         if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
             return operator.pow(*args)  # a Python integer is static, as in jnp
-        return compiled_ops.run_elementwise(name, call, (), *args)
+        return of_operands(*args)
 
     def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         signature().bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
@@ -96,10 +104,12 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         operands = (*args, *(kwargs[key] for key in names))
         return compiled_ops.run_elementwise(name, call_by_keyword, (len(args), names, fixed), *operands)
 
-    lifted.__name__ = lifted.__qualname__ = name
-    lifted.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
-    lifted.__doc__ = _doc(function, name)
-    return lifted
+    face = of_one if name in _OF_ONE else lifted
+    functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
+    face.__name__ = face.__qualname__ = name
+    face.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
+    face.__doc__ = _doc(function, name)
+    return face
 
 
 def _doc(function: Callable[..., Any], name: str) -> str:
@@ -125,10 +135,15 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
                 "where: a named condition needs both x and y; the shape of the form with one argument depends on data."
             )
         return jnp.where(condition, x, y)
-    return compiled_ops.run_elementwise("where", _where, (), condition, x, y)
+    return _where_by_name(condition, x, y)
 
 
 _where = elementwise_call(jnp.where)
+
+
+@shortcuts.of_operands
+def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
+    return compiled_ops.run_elementwise("where", _where, (), condition, x, y)
 
 
 def _absent(name: str) -> Callable[..., Any]:

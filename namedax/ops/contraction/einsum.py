@@ -25,6 +25,7 @@ from namedax.errors import (
 from namedax.operands import compiled_ops
 from namedax.operands.leaves import block_of
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
@@ -32,6 +33,7 @@ from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
 __all__ = ["dot", "einsum"]
 
 
+@of_arguments
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
 ) -> Array:
@@ -228,6 +230,7 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
     return tuple(labels)
 
 
+@of_arguments
 def dot(
     x: Any,
     y: Any,

@@ -57,10 +57,58 @@ def read(
     x = local_block(x, op, ambient())
     entries = by_name(op, index)
     parts, arrays = resolve(op, x, entries or {})
+    if ambient() is None:
+        x, parts = _cut_at_operands(op, x, parts)
+        if not parts:
+            return x
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
         return _wrapped_read(op, None, *static, x, *arrays)
     return compiled_ops.run(op, _wrapped_read, None, static, x, *arrays)
+
+
+# --- one program for all places ---------------------------------------------------------------------------------------
+
+
+def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
+    """`x` after its integers and its ranges of neighbours, and the parts that are left.
+
+    Where they begin is an operand of the kernel, so that a loop over an axis compiles one program, as it does in `jnp`. In a program
+    that is traced, and of an array on several devices, they stay what they are: there XLA may know better.
+    """
+    data = x._data if type(x) is NamedArray else None
+    if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array) or len(data.sharding.device_set) > 1:
+        return x, parts
+    cuts: list[tuple[int, int | None]] = []
+    starts: list[int] = []
+    left: list[Part] = []
+    for part in parts:
+        n = data.shape[part.dim]
+        if isinstance(part.at, int) and n <= _LARGEST:
+            cuts.append((part.dim, None))
+            starts.append(part.at)
+        elif isinstance(part.at, range) and part.at.step == 1 and 0 < len(part.at) < n <= _LARGEST:
+            cuts.append((part.dim, len(part.at)))
+            starts.append(part.at.start)
+        else:
+            left.append(part)
+    if not cuts:
+        return x, parts
+    gone = [dim for dim, length in cuts if length is None]
+    moved = tuple(part.replace(dim=part.dim - sum(dim < part.dim for dim in gone)) for part in left)
+    return compiled_ops.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
+
+
+_LARGEST = np.iinfo(np.int32).max
+
+
+def _cut(op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any) -> Any:
+    """`x` with a part of each dimension of `cuts`: one entry, and the dimension goes, or so many from where it starts."""
+    data = x._data
+    for (dim, length), start in zip(cuts, starts, strict=True):
+        data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
+    gone = [dim for dim, length in cuts if length is None]
+    return wrap(lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone))
 
 
 def _wrapped_read(op: str, _: None, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:

@@ -20,10 +20,12 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
-from namedax.operands.axes import resolve_axis
+from namedax.operands import compiled_ops
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.operands.nmap import Lifted
+from namedax.operands.shortcuts import of_arguments
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes
 
@@ -32,6 +34,7 @@ __all__ = ["index_positional", "take"]
 _MODES = ("fill", "clip", "wrap")
 
 
+@of_arguments
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
     """Entries of `x` along one axis.
 
@@ -70,9 +73,17 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
                 f"take: axis={axis!r} must be one axis, a position or a name. If the tuple is the name, write axis=({axis!r},)."
             )
         (axis,) = axis
+    x, indices = _array(x), _array(indices)
+    if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
+        return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
+    return _take("take", (axis,), mode, fill_value, x, indices)
+
+
+def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:
+    (axis,) = axes
     region = ambient()
-    x = _array(local_block(x, "take", region))
-    indices = _array(local_block(indices, "take", region))
+    x = _array(local_block(x, op, region))
+    indices = _array(local_block(indices, op, region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices must be integers.")
     indices = wide_index(indices)
@@ -83,15 +94,15 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     if not is_name(axis):
         position = None
         if axis is not None:
-            (place,) = resolve_axis("take", x, axis)
+            (place,) = resolve_axis(op, x, axis)
             position = dims_of(x)[:place].count(None)
-        return Lifted(lambda rows, index: read(rows, index, position), "take")(x, indices)
+        return Lifted(lambda rows, index: read(rows, index, position), op)(x, indices)
     dims, own = dims_of(x), dims_of(indices)
     if axis not in dims:
-        raise_not_found("take", axis, type_text(x), [d for d in dims if d is not None])
+        raise_not_found(op, axis, type_text(x), [d for d in dims if d is not None])
     if region is not None:
         names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
-        region.check_placement("take", names)
+        region.check_placement(op, names)
         region.seen.update(names)
     # The axis of the indices is another one than that which is read and goes; it gets the name back at the end.
     asked = _Asked(axis)

@@ -14,9 +14,10 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data
-from namedax.operands import compiled_ops
+from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.axes import axis_key
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.reduction.reductions import sharded_maximum
 from namedax.ops.reduction.site import Site, reduction_site
@@ -30,6 +31,7 @@ def _activation(name: str) -> Callable[..., Any]:
     signature = signature_of(function)
 
     of_one = elementwise_call(function)
+    shortcut = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, of_one, (), x))
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
@@ -41,7 +43,7 @@ def _activation(name: str) -> Callable[..., Any]:
     @functools.wraps(function, updated=())
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs:
-            return compiled_ops.run_elementwise(name, of_one, (), *args)
+            return shortcut(args[0])
         # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
         bound = signature().bind(*args, **kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
@@ -90,6 +92,7 @@ def _masked(data: Any, mask: Any, value: float) -> Any:
     return data if mask is None else jnp.where(mask, data, value)
 
 
+@of_arguments
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
 
@@ -126,6 +129,7 @@ def _sharded_softmax(site: Site) -> Any:
     return softmax(values, where)
 
 
+@of_arguments
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
 

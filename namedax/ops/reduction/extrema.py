@@ -19,6 +19,7 @@ from namedax.errors import ArgumentError, PositionalAxisError
 from namedax.operands.axes import axis_said
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.site import Site, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
@@ -173,6 +174,7 @@ def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
     return lax.squeeze(value, site.axes), lax.squeeze(index, site.axes)
 
 
+@of_arguments
 @axis_said
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
@@ -187,6 +189,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
+@of_arguments
 @axis_said
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum over positional and named axes; see `max`.
@@ -228,6 +231,7 @@ def _append_positional(x: Any, count: int) -> Any:
     return wrap(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
+@of_arguments
 @axis_said
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
@@ -242,6 +246,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
+@of_arguments
 @axis_said
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum along one axis; see `argmax`.

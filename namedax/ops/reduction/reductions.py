@@ -23,6 +23,7 @@ from namedax.core.annotations import Array, Axis
 from namedax.core.element_types import as_inexact, inexact_type
 from namedax.core.variance import cast_data
 from namedax.operands.axes import as_in_jax, axis_said
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
 from namedax.ops.reduction.site import Site, run_reduction
 from namedax.resources import communication as comm
@@ -172,6 +173,7 @@ def _logsumexp(site: Site) -> Any:
     return result if site.keepdims else lax.squeeze(result, site.axes)
 
 
+@of_arguments
 @axis_said
 def sum(
     x: Any,
@@ -209,6 +211,7 @@ def sum(
     return run_reduction("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
+@of_arguments
 @axis_said
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean over positional and named axes. Arguments as for `sum`.
@@ -230,6 +233,7 @@ def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdi
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
+@of_arguments
 @axis_said
 def prod(
     x: Any,
@@ -252,6 +256,7 @@ def prod(
     return run_reduction("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
+@of_arguments
 @axis_said
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether any element is true, over positional and named axes. Arguments as for `sum`.
@@ -263,6 +268,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return run_reduction("any", _any, x, axis, keepdims, where)
 
 
+@of_arguments
 @axis_said
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
@@ -274,6 +280,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return run_reduction("all", _all, x, axis, keepdims, where)
 
 
+@of_arguments
 @axis_said
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of elements that are not zero, over positional and named axes.

@@ -16,6 +16,7 @@ from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_values
 from namedax.resources import communication as comm
@@ -31,6 +32,7 @@ def _check_kind(op: str, kind: None, order: None) -> None:
         raise ArgumentError(f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=.")
 
 
+@of_arguments
 def sort(
     x: Any, axis: Any = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False
 ) -> LikeArguments:
@@ -76,6 +78,7 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
     return site.finish_whole(lax.rev(data, [dim]) if descending else data)
 
 
+@of_arguments
 def argsort(
     x: Any,
     axis: Any = -1,
