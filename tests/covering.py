@@ -14,7 +14,7 @@ The rule, for one test function and its cases (tests/conftest.py applies it, tes
   in `PLACES` of them.
 
 So operations of a family (`FAMILIES`) are met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on
-Explicit axes and under XLA's partitioner, each operation in some of these, and everything at once in `make test-all`.
+Explicit axes and under XLA's partitioner, each operation in some of these, and with every two of them in `make test-all`.
 """
 
 from __future__ import annotations

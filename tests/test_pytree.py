@@ -197,7 +197,7 @@ def test_checkpoint():
     x, y = named("a", "b"), named("c", "b", seed=1)
     for f in (jax.checkpoint(loss), jax.checkpoint(loss, policy=jax.checkpoint_policies.dots_saveable)):
         have = jax.grad(f)(x, y)
-        np.testing.assert_allclose(have.data, jax.jit(jax.grad(loss))(x, y).data, rtol=1e-6)
+        np.testing.assert_allclose(have.data, jax.grad(loss)(x, y).data, rtol=1e-6)
         assert have.dims == x.dims
 
 
