@@ -35,7 +35,7 @@ BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/de
 
 help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
-	@echo "make test        lint, then test-suite: what to run before a commit, eight minutes on two cores"
+	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
 	@echo "make test-all    what 'make test' leaves out: the five targets that follow, half an hour on two cores"
 	@echo "make test-rest       the tests marked 'full': every operation with every two traits of placements, and what takes long"
