@@ -29,7 +29,7 @@ SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs bench release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs bench bench-check release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -37,11 +37,12 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: the five targets that follow, half an hour on two cores"
+	@echo "make test-all    what 'make test' leaves out: the six targets that follow, half an hour on two cores"
 	@echo "make test-rest       the tests marked 'full': every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  one test in forty, compiled as for users: the other passes compile with few optimisations"
+	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
 	@echo "make test-fuzz       random programs for five minutes"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
@@ -67,7 +68,7 @@ test: ruff $(VENV)/.ready-test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
-test-all: test-rest test-x64 test-leaks test-optimized test-fuzz
+test-all: test-rest test-x64 test-leaks test-optimized bench-check test-fuzz
 
 test-rest: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not product and not leaks"
@@ -118,6 +119,9 @@ stubs: $(VENV)/.ready
 bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(PY) $$program; done
+
+bench-check: $(VENV)/.ready
+	$(PY) benchmarks/check.py
 
 release-check: $(VENV)/.ready-release
 	$(PY) tools/release_check.py
