@@ -25,6 +25,8 @@ TEST_FUZZ_ARGS ?= --minutes 5 --programs 65 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
+comma := ,
+RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
@@ -58,7 +60,8 @@ demo: $(VENV)/.ready-examples
 	$(PY) examples/digits.py $(DEMO_ARGS)
 
 # Ruff takes a second. Mypy keeps one core busy for most of a minute, so it runs beside the tests and speaks after them.
-test: ruff $(VENV)/.ready-test
+test: $(VENV)/.ready-lint,test
+	$(RUFF)
 	@$(PY) -m mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; \
 	echo 'The tests, and beside them mypy:'; $(SUITE); tests=$$?; \
 	wait $$types; types=$$?; \
@@ -110,8 +113,7 @@ lint: ruff
 	$(PY) -m mypy
 
 ruff: $(VENV)/.ready-lint
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
+	$(RUFF)
 
 stubs: $(VENV)/.ready
 	$(PY) tools/stubs.py
@@ -120,7 +122,7 @@ bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(PY) $$program; done
 
-bench-check: $(VENV)/.ready
+bench-check: $(VENV)/.ready-test
 	$(PY) benchmarks/check.py
 
 release-check: $(VENV)/.ready-release
@@ -148,6 +150,7 @@ $(VENV)/.ready: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+# For one extra, or for several at once: .ready-lint,test makes .ready-lint and .ready-test.
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@
+	@touch $@ $(patsubst %,$(VENV)/.ready-%,$(subst $(comma), ,$*))

@@ -132,7 +132,7 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
 
 # Where layers are not computed again, what they keep for the gradient is most of the memory: an operand broadcast too early would be seen.
 @pytest.mark.full
-@pytest.mark.parametrize("layout", benchmark.WIDE_LAYOUTS)
+@pytest.mark.parametrize("layout", ["tp", "dp+tp"])  # benchmarks/transformer.py --wide shows the others
 def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
     config = dataclasses.replace(CONFIG, embed=64, kv_heads=8, group=1, key=8, hidden=128, vocab=512, remat=False)
     rivals = benchmark.rivals_of(layout, config, BATCH, benchmark.WIDE_LAYOUTS[layout])
