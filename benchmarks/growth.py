@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py                             # the table, and the picture of docs/performance.md
     python benchmarks/growth.py --curves layers devices     # some of the curves
-    python benchmarks/growth.py --picture /tmp/growth.svg   # the picture elsewhere
+    python benchmarks/growth.py --picture growth.svg        # the picture elsewhere
 
 Both programs of a curve compute the same, the plain one under `jax.jit(jax.shard_map(...))`. They take turns, with cold caches, and
 medians of processor time are compared (all threads of the process, so that other work on the machine counts little). The slope is that of a
