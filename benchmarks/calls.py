@@ -8,15 +8,14 @@ JAX itself takes for calling two functions for each array. *Noise* is the progra
 """
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from timing import interleaved
 
 import namedax as nx
 
@@ -31,23 +30,6 @@ class Node:
 
 
 jax.tree_util.register_pytree_node(Node, lambda node: ((node.data,), None), Node)
-
-
-def turns(rivals: Mapping[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, float]:
-    """Median seconds per call of the calling thread."""
-    for run in rivals.values():
-        for _ in range(2):
-            jax.block_until_ready(run())
-    seconds: dict[str, list[float]] = {name: [] for name in rivals}
-    for round_ in range(rounds):
-        for name in rivals if round_ % 2 else reversed(rivals):
-            run = rivals[name]
-            begin = time.thread_time()
-            for _ in range(calls):
-                result = run()
-            seconds[name].append((time.thread_time() - begin) / calls)
-            jax.block_until_ready(result)
-    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def within_jit(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -84,7 +66,7 @@ def measure(count: int, mesh: Mesh, rounds: int) -> None:
     axes = "Explicit" if AxisType.Explicit in mesh.axis_types else "Auto"
     for form in ("direct", "under jax.jit"):
         rivals = {label: bound(f if form == "direct" else within_jit(f), xs) for label, (f, xs) in programs.items()}
-        times = turns(rivals, rounds, max(3, 400 // count))
+        times = interleaved(rivals, rounds=rounds, calls=max(3, 400 // count), processor=True)
         ratios = " | ".join(f"{times[label] / times['hand']:.2f}" for label in ("noise", "node", "plain", "named"))
         print(f"| {count:,} | {axes} | {form} | {times['hand'] * 1e6:,.0f} | {ratios} |", flush=True)
 

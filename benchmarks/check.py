@@ -15,6 +15,7 @@ import argparse
 import collections
 import functools
 import gc
+import importlib.util
 import json
 import os
 import pathlib
@@ -26,8 +27,6 @@ from typing import Any
 # Few optimisations of LLVM's: nothing that is counted depends on them, and compiling takes the time here.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0")
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples"))
-
-import importlib.util
 
 import jax
 import jax.numpy as jnp

@@ -12,14 +12,12 @@ import jax
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from namedax.core.array import NamedArray
+from namedax.operands.compiled_ops import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
 __all__ = ["Arrivals"]
 
 _MAX_KNOWN = 8192
-
-# The types of arrays with values, as they are met: JAX does not say which they are, and to ask `isinstance` takes longer.
-_array_types: set[type] = set()
 
 
 class _Known:
@@ -41,7 +39,7 @@ class _Known:
                 if kind is NamedArray:
                     value = value._data
                     kind = type(value)
-                if kind in _array_types:
+                if kind in whole_types:
                     if id(value.sharding) not in shardings and not self._learns(value):
                         return False
                 elif kind is list or kind is tuple:
@@ -51,7 +49,7 @@ class _Known:
                 elif isinstance(value, jax.Array):
                     if isinstance(value, jax.core.Tracer) or not self._learns(value):
                         return False
-                    _array_types.add(kind)
+                    whole_types.add(kind)
                 else:
                     leaves = jax.tree.leaves(value)
                     if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument

@@ -83,7 +83,7 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
     return _in_region(region, function, (op, *static), operands, False)
 
 
-#: Types of arrays that are no tracers, as far as they have been seen.
+#: Types of arrays that are no tracers, as far as they have been seen: JAX does not say which they are, and `isinstance` takes longer.
 whole_types: set[type] = set()
 
 

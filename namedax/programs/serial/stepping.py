@@ -257,9 +257,8 @@ class _Program(Record):
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
         program = self.jaxpr, self.in_specs, self.out_specs
-        with contextlib.suppress(
-            SerialLoopError
-        ):  # at best no iteration of the program's own loops needs to wait for all steps
+        # At best no iteration of the program's own loops needs to wait for all steps.
+        with contextlib.suppress(SerialLoopError):
             return self._nest_in(self.loops, False, *program)
         return self._nest_in(self.loops, True, *program)
 
