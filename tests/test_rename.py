@@ -196,7 +196,7 @@ def test_plan_of_empty_blocks():
 
 BACKWARD = {
     "gathered": ("x", None, {REDUCE: 0, SCATTER: 0, GATHER: 0}),
-    "cut": (None, "x", {REDUCE: BYTES}),
+    "cut": (None, "x", {GATHER: BYTES}),
     "permuted": (("x", "y"), ("y", "x"), {PERMUTE: BYTES // 8}),
 }
 

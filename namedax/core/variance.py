@@ -37,6 +37,7 @@ __all__ = [
     "share_memory",
     "varying",
     "varying_of",
+    "was_cast",
     "with_varying_form",
     "with_varying_forms",
 ]
@@ -148,3 +149,11 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
         return cast_data(form(missing), missing)
 
     return remembered(array, missing, compute)
+
+
+def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
+    """Whether `array` has been cast over (at least) `axes` in this trace, by `cast`."""
+    memory = array._casts
+    if memory is None or memory["trace"] != get_opaque_trace_state():
+        return False
+    return any(isinstance(key, frozenset) and axes <= key for key in memory)

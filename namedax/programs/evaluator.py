@@ -66,7 +66,7 @@ def number_of(literal: Literal) -> Any:
 
 def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     """The mesh axes along which a program communicates; with `or_index` also those along which it asks where its device is."""
-    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE}
+    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
 

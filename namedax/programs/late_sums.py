@@ -32,6 +32,7 @@ from namedax.programs.primitives import (
     Scan,
     axes_of,
     bind,
+    block_of,
     called,
     cast_axes,
     facts,
@@ -44,6 +45,7 @@ from namedax.programs.primitives import (
 )
 from namedax.programs.waiting import may_wait
 from namedax.resources import communication as comm
+from namedax.resources.own_block import sliced
 
 __all__ = ["Traced", "postponing"]
 
@@ -285,6 +287,8 @@ class _Plan:
         assert late is not None
         if others:
             return None
+        if kind_of(eqn) == Kind.OWN_BLOCK and not late.cast and set(axes_of(eqn)) <= set(late.axes):
+            return self._scattered(eqn, late, block_of(eqn))
         axes = cast_axes(eqn)
         if axes and axes.isdisjoint(late.axes):
             return None if late.cast else late.then(operands[here], out)
@@ -312,9 +316,13 @@ class _Plan:
         found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
         if found is None or not late.cast.issuperset(found[1]):
             return None
+        return self._scattered(eqn, late, found)
+
+    def _scattered(self, eqn: Any, late: _Late, found: tuple[int, Axes]) -> _Late:
+        """Of a sum of which each device keeps its block: the dimension that is cut, and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
-        return late.then(operand, eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
+        return late.then(eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
 
 
 def _is_addition(eqn: Any) -> bool:
@@ -491,7 +499,7 @@ def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], evaluator: Evalua
         part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
         # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
         for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
-            part = (comm.cut if is_loop else comm.psum_scatter)(part, dim, tuple(group))
+            part = (sliced if is_loop else comm.psum_scatter)(part, dim, tuple(group))
         return _Sum(part, late.axes, rest)
     if cast_axes(eqn):
         part = cast_data(one.part, cast_axes(eqn))

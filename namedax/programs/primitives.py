@@ -20,6 +20,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 from namedax.core.records import Record
+from namedax.resources.own_block import PRIMITIVE
 
 __all__ = [
     "COLLECTIVES",
@@ -34,6 +35,7 @@ __all__ = [
     "barrier",
     "bind",
     "bind_anew",
+    "block_of",
     "bodies_of",
     "called",
     "called_in_steps",
@@ -89,6 +91,7 @@ class Kind(enum.Enum):
     TRANSFORM = "is a Fourier transform"
     SLICE = "takes a block that begins where numbers say"
     UPDATE = "puts a block where numbers say"
+    OWN_BLOCK = "takes the block of its device"
 
 
 class Algebra(enum.Enum):
@@ -236,6 +239,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
+    PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
     "closed_call": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.10
@@ -353,6 +357,11 @@ def dimension_of(eqn: Any) -> int:
 def is_tiled(eqn: Any) -> bool:
     """Whether a gather, or a scatter, has blocks in an existing dimension, and not one entry for each device in a new one."""
     return bool(eqn.params["tiled"])
+
+
+def block_of(eqn: Any) -> tuple[int, tuple[str, ...]]:
+    """The dimension of which an equation takes the block of its device, and the mesh axes along which it is cut, major first."""
+    return int(eqn.params["dim"]), axes_of(eqn)
 
 
 def slice_sizes(eqn: Any) -> Sequence[int]:

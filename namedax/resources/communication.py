@@ -19,6 +19,7 @@ from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
 from namedax.core.variance import cast_data, varying
+from namedax.resources.own_block import own_block, sliced
 from namedax.resources.refusals import refuse_loops
 from namedax.resources.serial import LoopAxis
 
@@ -151,9 +152,12 @@ def block_index(axes: Axes) -> Any:
 
 
 def cut(data: Any, dim: int, axes: Axes) -> Any:
-    """This device's block along `dim` of a value that all devices along `axes` have whole; sends nothing."""
-    size = data.shape[dim] // math.prod(lax.axis_size(axis) for axis in axes)
-    return lax.dynamic_slice_in_dim(cast_data(data, axes), block_index(axes) * size, size, dim)
+    """This device's block along `dim` of a value that all devices along `axes` have whole; sends nothing.
+
+    Its transpose is one all-gather; where the value counts as varying, or an axis is a loop's, the slice among zeros.
+    """
+    is_plain = any(isinstance(axis, LoopAxis) for axis in axes) or not varying(data).isdisjoint(axes)
+    return (sliced if is_plain else own_block)(data, dim, own(axes))
 
 
 def loops_among(axes: Axes) -> tuple[Axes, Axes]:

@@ -74,9 +74,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     """`data` with dimension `i` placed on `new[i]`, where it was on `old[i]`.
 
     The transpose of a gather is a slice and sends nothing, or where the result varies over the mesh
-    axis a reduce-scatter. That of an exchange or a permute is another one. That of a cut is an
-    all-reduce of a block among zeros: JAX has no cut whose transpose is an all-gather. Where the
-    body itself takes the gradient, `namedax.programs.late_sums` makes an all-gather of it.
+    axis a reduce-scatter. That of an exchange or a permute is another one, and that of a cut an
+    all-gather.
 
     Args:
       data: the local block.

@@ -383,7 +383,9 @@ class Nested(Operation):
         child = g.child([self._enter(np, v, own)], inner=INNER)
         child.statements_up_to(3)
         out = own or g.choice([None, *INNER])
-        outside = {*g.known()}  # the inner function can only return names of the outer one, and what it places
+        # The inner function can only return what it places, and names that the outer one has before: what another value gave the
+        # outer one is not there any more when nothing needs that value.
+        outside = {*v.names}.union(*(g.v(n).names for n in g.parameters))
         result = child.pick(lambda w: _floats(w) and {*w.names} <= outside | {out})
         if result is None:
             return None

@@ -12,7 +12,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, with_varying_forms
+from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.resources.layout import Axes, Layout, relayout
@@ -39,9 +39,8 @@ def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: 
       that send the fewest bytes (`namedax.resources.layout`).
 
       The gradient of an all-gather is a reduce-scatter where the result was combined with values
-      that vary over the mesh axis, and sends nothing where it was not. That of a slice, in a
-      body that takes the gradient, is an all-gather; where the mapped function is differentiated
-      from outside, an all-reduce. The others are their own gradients.
+      that vary over the mesh axis, and sends nothing where it was not. That of a slice is an
+      all-gather. The others are their own gradients.
 
     Raises:
       AxisNotFoundError: `x` lacks an old name.
@@ -143,8 +142,9 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
 
     An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient is one
     reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is small; over the axis
-    of a loop it is cast after it, so that there is one reduce-scatter, behind the loop. A named array keeps what was read, so that a
-    parameter that is read twice is gathered once, and its gradient reduced once.
+    of a loop it is cast after it, so that there is one reduce-scatter, behind the loop. Where it is cut into blocks it is not cast, and
+    the gradient is one all-gather, unless it was cast already, so that its gradient is reduced anyway. A named array keeps what was read,
+    so that a parameter that is read twice is gathered once, and its gradient reduced once.
 
     Args:
       source: the local block, or the named array that holds it.
@@ -155,8 +155,12 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
     before = frozenset(axis for axes in old for axis in axes)
     variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)
 
+    cut = frozenset(axis for axes in new for axis in axes) - before
+    if isinstance(source, NamedArray) and was_cast(source, cut):
+        cut = frozenset()
+
     def moved() -> Any:
-        early = frozenset(axis for axis in variance - before if not isinstance(axis, LoopAxis))
+        early = frozenset(axis for axis in variance - before - cut if not isinstance(axis, LoopAxis))
         return cast_data(relayout(cast(source, early), old, new, before & variance), variance)
 
     return remembered(source, ("read", old, new, variance), moved) if isinstance(source, NamedArray) else moved()

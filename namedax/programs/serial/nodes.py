@@ -54,7 +54,7 @@ class Added(enum.Enum):
 PASSING = (Added.BARRIER, Kind.BARRIER)
 SUMS = (Kind.SUM, Added.LATE_SUM)
 # What asks for the axes of a loop, and does not have to wait for all its steps.
-_SILENT = (Kind.CAST, Kind.PLACE)
+_SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
 
 
 class Node(Record, frozen=False):
