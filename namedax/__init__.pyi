@@ -3,8 +3,9 @@
 
 Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
 
-This file is the whole public face, a line for each name. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`)
-have their names from JAX; what they are to an editor stands in the stubs beside them, which `make stubs` writes.
+This file is the whole public face, a line for each name. Arrays with their methods and `xmap` are imported with it, all else when it is
+first touched. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) have their names from JAX; what they are to
+an editor stands in the stubs beside them, which `make stubs` writes.
 """
 
 import builtins

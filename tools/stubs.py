@@ -359,7 +359,8 @@ def _only_batches(value: Any) -> bool:
 def face() -> str:
     """`namedax/__init__.pyi`."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    lines = [node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("namedax")]
+    lines = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("namedax")]
+    lines.sort(key=lambda node: (node.module != "namedax", node.module or ""))  # of two blocks
     stub = _Stub(nx.__all__)
     for node in lines:
         (alias,) = node.names

@@ -1,8 +1,7 @@
 """The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
-from namedax.lax import linalg as linalg
 from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry import LAX as _OWN
+from namedax.namespaces.registry.lax import LAX as _OWN
 
 # What concerns types or tokens, or takes functions and pytrees, named arrays too.
 _UNTOUCHED = (

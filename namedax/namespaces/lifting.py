@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from namedax.core.functions import summary_of
-from namedax.namespaces.lax_only import or_of_jax
+from namedax.namespaces.bound_axes import or_of_jax
 from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import AXIS_PARAMETERS
@@ -51,7 +51,7 @@ class Namespace:
       own: named versions that this package has; they win, and get JAX's signature.
       untouched: functions that go through as they are.
       by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those names.
-      submodules: the modules below this one.
+      submodules: the modules below this one, which are imported when they are first asked for.
       lift: how a function of JAX, given with its name, is lifted; default: over its axes if it has any, else as by `nx.nmap`.
       mirrored: whether the functions of `own` get JAX's signature.
     """
@@ -87,6 +87,8 @@ class Namespace:
         """What `name` stands for."""
         if name == "__all__":
             return self.names()
+        if name in self.submodules:
+            return importlib.import_module(f"{self.name}.{name}")
         theirs = vars(self.module).get(name, _ABSENT)
         if name.startswith("_") or (name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))):
             raise AttributeError(f"module {self.name!r} has no attribute {name!r}", name=name, obj=sys.modules[self.name])

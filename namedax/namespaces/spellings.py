@@ -10,17 +10,13 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import jax
 import jax.numpy as jnp
-import jax.scipy as jsp
-from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
-from namedax.errors import AxisNameError, AxisSizeError, raise_not_found
-from namedax.namespaces.reduction_forms import LOGSUMEXP
+from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.along_axes import along_axes, to_front
 from namedax.operands.axes import check_axes, is_axis_name, resolve_axis
 from namedax.operands.nmap import nmap
@@ -28,14 +24,12 @@ from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.shape import joining, repeating, unit_axes
+from namedax.ops.shape import joining
 from namedax.ops.shape.creation import arange
 from namedax.ops.shape.inspection import size
-from namedax.ops.sorting import sorting
-from namedax.ops.statistics.without_nans import nanstd
 from namedax.ops.window import neighbours
 
-__all__ = ["FFT", "LAX", "LINALG", "NN", "NUMPY", "STATS"]
+__all__ = ["FFT", "LINALG", "NUMPY", "by_name", "entries_of", "names_in"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,16 +37,17 @@ _where, _conj, _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("where", "
 _sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
 
 
-def _names(axes: Any) -> list[Any]:
+def names_in(axes: Any) -> list[Any]:
     """The names among axes."""
     return [entry for entry in (axes if isinstance(axes, (tuple, list)) else (axes,)) if is_axis_name(entry)]
 
 
-def _entries(axes: Any) -> tuple[Any, ...]:
+def entries_of(axes: Any) -> tuple[Any, ...]:
+    """Axes as a tuple, one or several."""
     return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
 
 
-def _checked(function: F) -> F:
+def axes_checked(function: F) -> F:
     """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
     signature = signature_of(function)
 
@@ -68,7 +63,7 @@ def _checked(function: F) -> F:
 
 
 def _transposed(op: str, positional: Callable[..., Any], a: Any, axes: Any) -> Any:
-    names = [] if axes is None else _names(axes)
+    names = [] if axes is None else names_in(axes)
     resolve_axis(op, a, tuple(names))
     if not names:
         return positional(a) if axes is None else positional(a, axes)
@@ -79,7 +74,7 @@ def _transposed(op: str, positional: Callable[..., Any], a: Any, axes: Any) -> A
 _transpose, _permute_dims = nmap(jnp.transpose), nmap(jnp.permute_dims)
 
 
-@_checked
+@axes_checked
 def transpose(a: Any, axes: Any = None) -> LikeArguments:
     """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
 
@@ -99,7 +94,7 @@ def transpose(a: Any, axes: Any = None) -> LikeArguments:
     return _transposed("transpose", _transpose, a, axes)
 
 
-@_checked
+@axes_checked
 def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
     """`nx.transpose`, under the name that it has in the array API.
 
@@ -118,7 +113,7 @@ def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
 _moveaxis = along_axes(jnp.moveaxis, "moveaxis", ("source", "destination"))
 
 
-@_checked
+@axes_checked
 def moveaxis(a: Any, source: Any, destination: Any) -> LikeArguments:
     """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to.
 
@@ -129,7 +124,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> LikeArguments:
     >>> nx.numpy.moveaxis(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), 0, 1).shape
     (4, 3)
     """
-    names = [*_names(source), *_names(destination)]
+    names = [*names_in(source), *names_in(destination)]
     dims = dims_of(a)
     for name in names:
         if name not in dims:
@@ -163,7 +158,7 @@ _positional_diagonal = along_axes(jnp.diagonal, "diagonal", ("axis1", "axis2"))
 _positional_trace = along_axes(jnp.trace, "trace", ("axis1", "axis2"))
 
 
-@_checked
+@axes_checked
 def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
 
@@ -191,7 +186,7 @@ def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
     return nmap(lambda data: jnp.moveaxis(data, 0, -1))(cut)
 
 
-@_checked
+@axes_checked
 def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Array:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
@@ -217,7 +212,7 @@ def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = 
 _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
 
 
-@_checked
+@axes_checked
 def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
 
@@ -230,7 +225,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, prefer
     Array(5., dtype=float32)
     """
     options = {"precision": precision, "preferred_element_type": preferred_element_type}
-    if not _names(axis):
+    if not names_in(axis):
         return _positional_vecdot(x1, x2, axis=axis, **options)
     return dot(_conj(x1) if jnp.iscomplexobj(getattr(x1, "data", x1)) else x1, x2, axis, **options)
 
@@ -238,7 +233,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, prefer
 _positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
 
 
-@_checked
+@axes_checked
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
 
@@ -251,136 +246,21 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
     Array(5., dtype=float32)
     """
     options = {"precision": precision, "preferred_element_type": preferred_element_type}
-    names = _names(axes)
-    if not names or len(names) < len(_entries(axes)):
+    names = names_in(axes)
+    if not names or len(names) < len(entries_of(axes)):
         return _positional_tensordot(a, b, axes, **options)
     return dot(a, b, tuple(names), **options)
 
 
-# --- reductions and the like in jax.lax -----------------------------------------------------------------------------
-
-
-def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    positional = along_axes(getattr(lax, name), name, ("axes",))
-
-    def reduce(operand: Any, axes: Any) -> Array:
-        return own(operand, tuple(_entries(axes))) if _names(axes) else positional(operand, axes)
-
-    reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"""`jax.lax.{name}`, by name or position; the element type stays.
-
-    Over sharded names: one all-reduce of the result.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks a name.
-    """
-    return reduce
-
-
-def _logical(name: str, own: str) -> Callable[..., Any]:
-    """`reduce_and` and its like, which act on the bits of integers: those are lifted."""
-    by_bits = along_axes(getattr(lax, name), name, ("axes",))
-    return _lax_reduction(name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes))
-
-
-def _lax_arg(name: str) -> Callable[..., Any]:
-    positional = along_axes(getattr(lax, name), name, ("axis",))
-
-    def arg(operand: Any, axis: Any, index_dtype: Any) -> Array:
-        return REDUCTIONS[name](operand, axis).astype(index_dtype) if _names(axis) else positional(operand, axis, index_dtype)
-
-    arg.__name__ = arg.__qualname__ = name
-    arg.__doc__ = f"""`jax.lax.{name}`, by name or position. Over a sharded name: reductions of the size of the result.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks the name.
-    """
-    return arg
-
-
-def rev(operand: Any, dimensions: Any) -> LikeArguments:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks a name.
-    """
-    return repeating.flip(operand, tuple(_entries(dimensions)))
-
-
-_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
-
-
-def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks the name.
-    """
-    if isinstance(operand, NamedArray) and _names(dimension):
-        return sorting.sort(operand, dimension, stable=is_stable)
-    return _positional_sort(operand, dimension, is_stable, num_keys)
-
-
-_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
-
-
-def concatenate(operands: Any, dimension: Any) -> Array:
-    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
-
-    Raises:
-      AxisNotFoundError: an array lacks the name.
-    """
-    return joining.concatenate(operands, dimension) if _names(dimension) else _positional_concatenate(operands, dimension)
-
-
-_positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
-
-
-def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
-    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
-    """
-    if not _names(axis):
-        return _positional_index(operand, index, axis, keepdims)
-    (name,) = _names(axis)
-    entry = getitem(operand, {name: operator.index(index)})
-    return unit_axes.expand_dims(entry, name) if keepdims else entry
-
-
-def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Array:
-    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the name would have a different size in this mapped function.
-    """
-    if not _names(axis):
-        return _positional_slice(operand, start_index, limit_index, stride, axis)
-    (name,) = _names(axis)
-    n = size(operand, name)
-    for index in (start_index, limit_index):
-        if index is not None and not -n <= operator.index(index) <= n:
-            raise AxisSizeError(
-                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
-            )
-    return getitem(operand, {name: slice(start_index, limit_index, stride)})
-
-
-_positional_slice = along_axes(lax.slice_in_dim, "slice_in_dim", ("axis",))
-
-
-# --- Fourier shifts, statistics -------------------------------------------------------------------------------------
+# --- Fourier shifts -------------------------------------------------------------------------------------------------
 
 
 def _fourier_shift(name: str) -> Callable[..., Any]:
     positional = nmap(getattr(jnp.fft, name))
 
     def shifted(x: Any, axes: Any = None) -> LikeArguments:
-        names = _names(axes)
-        rest = [entry for entry in _entries(axes) if entry not in names] if axes is not None else None
+        names = names_in(axes)
+        rest = [entry for entry in entries_of(axes) if entry not in names] if axes is not None else None
         for axis in names:
             resolve_axis(name, x, axis)
             n = size(x, axis)
@@ -396,59 +276,9 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
     return shifted
 
 
-@functools.cache
-def _positional_sem() -> Callable[..., Any]:
-    return along_axes(jsp.stats.sem, "sem", ("axis",))  # which JAX loads when it is first asked for
-
-
-def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
-    """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
-
-    Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
-
-    Raises:
-      AxisNotFoundError: `a` lacks a name.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
-    0.913
-    """
-    if not _names(axis) or nan_policy not in ("propagate", "omit"):
-        return _positional_sem()(a, axis, ddof, nan_policy, keepdims=keepdims)
-    if nan_policy == "propagate":
-        spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
-        return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
-    spread = nanstd(a, axis, ddof=ddof, keepdims=keepdims)
-    count = _sum(~_isnan(a), axis, keepdims=keepdims)
-    return spread / _sqrt(count.astype(spread.dtype))
-
-
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
-    """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
-
-    Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
-
-    Raises:
-      AxisNotFoundError: `x` lacks a name.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.nn.logmeanexp(nx.named(jnp.array([0.0, 0.0, 0.0]), ["k"]), "k")
-    Array(0., dtype=float32)
-    """
-    if not _names(axis):
-        return _positional_logmeanexp(x, axis, where, keepdims)
-    total = LOGSUMEXP["logsumexp"](x, axis, where=where, keepdims=keepdims)
-    if where is None:
-        return total - jnp.log(size(x, axis)).astype(total.dtype)
-    counted = where + nmap(lambda data: jnp.zeros_like(data, int))(x)
-    return total - _log(_sum(counted, axis, keepdims=keepdims).astype(total.dtype))
-
-
-_positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
-
-
-def _of(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    return {function.__name__: _checked(function) for function in functions}
+def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """A table of functions, the axes of whose calls are checked."""
+    return {function.__name__: axes_checked(function) for function in functions}
 
 
 NUMPY: dict[str, Callable[..., Any]] = {
@@ -456,21 +286,4 @@ NUMPY: dict[str, Callable[..., Any]] = {
     **{f.__name__: f for f in (transpose, permute_dims, moveaxis, diagonal, trace, vecdot, tensordot)},
 }
 LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}
-FFT = _of(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))
-LAX = _of(
-    _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),
-    _lax_reduction("reduce_prod", lambda x, axes: REDUCTIONS["prod"](x, axes, promote_integers=False)),
-    _lax_reduction("reduce_max", lambda x, axes: REDUCTIONS["max"](x, axes)),
-    _lax_reduction("reduce_min", lambda x, axes: REDUCTIONS["min"](x, axes)),
-    _logical("reduce_and", "all"),
-    _logical("reduce_or", "any"),
-    _lax_arg("argmax"),
-    _lax_arg("argmin"),
-    concatenate,
-    rev,
-    sort,
-    index_in_dim,
-    slice_in_dim,
-)
-NN = _of(logmeanexp)
-STATS = _of(sem)
+FFT = by_name(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))

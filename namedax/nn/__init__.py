@@ -1,8 +1,7 @@
 """The namespace `nx.nn`: `jax.nn` for named arrays."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry import NN as _OWN
-from namedax.nn import initializers as initializers
+from namedax.namespaces.registry.nn import NN as _OWN
 
 _space = _Namespace(__name__, "jax.nn", _OWN, untouched=("get_scaled_dot_general_config",), submodules=("initializers",))
 __getattr__, __dir__ = _space.get, _space.names

@@ -1,9 +1,7 @@
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry import NUMPY as _OWN
-from namedax.numpy import fft as fft
-from namedax.numpy import linalg as linalg
+from namedax.namespaces.registry.numpy import NUMPY as _OWN
 
 # What does not look at the values of arrays, or takes functions, or makes positional arrays.
 _UNTOUCHED = (

@@ -6,17 +6,18 @@ Every function of `FUNCTIONS` is `jnp`'s (or `jax.nn`'s) with the same arguments
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
-from namedax.core.functions import signature_of, summary_of
+from namedax.core.functions import summary_of
 from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
@@ -71,45 +72,63 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
-    signature = signature_of(function)
-    first_static, *static = _STATIC.get(name, (sys.maxsize,))
-
     call = elementwise_call(function)
-
-    def call_by_keyword(op: str, count: int, names: tuple[str, ...], fixed: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
-        def of_data(*datas: Any) -> Any:
-            return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
-
-        return apply_elementwise(op, of_data, *operands)
-
     of_one = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, call, (), x))
+    face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
+    functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
+    face.__name__ = face.__qualname__ = name
+    face.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
+    face.__doc__ = _doc(function, name)
+    return face
+
+
+def _of_several(
+    function: Callable[..., Any], name: str, call: Callable[..., Any], of_one: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """The form that takes several operands, and operands and options by keyword."""
     of_operands = shortcuts.of_operands(lambda *operands: compiled_ops.run_elementwise(name, call, (), *operands))
+    first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) > first_static:
-            return by_keyword(args, kwargs)
+            return _by_keyword(function, name, args, kwargs)
         if len(args) == 1:
             return of_one(args[0])
         if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
             return operator.pow(*args)  # a Python integer is static, as in jnp
         return of_operands(*args)
 
-    def by_keyword(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature().bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
-        by_place = itertools.islice(signature().parameters, first_static, None)
-        kwargs = dict(zip(by_place, args[first_static:], strict=False)) | kwargs
-        args = args[:first_static]
-        fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
-        names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
-        operands = (*args, *(kwargs[key] for key in names))
-        return compiled_ops.run_elementwise(name, call_by_keyword, (len(args), names, fixed), *operands)
+    return lifted
 
-    face = of_one if name in _OF_ONE else lifted
-    functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
-    face.__name__ = face.__qualname__ = name
-    face.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
-    face.__doc__ = _doc(function, name)
-    return face
+
+_signature_of = functools.cache(inspect.signature)
+
+
+def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    first_static, *static = _STATIC.get(name, (sys.maxsize,))
+    signature = _signature_of(function)
+    signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
+    by_place = itertools.islice(signature.parameters, first_static, None)
+    kwargs = dict(zip(by_place, args[first_static:], strict=False)) | kwargs
+    args = args[:first_static]
+    fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
+    names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
+    operands = (*args, *(kwargs[key] for key in names))
+    return compiled_ops.run_elementwise(name, _call_by_keyword, (function, len(args), names, fixed), *operands)
+
+
+def _call_by_keyword(
+    op: str,
+    function: Callable[..., Any],
+    count: int,
+    names: tuple[str, ...],
+    fixed: tuple[tuple[str, Any], ...],
+    *operands: Any,
+) -> Any:
+    def of_data(*datas: Any) -> Any:
+        return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
+
+    return apply_elementwise(op, of_data, *operands)
 
 
 def _doc(function: Callable[..., Any], name: str) -> str:
@@ -159,7 +178,26 @@ def _absent(name: str) -> Callable[..., Any]:
     return absent
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: elementwise(getattr(jnp, name), name) if hasattr(jnp, name) else _absent(name) for name in [*UNARY, *BINARY, "clip"]
-}
-FUNCTIONS["where"] = where
+class _Functions(Mapping[str, Callable[..., Any]]):
+    """The functions by their names. One is made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._names = [*UNARY, *BINARY, "clip", "where"]
+        self._made: dict[str, Callable[..., Any]] = {"where": where}
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            made = elementwise(getattr(jnp, name), name) if hasattr(jnp, name) else _absent(name)
+            self._made.setdefault(name, made)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+FUNCTIONS = _Functions()

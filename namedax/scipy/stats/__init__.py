@@ -6,7 +6,7 @@ import sys as _sys
 import types as _types
 
 from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry import STATS as _OWN
+from namedax.namespaces.registry.scipy import STATS as _OWN
 
 _spec = _importlib.find_spec("jax.scipy.stats")  # where it is; it is imported when one of its functions is asked for
 _path = _spec.submodule_search_locations if _spec else None

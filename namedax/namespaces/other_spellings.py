@@ -1,0 +1,222 @@
+"""Other spellings, as `spellings` has them for `jax.numpy`, in `jax.lax`, `jax.nn` and `jax.scipy`."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy as jsp
+from jax import lax
+
+from namedax.core.annotations import Array, LikeArguments
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.errors import AxisSizeError
+from namedax.namespaces.reduction_forms import LOGSUMEXP
+from namedax.namespaces.spellings import by_name, entries_of, names_in
+from namedax.operands.along_axes import along_axes
+from namedax.operands.nmap import nmap
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing.getitem import getitem
+from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.shape import joining, repeating, unit_axes
+from namedax.ops.shape.inspection import size
+from namedax.ops.sorting import sorting
+from namedax.ops.statistics.without_nans import nanstd
+
+__all__ = ["LAX", "NN", "STATS"]
+
+_sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("sqrt", "log", "isnan"))
+_sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
+
+
+# --- reductions and the like in jax.lax -----------------------------------------------------------------------------
+
+
+def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    positional = along_axes(getattr(lax, name), name, ("axes",))
+
+    def reduce(operand: Any, axes: Any) -> Array:
+        return own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""`jax.lax.{name}`, by name or position; the element type stays.
+
+    Over sharded names: one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return reduce
+
+
+def _logical(name: str, own: str) -> Callable[..., Any]:
+    """`reduce_and` and its like, which act on the bits of integers: those are lifted."""
+    by_bits = along_axes(getattr(lax, name), name, ("axes",))
+    return _lax_reduction(name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes))
+
+
+def _lax_arg(name: str) -> Callable[..., Any]:
+    positional = along_axes(getattr(lax, name), name, ("axis",))
+
+    def arg(operand: Any, axis: Any, index_dtype: Any) -> Array:
+        return REDUCTIONS[name](operand, axis).astype(index_dtype) if names_in(axis) else positional(operand, axis, index_dtype)
+
+    arg.__name__ = arg.__qualname__ = name
+    arg.__doc__ = f"""`jax.lax.{name}`, by name or position. Over a sharded name: reductions of the size of the result.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    return arg
+
+
+def rev(operand: Any, dimensions: Any) -> LikeArguments:
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return repeating.flip(operand, tuple(entries_of(dimensions)))
+
+
+_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
+
+
+def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    if isinstance(operand, NamedArray) and names_in(dimension):
+        return sorting.sort(operand, dimension, stable=is_stable)
+    return _positional_sort(operand, dimension, is_stable, num_keys)
+
+
+_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
+
+
+def concatenate(operands: Any, dimension: Any) -> Array:
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+    return joining.concatenate(operands, dimension) if names_in(dimension) else _positional_concatenate(operands, dimension)
+
+
+_positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
+
+
+def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
+    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
+    """
+    if not names_in(axis):
+        return _positional_index(operand, index, axis, keepdims)
+    (name,) = names_in(axis)
+    entry = getitem(operand, {name: operator.index(index)})
+    return unit_axes.expand_dims(entry, name) if keepdims else entry
+
+
+def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Array:
+    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the name would have a different size in this mapped function.
+    """
+    if not names_in(axis):
+        return _positional_slice(operand, start_index, limit_index, stride, axis)
+    (name,) = names_in(axis)
+    n = size(operand, name)
+    for index in (start_index, limit_index):
+        if index is not None and not -n <= operator.index(index) <= n:
+            raise AxisSizeError(
+                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
+            )
+    return getitem(operand, {name: slice(start_index, limit_index, stride)})
+
+
+_positional_slice = along_axes(lax.slice_in_dim, "slice_in_dim", ("axis",))
+
+
+# --- statistics -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _positional_sem() -> Callable[..., Any]:
+    return along_axes(jsp.stats.sem, "sem", ("axis",))  # which JAX loads when it is first asked for
+
+
+def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
+    """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
+
+    Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
+    0.913
+    """
+    if not names_in(axis) or nan_policy not in ("propagate", "omit"):
+        return _positional_sem()(a, axis, ddof, nan_policy, keepdims=keepdims)
+    if nan_policy == "propagate":
+        spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
+        return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
+    spread = nanstd(a, axis, ddof=ddof, keepdims=keepdims)
+    count = _sum(~_isnan(a), axis, keepdims=keepdims)
+    return spread / _sqrt(count.astype(spread.dtype))
+
+
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
+    """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
+
+    Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nn.logmeanexp(nx.named(jnp.array([0.0, 0.0, 0.0]), ["k"]), "k")
+    Array(0., dtype=float32)
+    """
+    if not names_in(axis):
+        return _positional_logmeanexp(x, axis, where, keepdims)
+    total = LOGSUMEXP["logsumexp"](x, axis, where=where, keepdims=keepdims)
+    if where is None:
+        return total - jnp.log(size(x, axis)).astype(total.dtype)
+    counted = where + nmap(lambda data: jnp.zeros_like(data, int))(x)
+    return total - _log(_sum(counted, axis, keepdims=keepdims).astype(total.dtype))
+
+
+_positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
+
+
+LAX = by_name(
+    _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),
+    _lax_reduction("reduce_prod", lambda x, axes: REDUCTIONS["prod"](x, axes, promote_integers=False)),
+    _lax_reduction("reduce_max", lambda x, axes: REDUCTIONS["max"](x, axes)),
+    _lax_reduction("reduce_min", lambda x, axes: REDUCTIONS["min"](x, axes)),
+    _logical("reduce_and", "all"),
+    _logical("reduce_or", "any"),
+    _lax_arg("argmax"),
+    _lax_arg("argmin"),
+    concatenate,
+    rev,
+    sort,
+    index_in_dim,
+    slice_in_dim,
+)
+NN = by_name(logmeanexp)
+STATS = by_name(sem)

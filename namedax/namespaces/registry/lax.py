@@ -1,0 +1,30 @@
+"""The functions that stand in `jax.lax`."""
+
+from __future__ import annotations
+
+from namedax.namespaces import lax_only, other_spellings
+from namedax.namespaces.registry.tables import Functions, only, without
+from namedax.ops.collectives import gathering, permuting, reducing
+from namedax.ops.contraction import pdot
+from namedax.ops.loops import associative_scan, branches, control_flow, vmap
+from namedax.ops.reduction import cumulative
+from namedax.ops.shape import unit_axes
+from namedax.ops.sorting import top_k
+
+__all__ = ["LAX"]
+
+LAX: Functions = {
+    **{name: getattr(reducing, name) for name in reducing.__all__ if name != "global_index"},
+    **permuting.FUNCTIONS,
+    **gathering.FUNCTIONS,
+    **pdot.FUNCTIONS,
+    **unit_axes.LAX_FUNCTIONS,
+    **cumulative.LAX_FUNCTIONS,
+    **top_k.FUNCTIONS,
+    **without(control_flow.FUNCTIONS, "fold"),
+    **branches.FUNCTIONS,
+    **only(vmap.FUNCTIONS, "map"),
+    **associative_scan.FUNCTIONS,
+    **lax_only.FUNCTIONS,
+    **other_spellings.LAX,
+}
