@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
 
-from namedax.programs.primitives import Kind, MeshAxes, axes_of, called, is_inlined, is_local, kind_of, programs_of
+from namedax.programs.primitives import Kind, MeshAxes, axes_of, call_whole, called, is_inlined, is_local, kind_of, programs_of
 
-__all__ = ["Evaluator", "Rule", "collective_axes", "has_sums", "inlined", "is_inexact", "number_of", "skip"]
+__all__ = ["Evaluator", "Rule", "as_one_call", "collective_axes", "has_sums", "inlined", "is_inexact", "number_of", "skip"]
 
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
@@ -71,14 +71,31 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
 
 
-def has_sums(jaxpr: Any) -> bool:
-    """Whether a program, or one that it runs, adds up over mesh axes."""
-    for eqn in jaxpr.eqns:
-        if is_local(eqn):
-            continue
-        if kind_of(eqn) == Kind.SUM or any(has_sums(getattr(part, "jaxpr", part)) for part in programs_of(eqn)):
-            return True
-    return False
+def has_sums(jaxpr: Any, known: dict[int, bool] | None = None) -> bool:
+    """Whether a program, or one that it runs, adds up over mesh axes.
+
+    Args:
+      jaxpr: the program.
+      known: what has been found of programs, by their ids, for as long as they live; it is added to.
+    """
+    known = {} if known is None else known
+    found = known.get(id(jaxpr))
+    if found is None:
+        found = known[id(jaxpr)] = any(
+            kind_of(eqn) == Kind.SUM or any(has_sums(getattr(part, "jaxpr", part), known) for part in programs_of(eqn))
+            for eqn in jaxpr.eqns
+            if not is_local(eqn)
+        )
+    return found
+
+
+def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*values))
+
+
+def as_one_call(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an open jaxpr without constants, which is called where it is large, so that its equations are not bound anew."""
+    return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
 # What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and
@@ -100,13 +117,20 @@ class Evaluator:
       jaxpr: the program.
       values: of its constants and inputs.
       constant: the value of a literal.
+      whole: whether a large group becomes a call of a program, so that its equations are not bound anew.
 
     Attributes:
       known: the values of variables, as far as the program has been evaluated.
     """
 
-    def __init__(self, jaxpr: Any, values: Sequence[Any], constant: Callable[[Any], Any] = lambda literal: literal.val):
-        self._jaxpr, self._waiting, self._constant = jaxpr, list[Any](), constant
+    def __init__(
+        self,
+        jaxpr: Any,
+        values: Sequence[Any],
+        constant: Callable[[Any], Any] = lambda literal: literal.val,
+        whole: bool = False,
+    ):
+        self._jaxpr, self._waiting, self._constant, self._whole = jaxpr, list[Any](), constant, whole
         self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
 
     def run(self, rule: Rule) -> list[Any]:
@@ -149,6 +173,7 @@ class Evaluator:
         outputs = [v for eqn in self._waiting for v in eqn.outvars if not isinstance(v, DropVar)]
         effects = frozenset().union(*(eqn.effects for eqn in self._waiting))
         part = self._jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects)
-        results = jaxpr_as_fun(ClosedJaxpr(part, ()))(*(self.known[v] for v in inputs))
+        evaluate = as_one_call if self._whole else _one_by_one
+        results = evaluate(part, [self.known[v] for v in inputs])
         self.known.update(zip(outputs, results, strict=True))
         self._waiting = []

@@ -21,11 +21,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, has_sums, inlined, number_of, skip
+from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined, number_of, skip
 from namedax.programs.primitives import (
     Algebra,
     Kind,
@@ -81,8 +81,13 @@ def postponing(
 
 def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
     """The results of a traced body, its sums postponed if they are to be late."""
-    plan = _Plan(closed.jaxpr, {}, loops) if late and has_sums(closed.jaxpr) else None
-    return list(jaxpr_as_fun(closed)(*datas)) if plan is None or not plan.gains else _evaluate(plan, [*closed.consts, *datas])
+    seen: dict[int, bool] = {}
+    plan = _Plan(closed.jaxpr, {}, loops, seen) if late and has_sums(closed.jaxpr, seen) else None
+    values = [*closed.consts, *datas]
+    if plan is not None and plan.gains:
+        return _evaluate(plan, values, whole=True)
+    jaxpr = closed.jaxpr
+    return as_one_call(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), values)
 
 
 class Traced:
@@ -174,29 +179,34 @@ class _Plan:
       jaxpr: the program.
       known: what is known of its inputs.
       loops: axes that are executed in steps.
+      seen: which programs have sums, for `has_sums`.
     """
 
-    def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str]):
-        self.jaxpr, self.loops = inlined(jaxpr), loops
+    def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str], seen: dict[int, bool]):
+        self._original = jaxpr  # it must live as long as what is known of it by its id
+        self.jaxpr, self.loops, self._seen = inlined(jaxpr), loops, seen
         jaxpr = self.jaxpr
         self.indices = _Indices(known)
         self.gathers: dict[Any, _Gather] = {}
-        made_by: dict[Any, Any] = {}
+        updates: dict[Any, Any] = {}
         for eqn in jaxpr.eqns:
             self.indices.visit(eqn)
-            if kind_of(eqn) == Kind.SUM:
-                self._find_gather(eqn, made_by)
-            for var in eqn.outvars:
-                made_by[var] = eqn
+            kind = kind_of(eqn)
+            if kind == Kind.SUM and updates:
+                self._find_gather(eqn, updates)
+            elif kind == Kind.UPDATE:
+                updates[eqn.outvars[0]] = eqn
         self.live = self._live()
         operands = (*(self._operands(eqn) for eqn in jaxpr.eqns if id(eqn) in self.live), jaxpr.outvars)
-        self.uses = Counter(var for each in operands for var in each if not isinstance(var, Literal))
+        self.uses = Counter([var for each in operands for var in each if not isinstance(var, Literal)])
         self.late: dict[Any, _Late] = {}
         self.inner: dict[int, _Plan] = {}
         for eqn in jaxpr.eqns:
             if id(eqn) in self.live:
-                self._visit(eqn)
-                self._look_inside(eqn)
+                if self.late or kind_of(eqn) == Kind.SUM:  # before it there is no sum yet
+                    self._visit(eqn)
+                if not is_local(eqn):
+                    self._look_inside(eqn)
         # What leads to a gain is kept; what does not is taken at once.
         self.kept: set[Any] = set()
         for var, late in reversed(self.late.items()):  # in the order of the program
@@ -209,7 +219,7 @@ class _Plan:
         return bool(self.kept or self.gathers or self.inner)
 
     def _operands(self, eqn: Any) -> Sequence[Any]:
-        gather = self.gathers.get(eqn.outvars[0]) if eqn.outvars else None
+        gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
         return eqn.invars if gather is None else [gather.block]
 
     def _live(self) -> set[int]:
@@ -217,18 +227,16 @@ class _Plan:
         needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
         live: set[int] = set()
         for eqn in reversed(self.jaxpr.eqns):
-            if not needed.isdisjoint(eqn.outvars) or has_side_effects(eqn):
+            if not needed.isdisjoint(eqn.outvars) or (eqn.effects and has_side_effects(eqn)):
                 live.add(id(eqn))
                 needed.update([var for var in self._operands(eqn) if not isinstance(var, Literal)])
         return live
 
-    def _find_gather(self, eqn: Any, made_by: Mapping[Any, Any]) -> None:
+    def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
         block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
-        while (placed := None if isinstance(block, Literal) else made_by.get(block)) is not None:
-            if kind_of(placed) != Kind.UPDATE:
-                break
+        while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
             found = self.indices.block(base.aval.shape, update.aval.shape, starts)
             if found is None or not self.indices.is_zero(base) or not (left & varying_of(update.aval)).issuperset(found[1]):
@@ -240,16 +248,14 @@ class _Plan:
 
     def _look_inside(self, eqn: Any) -> None:
         """Plans what an equation runs, where that can be changed."""
-        if is_local(eqn):
-            return
         inner, operands = called(eqn), eqn.invars
         if kind_of(eqn) == Kind.SCAN:
             scan = Scan.of(eqn)
             inner, operands = scan.open_body, operands[: scan.consts]
-        if inner is None or not has_sums(inner):
+        if inner is None or not has_sums(inner, self._seen):
             return
         facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
-        plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops)
+        plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops, self._seen)
         if plan.gains:
             self.inner[id(eqn)] = plan
 
@@ -259,8 +265,6 @@ class _Plan:
         return late if late is not None and late.axes else None
 
     def _visit(self, eqn: Any) -> None:
-        if not self.late and kind_of(eqn) != Kind.SUM:
-            return  # there is no sum yet
         if eqn.outvars and eqn.outvars[0] in self.gathers:
             return
         if is_whole_sum(eqn):
@@ -430,8 +434,8 @@ class _Sum(Record, frozen=False):
         return total if self.rest is None else self.rest + total
 
 
-def _evaluate(plan: _Plan, values: Sequence[Any]) -> list[Any]:
-    evaluator = Evaluator(plan.jaxpr, values)
+def _evaluate(plan: _Plan, values: Sequence[Any], whole: bool = False) -> list[Any]:
+    evaluator = Evaluator(plan.jaxpr, values, whole=whole)
     sums: dict[Any, _Sum] = {}
 
     def gather(eqn: Any, found: _Gather) -> list[Any]:

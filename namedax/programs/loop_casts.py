@@ -16,14 +16,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import Evaluator, is_inexact, skip
 from namedax.programs.passes import LOOP_CASTS
-from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like
+from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, remat_with
 from namedax.resources.mesh import brought_in, is_foreign
 
 __all__ = ["Body", "Hoist", "Hoisted"]
@@ -172,6 +172,44 @@ class _WithForms:
             self.formless.update(var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval))
 
 
+def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, list[Any]] | None:
+    """An open jaxpr that takes casts of inputs as inputs, after the others; and which, in the order of these inputs.
+
+    That is possible where nothing but casts, and programs that are computed anew for the gradient, would go by these forms: then no
+    equation need be bound anew. Otherwise `None`.
+
+    Args:
+      jaxpr: the program.
+      forms: inputs, and the mesh axes over which each has been cast.
+    """
+    taken: dict[Any, Any] = {}  # the casts that are inputs now
+    stands_for: dict[Any, Any] = {}
+    eqns: list[Any] = []
+    for eqn in jaxpr.eqns:
+        operands = [var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars]
+        eqn = eqn if operands == eqn.invars else eqn.replace(invars=operands)
+        held = [None if isinstance(var, Literal) else forms.get(var) for var in operands]
+        if not any(held):
+            eqns.append(eqn)
+        elif cast_axes(eqn) == held[0]:
+            stands_for[eqn.outvars[0]] = taken.setdefault(operands[0], eqn.outvars[0])
+        elif kind_of(eqn) == Kind.REMAT and (inner := called(eqn)) is not None:
+            given = {var: axes for var, axes in zip(inner.invars, held, strict=True) if axes}
+            found = _with_inputs_cast(inner, given)
+            if found is None:
+                return None
+            within, wanted = found
+            outside = dict(zip(inner.invars, operands, strict=True))
+            aliases = dict(zip(wanted, within.invars[len(inner.invars) :], strict=True))
+            more = [taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()]
+            eqns.append(remat_with(eqn, within, [*operands, *more]))
+        else:
+            return None
+    outvars = [var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars]
+    changed = jaxpr.replace(eqns=eqns, invars=[*jaxpr.invars, *taken.values()], outvars=outvars)
+    return changed, list(taken)
+
+
 def _evaluate_listed(
     jaxpr: Any,
     axes: Sequence[Sequence[MeshAxes]],
@@ -228,7 +266,8 @@ class Body:
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
         finder = _CastFinder(sizes, self.steps)
-        finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands)})
+        # An operand that cannot be differentiated is a constant: its cast has no gradient.
+        finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands) if is_inexact(var.aval)})
         return finder.found
 
 
@@ -258,6 +297,20 @@ class Hoisted:
             if i < count:
                 self.const_forms[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
         self.sliced_casts = [(i - count, axes) for i, axes in self.casts if i >= count]
+        self.direct = self._direct()
+
+    def _direct(self) -> tuple[Any, list[int]] | None:
+        """The body with casts as inputs, and the numbers of these casts, if it can be had without tracing the body again."""
+        # The operands that can be cast are the constants and what is sliced; the carry lies between them.
+        places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
+        inputs = [self.jaxpr.invars[place] for place in places]
+        if len(set(places)) < len(places):
+            return None
+        found = _with_inputs_cast(self.jaxpr, {var: axes for var, (_, axes) in zip(inputs, self.casts, strict=True)})
+        if found is None:
+            return None
+        body, taken = found
+        return body, [inputs.index(var) for var in taken]
 
     def start(self, datas: Sequence[Any]) -> list[Any]:
         """The beginning, with the element types that the body was traced with."""
@@ -278,4 +331,10 @@ class Hoisted:
             forms[i][axes] = form
         no_forms: list[Forms] = [{} for _ in carry]
         values = [*self.consts, *carry, *slices[:count]]
+        if self.direct is not None:
+            body, wanted = self.direct
+            given = [
+                (self.const_forms[i] if i < len(self.consts) else forms[i - len(self.consts)])[axes] for i, axes in self.casts
+            ]
+            return list(jaxpr_as_fun(ClosedJaxpr(body, ()))(*values, *(given[i] for i in wanted)))
         return _WithForms(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)).run()[0]

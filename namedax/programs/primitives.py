@@ -37,6 +37,7 @@ __all__ = [
     "bind_anew",
     "block_of",
     "bodies_of",
+    "call_whole",
     "called",
     "called_in_steps",
     "cast_axes",
@@ -58,6 +59,7 @@ __all__ = [
     "programs_of",
     "remat_again",
     "remat_like",
+    "remat_with",
     "slice_sizes",
     "solve",
 ]
@@ -260,6 +262,9 @@ _NOTHING = Known(Kind.UNKNOWN)
 # scatter that adds has the program of one addition.
 _LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
 _LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in _LOCAL_KINDS and name != "scatter-add")
+# Those that name mesh axes, and run no programs either.
+_NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
+_WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
 # The functions of `jax.lax` that communicate, or ask where their device is, as users call them.
 COLLECTIVES = frozenset(
@@ -380,7 +385,7 @@ def constraint(eqn: Any) -> Any:
 
 def programs_of(eqn: Any) -> list[Any]:
     """The programs that an equation has among its parameters, open or closed."""
-    if eqn.primitive.name in _LOCAL:
+    if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
@@ -413,11 +418,33 @@ def _opened(jaxpr: Any) -> Any:
     return jaxpr
 
 
+_WHOLE = "part_of_body"
+
+
+def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an open jaxpr without constants: under a trace one call of it, so that none of its equations is bound anew."""
+
+    def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        return x, y, x
+
+    # A call with two operands and three results says what there is to say of each.
+    (like,) = jax.make_jaxpr(jax.jit(part_of_body))(0.0, 0.0).jaxpr.eqns
+    counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
+    changes = {
+        name: value[:1] * counts[len(value)]
+        for name, value in like.params.items()
+        if isinstance(value, tuple) and len(value) in counts
+    }
+    return bind(like, values, **{**changes, "jaxpr": ClosedJaxpr(jaxpr, ())})
+
+
 def is_inlined(eqn: Any, small: int) -> bool:
-    """Whether a call can be replaced by what it calls: it is to be inlined, or calls at most `small` operations."""
+    """Whether a call can be replaced by what it calls: it is to be inlined, is one of `call_whole`, or calls at most `small` operations."""
     inner = called(eqn)
     if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
         return False
+    if eqn.params.get("name") == _WHOLE:
+        return True
     # A truth value, or, in JAX 0.12, one of several ways: JAX's own, which it leaves to its lowering, are meant.
     inline = eqn.params.get("inline", False)
     is_meant = inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
@@ -427,6 +454,11 @@ def is_inlined(eqn: Any, small: int) -> bool:
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     """The results of another open jaxpr, computed anew for the gradient as that of this equation is."""
     return bind(eqn, values, jaxpr=jaxpr)
+
+
+def remat_with(eqn: Any, jaxpr: Any, operands: Sequence[Any]) -> Any:
+    """This equation with another program, which takes these operands and gives what its own does."""
+    return eqn.replace(invars=list(operands), params={**eqn.params, "jaxpr": jaxpr})
 
 
 def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,150 @@
+"""What tracing does not do: bind again what no pass changes, take out casts that have no gradient, lose the lines of the body."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import subjaxprs
+from jax.sharding import AxisType
+
+import namedax as nx
+
+N = 4
+
+
+@pytest.fixture
+def mesh():
+    return jax.make_mesh((N,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:N])
+
+
+def equations(jaxpr, kind=None):
+    """All equations of a program, those within others included."""
+    for eqn in jaxpr.eqns:
+        if kind is None or eqn.primitive.name == kind:
+            yield eqn
+        for inner in subjaxprs(jaxpr.replace(eqns=[eqn])):
+            yield from equations(inner, kind)
+
+
+def lines_of(eqn):
+    """The lines of this file in which an equation was made."""
+    frames = getattr(eqn.source_info.traceback, "frames", ())
+    return [frame.line_num for frame in frames if frame.file_name == __file__]
+
+
+def test_every_equation_of_a_long_body_keeps_its_line(mesh):
+    def body(x):
+        for _ in range(40):
+            x = nx.sin(x) * 2.0
+        return nx.sum(nx.cos(x), "b")
+
+    first = body.__code__.co_firstlineno
+    x = nx.named(jnp.linspace(0.0, 1.0, 8), ["b"])
+    traced = nx.xmap(body, axis_resources={"b": "x"}, mesh=mesh).trace(x)
+    for kind, line in (("sin", 2), ("cos", 3)):
+        found = list(equations(traced.jaxpr.jaxpr, kind))
+        assert len(found) == (40 if kind == "sin" else 1)
+        assert all(first + line in lines_of(eqn) for eqn in found), kind
+
+
+def test_a_long_body_is_the_same_program_for_gradients_from_outside(mesh):
+    def body(x, w):
+        for _ in range(20):
+            x = nx.tanh(x * w)
+        return nx.sum(x, "b")
+
+    x, w = jnp.linspace(0.1, 1.0, 8), jnp.float32(1.1)
+    f = nx.xmap(body, (["b"], []), [], axis_resources={"b": "x"}, mesh=mesh)
+
+    def plain(x, w):
+        for _ in range(20):
+            x = jnp.tanh(x * w)
+        return x.sum()
+
+    for one, other in zip(jax.grad(f, (0, 1))(x, w), jax.grad(plain, (0, 1))(x, w), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    np.testing.assert_allclose(jax.hessian(f, 1)(x, w), jax.hessian(plain, 1)(x, w), rtol=1e-4)
+
+
+def layers(x, ws, remat=False):
+    def step(x, w):
+        return nx.tanh(nx.dot(x, w, "k") * (1.0 + nx.arange(8, axis="m"))), None
+
+    def layer(x, w):
+        y, _ = step(x, w)
+        return nx.rename(y, {"m": "k"}), None
+
+    return nx.sum(nx.scan(jax.checkpoint(layer) if remat else layer, x, ws)[0], ("b", "k"))
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_casts_of_what_a_loop_reads_are_taken_out_and_its_body_is_bound_once(mesh, remat):
+    ws, x = 0.1 * jnp.arange(3 * 64.0).reshape(3, 8, 8) % 0.7, jnp.linspace(0.0, 1.0, 64).reshape(8, 8)
+    f = nx.xmap(
+        jax.value_and_grad(lambda ws, x: layers(x, ws, remat)),
+        ([None, "k", "m"], ["b", "k"]),
+        ([], [None, "k", "m"]),
+        axis_resources={"b": "x"},
+        mesh=mesh,
+    )
+
+    def plain(ws):
+        y = x
+        for w in ws:
+            y = jnp.tanh(y @ w * (1.0 + jnp.arange(8)))
+        return y.sum()
+
+    value, gradient = f(ws, x)
+    expected = jax.value_and_grad(plain)(ws)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-6)
+    # One sum of the gradient, after the loop.
+    loops = list(equations(f.trace(ws, x).jaxpr.jaxpr, "scan"))
+    assert loops
+    assert not [eqn for loop in loops for eqn in equations(loop.params["jaxpr"].jaxpr) if eqn.primitive.name.startswith("psum")]
+
+
+def test_integers_that_a_loop_closes_over_stay_where_they_are(mesh):
+    place = nx.arange(8, axis="k")
+
+    def body(x):
+        def step(x, _):
+            return x * (1.0 + place), None
+
+        return nx.sum(nx.scan(step, x, length=3)[0], ("b", "k"))
+
+    x = nx.named(jnp.ones((8, 8)), ["b", "k"])
+    traced = nx.xmap(body, axis_resources={"b": "x"}, mesh=mesh).trace(x)
+    (loop,) = equations(traced.jaxpr.jaxpr, "scan")
+    assert not [v for v in loop.invars if v.aval.dtype == jnp.int32 and v.aval.manual_axis_type.varying]
+    assert float(nx.xmap(body, axis_resources={"b": "x"}, mesh=mesh)(x)) == 8 * sum((1.0 + k) ** 3 for k in range(8))
+
+
+def test_numbers_in_a_mapped_body_are_taken_as_outside(mesh):
+    small = jnp.arange(8, dtype=jnp.uint8)
+    for number in (3, 200, 300, -1, 2.5, True):
+        for operate in (
+            lambda x, n=number: x + n,
+            lambda x, n=number: x == n,
+            lambda x, n=number: n * x,
+            lambda x, n=number: x < n,
+        ):
+
+            def of(x, operate=operate):
+                return operate(nx.named(x, ["b"])).data
+
+            def mapped(x, operate=operate):
+                return nx.xmap(operate, (["b"],), ["b"], axis_resources={"b": "x"}, mesh=mesh)(x)
+
+            results = []
+            for function in (of, mapped):
+                try:
+                    results.append(np.asarray(jax.jit(function)(small)))
+                except OverflowError as error:
+                    results.append(type(error))
+            one, other = results
+            if isinstance(one, type):
+                assert one is other
+            else:
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
