@@ -41,6 +41,8 @@ MANUAL: Mode = "manual"
 # saw would otherwise be unknown there. JAX's caches keep a region, and with it its record, as long as they keep the helper.
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
 
+_MOST_LOOKED_AT = 1024
+
 
 class Region:
     """The names of one mapped region. Immutable and hashable, apart from the record of names that were seen.
@@ -56,7 +58,10 @@ class Region:
       left_out: the passes over traced programs that are switched off.
     """
 
-    __slots__ = ("_born", "_hash", "_key", "_mesh_sizes", "left_out", "mesh", "mode", "overlap", "resources", "seen", "sizes")
+    __slots__ = (
+        *("_born", "_hash", "_key", "_mesh_sizes", "left_out", "looked_at", "mesh", "mode", "overlap", "resources", "seen"),
+        "sizes",
+    )
 
     def __init__(
         self,
@@ -80,6 +85,8 @@ class Region:
         self.seen: set[Hashable] = _records.setdefault(self._key, set())
         # Sizes of names that the body made: of those that have had one size so far.
         self._born: dict[Hashable, int | None] = {}
+        # Dims and shapes of arrays of this region that have been found to agree with it.
+        self.looked_at: set[Hashable] = set()
 
     def __hash__(self) -> int:
         return self._hash
@@ -121,6 +128,12 @@ class Region:
             size = block * self.blocks(name)
             if self._born.setdefault(name, size) != size:
                 self._born[name] = None
+
+    def note_looked_at(self, key: Hashable) -> None:
+        """Notes that arrays of these dims and this shape agree with the region."""
+        if len(self.looked_at) >= _MOST_LOOKED_AT:
+            self.looked_at.clear()
+        self.looked_at.add(key)
 
     def noted(self, name: Hashable) -> Hashable:
         """`name`; notes that it occurs in the body, if only in what an operation was given."""

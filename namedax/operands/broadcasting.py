@@ -88,12 +88,17 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     dims = positions(array, op)
     if region is None:
         return array
-    region.seen.update(dim for dim in dims if dim is not None)
     origin = origin_of(array)
+    data = array._data
+    key = (dims, data.shape)
+    # What is a block of this region, or whole where all arrays are, stays as it is.
+    is_at_home = origin is region or (origin is None and not region.resources)
+    if is_at_home and key in region.looked_at:
+        return array
+    region.seen.update(dim for dim in dims if dim is not None)
     if origin is not None and origin != region:
         return _from_surrounding(array, op, origin, region)
     whole = origin is None
-    data = array._data
     if whole and region.resources:
         region.check_placement(f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY)
         data = entering(data, region.mesh)
@@ -114,7 +119,11 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
                 f"{size} in this mapped function; a name has one size. Rename one of the two axes."
             )
         data = comm.cut(data, i, region.placement(dim))
-    return array if data is array._data else make_in_region(data, dims)
+    if data is not array._data:
+        return make_in_region(data, dims)
+    if is_at_home:
+        region.note_looked_at(key)
+    return array
 
 
 _FROM_OUTSIDE = "an array that the mapped function closes over"
@@ -140,6 +149,20 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
     region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
     entered = relayout(entering(data, region.mesh), old, new)
     return array if entered is data else make_in_region(entered, dims)
+
+
+@functools.lru_cache(maxsize=8192)
+def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
+    """The shape to which operands broadcast; `None` where they do not."""
+    sizes: dict[Hashable, int] = {}
+    for dims, shape in zip(all_dims, shapes, strict=True):
+        for label, n in zip(_labels(dims), shape, strict=True):
+            known = sizes.setdefault(label, n)
+            if known != n:
+                if not isinstance(label, int) or (known != 1 and n != 1):
+                    return None
+                sizes[label] = max(known, n) if n and known else 0
+    return tuple([sizes[label] for label in _plan(all_dims)[0]])
 
 
 def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:
@@ -190,7 +213,10 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
     blocks = [local_block(operand, op, region) for operand in operands]
     all_dims = tuple(dims_of(block) for block in blocks)
     labels, dims, steps = _plan(all_dims)
-    sizes = _check_sizes(op, blocks, [_labels(d) for d in all_dims])
+    shape = _shape_of(all_dims, tuple([np.shape(b._data if type(b) is NamedArray else b) for b in blocks]))
+    if shape is None:
+        sizes = _check_sizes(op, blocks, [_labels(d) for d in all_dims])
+        shape = tuple([sizes[label] for label in labels])
     if region is not None and region.resources:
         region.check_placement(op, (dim for dim in dims if dim is not None))
     if region is not None and region.manual:
@@ -198,7 +224,6 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
         datas = [cast(b, union) if hasattr(b, "dtype") and len(d) else b for b, d in zip(blocks, all_dims, strict=True)]
     else:
         datas = [b._data if type(b) is NamedArray else b for b in blocks]
-    shape = tuple(sizes[label] for label in labels)
     return [_of_rank(data, len(shape), step) for data, step in zip(datas, steps, strict=True)], dims, shape
 
 

@@ -107,13 +107,37 @@ def _in_region(
         with leave_for_kernel():
             return _through_kernel(function, given, met, with_axes)
 
-    result = form(frozenset())
-    if type(result) is not NamedArray:
-        return result
-    wrapped = wrap(result._data, result._dims)
-    if any(map(has_varying_form, operands)) and _passes_casts_on(operands, result._data.size):
+    if not with_axes and _traced_as_it_is(operands):
+        wrapped = function(*given, *operands)
+        if type(wrapped) is not NamedArray:
+            return wrapped
+    else:
+        result = form(frozenset())
+        if type(result) is not NamedArray:
+            return result
+        wrapped = wrap(result._data, result._dims)
+    if any(map(has_varying_form, operands)) and _passes_casts_on(operands, wrapped._data.size):
         keep_varying_form(wrapped, lambda wanted: form(wanted)._data)
     return wrapped
+
+
+def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
+    """Whether an elementwise operation is cheaper to trace as it is than within a kernel, and no different.
+
+    It is one function of `jnp`, which JAX has compiled already. A number is given to that function as a number, which it must take
+    as it takes an array: an integer that is large or negative might not be one of the other operand's type.
+    """
+    traced = False
+    for operand in operands:
+        kind = type(operand)
+        if kind is NamedArray:
+            traced = traced or isinstance(operand._data, jax.core.Tracer)
+        elif kind is int:
+            if not 0 <= operand < 128:
+                return False
+        elif kind is not float:
+            return False
+    return traced
 
 
 def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
