@@ -231,15 +231,20 @@ def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
 def _to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
     # Positive floats are ordered as their bits are; for negative ones the order of the other bits is reversed. NaN becomes
     # the pattern that stands beyond all infinities, on the side that wins.
-    pattern = lax.bitcast_convert_type(data, bits)
-    ordered = jnp.where(pattern < 0, pattern ^ jnp.iinfo(bits).max, pattern)
-    return jnp.where(jnp.isnan(data), jnp.iinfo(bits).max if nan_is_last else jnp.iinfo(bits).min, ordered)
+    ordered = _reversed_below_zero(lax.bitcast_convert_type(data, bits))
+    beyond = jnp.iinfo(bits).max if nan_is_last else jnp.iinfo(bits).min
+    return lax.select(lax.ne(data, data), lax.full_like(ordered, beyond), ordered)
 
 
 def _from_ordered_bits(ordered: Any, dtype: Any) -> Any:
     # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
-    pattern = jnp.where(ordered < 0, ordered ^ jnp.iinfo(ordered.dtype).max, ordered)
-    return lax.bitcast_convert_type(pattern, dtype)
+    return lax.bitcast_convert_type(_reversed_below_zero(ordered), dtype)
+
+
+def _reversed_below_zero(pattern: Any) -> Any:
+    # In `lax`: the same in `jnp` takes ten times as long to trace.
+    number = pattern.dtype.type
+    return lax.select(lax.lt(pattern, number(0)), lax.bitwise_xor(pattern, number(jnp.iinfo(pattern.dtype).max)), pattern)
 
 
 class OwnAxis(str):

@@ -28,7 +28,7 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import align, local_block
+from namedax.operands.broadcasting import align_ranks, local_block
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
@@ -126,20 +126,23 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
             f"If they are one-hot, write nx.argmax(labels, {axis!r})."
         )
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
-    (data, label, *masks), dims = align(_OP, logits, labels, *(() if mask is None else (mask,)))
+    (data, label, *masks), dims, shape = align_ranks(_OP, logits, labels, *(() if mask is None else (mask,)))
+    data = _whole(data, shape)
     site = reduction_site(_OP, make_in_region(data, dims), axis)
     (dim,) = site.axes
     if not data.shape[dim]:
         raise AxisSizeError(f"{_OP}: axis {axis!r} of {type_text(logits)} has size 0; without classes there is no loss.")
     # Labels and a mask of tokens are the same along the classes.
-    one = lax.index_in_dim
-    label = one(jnp.broadcast_to(label, data.shape), 0, dim).astype(common_type(label.dtype, jnp.int32))
-    masks = [jnp.broadcast_to(mask, data.shape) for mask in masks]
-    if masks and not by_class:
-        masks = [one(masks[0], 0, dim)]
+    tokens = (*shape[:dim], 1, *shape[dim + 1 :])
+    label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)
+    masks = [_whole(mask, shape if by_class else tokens) for mask in masks]
     loss = _CrossEntropy(dim, site.mesh_axes, site.count, z, smoothing, by_class)
     result = loss(as_inexact(site.data), label, masks[0] if masks else None)
     return site.finish(lax.squeeze(result, (dim,)))
+
+
+def _whole(data: Any, shape: tuple[int, ...]) -> Any:
+    return data if data.shape == shape else jnp.broadcast_to(data, shape)
 
 
 def _array(value: Any) -> Any:
@@ -185,16 +188,18 @@ class _CrossEntropy(Record):
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
-        shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
-        offset, first = jnp.zeros((), label.dtype), jnp.array(True)
+        shift = lax.select(jnp.isfinite(shift), shift, lax.full_like(shift, 0))
+        wrong, first = (label < 0) | (label >= self.count), jnp.array(True)
         if self.mesh_axes:
             device = comm.block_index(self.mesh_axes)
-            offset, first = device.astype(label.dtype) * data.shape[self.dim], device == 0
-        place, wrong = label - offset, (label < 0) | (label >= self.count)
-        here = (place >= 0) & (place < data.shape[self.dim])
-        picked = self._pick(data, jnp.where(here, place, -1), wrong) - jnp.where(here, shift, 0)
-        # A label that is not a class is nobody's; the first device answers for it.
-        picked = jnp.where(wrong & first, jnp.nan, picked)
+            place, first = label - device.astype(label.dtype) * data.shape[self.dim], device == 0
+            here = (place >= 0) & (place < data.shape[self.dim])
+            picked = self._pick(data, jnp.where(here, place, -1), wrong) - jnp.where(here, shift, 0)
+            # A label that is not a class is nobody's; the first device answers for it.
+            picked = jnp.where(wrong & first, jnp.nan, picked)
+        else:
+            picked = self._pick(data, label, wrong) - shift
+            picked = lax.select(wrong, lax.full_like(picked, jnp.nan), picked)
         # Each sum alone: XLA puts those into one that are sent at the same time. That of the picked logits, which nothing is done to
         # but to add them up, may come later, when they are averaged over tokens.
         shifted = data - shift
@@ -224,16 +229,20 @@ class _CrossEntropy(Record):
     def _pick(self, data: Any, place: Any, wrong: Any) -> Any:
         """The logit of the class at `place`, 0 if that is -1. Its derivative is a comparison, which takes no memory."""
         dim = self.dim
+        others = tuple(i for i in range(data.ndim) if i != dim)
+        numbers = lax.GatherDimensionNumbers((), (dim,), (dim,), others, others)
 
         @jax.custom_jvp
         def pick(data: Any, place: Any, wrong: Any) -> Any:
-            return jnp.where(place < 0, 0, jnp.take_along_axis(data, place, dim, mode="clip"))
+            taken = lax.gather(data, place[..., None], numbers, (1,) * data.ndim, mode="clip")
+            return lax.select(place < 0, lax.full_like(taken, 0), taken)
 
         @pick.defjvp
         def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             data, place, wrong = primals
             hit = lax.broadcasted_iota(place.dtype, data.shape, dim) == place
-            factor = jnp.where(wrong, jnp.nan, hit.astype(data.dtype))
+            factor = hit.astype(data.dtype)
+            factor = lax.select(jnp.broadcast_to(wrong, hit.shape), lax.full_like(factor, jnp.nan), factor)
             return pick(*primals), jnp.sum(factor * tangents[0], dim, keepdims=True)
 
         return pick(data, place, wrong)
