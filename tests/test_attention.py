@@ -640,3 +640,33 @@ def test_placements_that_do_not_fit(label):
         f(*args)
     text = str(raised.value).replace("f64", "f32")
     assert all(word in text for word in words), text
+
+
+MASKS = {
+    "lengths": {"key_value_seq_lengths": np.full(4, 100)},
+    "query lengths": {"query_seq_lengths": np.full(4, 100)},
+    "window": {"local_window_size": (8, 8)},
+}
+
+
+@pytest.mark.parametrize("which", MASKS)
+def test_scores_are_read_as_often_where_rows_may_be_empty(which):
+    """Under causality every query sees a key. What may mask all keys of one costs no pass over the scores more."""
+    query = np.zeros((4, 128, 2, 4), np.float32)
+    names = ["batch", "position", "head", "feature"]
+
+    def accessed(**options):
+        arrays = {
+            key: nx.named(jnp.asarray(value), ["batch"]) for key, value in options.items() if isinstance(value, np.ndarray)
+        }
+
+        def loss(query):
+            result = nx.nn.dot_product_attention(
+                query, query, query, axis="position", features="feature", **{**options, **arrays}
+            )
+            return nx.sum(result**2, names)
+
+        compiled = jax.jit(jax.grad(nx.xmap(loss, names, []))).lower(query).compile()
+        return compiled.cost_analysis()["bytes accessed"]
+
+    assert accessed(**MASKS[which]) <= 1.01 * accessed(is_causal=True)

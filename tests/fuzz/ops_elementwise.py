@@ -28,14 +28,14 @@ UNARY = {
     "tanh": ("nx.tanh({})", lambda xp, x: xp.tanh(x)),
     "relu": ("nx.nn.relu({})", lambda xp, x: xp.where(x > 0, x, 0.0)),
     "exp": ("nx.exp(-nx.abs({}))", lambda xp, x: xp.exp(-xp.abs(x))),
-    "root": ("nx.sqrt(1 + {}**2)", lambda xp, x: xp.sqrt(1 + x**2)),
+    "root": ("nx.sqrt(nx.add(1, nx.square({})))", lambda xp, x: xp.sqrt(1 + x**2)),
 }
 BINARY = {
     "add": ("({} + {})", lambda xp, x, y: x + y),
     "subtract": ("({} - {})", lambda xp, x, y: x - y),
     "multiply": ("({} * {})", lambda xp, x, y: x * y),
     "maximum": ("nx.maximum({}, {})", lambda xp, x, y: xp.maximum(x, y)),
-    "divide": ("{} / (1 + {}**2)", lambda xp, x, y: x / (1 + y**2)),
+    "divide": ("nx.divide({}, nx.add(1, nx.square({})))", lambda xp, x, y: x / (1 + y**2)),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.element_types import common_type
@@ -59,22 +60,21 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
     return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _softmax(scores: Any, may_be_empty: bool) -> Any:
-    """Softmax over the last axis; zeros where all scores of a row are minus infinity, if that `may_be_empty`.
+@jax.custom_jvp
+def _softmax(scores: Any) -> Any:
+    """Softmax over the last axis; zeros where all scores of a row are minus infinity.
 
-    XLA turns all that comes before the division into one loop for rows that are never so.
+    XLA turns all that comes before the division into one loop, as it does without rows that are empty: the maximum begins at the least
+    finite number, so that it need not be chosen afterwards, and a sum of at least one, which the largest score contributes, divides.
     """
-    if may_be_empty:
-        terms, total, _ = _terms(scores, None)
-        return terms / _at_least_one(total)[..., None]
-    terms = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
-    return terms / jnp.sum(terms, -1, keepdims=True)
+    least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
+    terms = jnp.exp(scores - jnp.expand_dims(lax.reduce(scores, least, lax.max, (scores.ndim - 1,)), -1))
+    return terms / jnp.maximum(jnp.sum(terms, -1, keepdims=True), 1)
 
 
 @_softmax.defjvp
-def _softmax_jvp(may_be_empty: bool, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    result = _softmax(*primals, may_be_empty)
+def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    result = _softmax(*primals)
     product = result * tangents[0]
     return result, product - result * jnp.sum(product, -1, keepdims=True)
 
@@ -84,7 +84,7 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
 
     The largest score cancels in every quotient, so it counts as a constant in derivatives.
     """
-    largest = jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf) if largest is None else lax.stop_gradient(largest)
+    largest = lax.stop_gradient(largest)
     finite = jnp.where(largest == -jnp.inf, 0, largest)
     terms = jnp.exp(scores - finite[..., None])
     return terms, jnp.sum(terms, -1), finite
@@ -92,15 +92,6 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
 
 def _not_zero(total: Any) -> Any:
     return jnp.where(total == 0, 1, total)
-
-
-def _at_least_one(total: Any) -> Any:
-    """The sum of a row's exponentials, 1 where there are none; not to be differentiated (where there is one score).
-
-    The largest score of a row contributes 1, so this changes no other sum. XLA fuses it with a division, which it does not do with a
-    choice, and saves an array of the size of the scores.
-    """
-    return jnp.maximum(total, 1)
 
 
 @dataclasses.dataclass(slots=True)
@@ -234,10 +225,6 @@ class BlockAttention:
             conditions.append(_expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores))
         return functools.reduce(jnp.logical_and, conditions) if conditions else None
 
-    def _may_be_empty(self, arrays: Arrays) -> bool:
-        """Whether there may be queries that see no key, where a device has all keys. Causality alone leaves them the first one."""
-        return not arrays.keys() <= {"query", "key", "value"} or self.window is not None or self.sizes[KEY] == 0
-
     def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
         """Bias or mask for the block of keys that begins at `first_key`."""
         if which not in self.whole:
@@ -274,7 +261,7 @@ class BlockAttention:
     def _directly(self, arrays: Arrays) -> Any:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
-            return self._weigh(_softmax(scores, self._may_be_empty(arrays)), arrays["value"]).astype(self.dtype)
+            return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
         # Every device has different keys: the largest score of all, then the sums of what all have relative to it.
         largest = comm.pmax(jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf), self.rest)
         terms, total, _ = _terms(scores, largest)
