@@ -100,6 +100,8 @@ class Lazily:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # which pytest asks every object of a module for
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)
 
 

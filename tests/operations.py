@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 import namedax as nx
+from tests import make
 
-IDS = jnp.array([5, 1, 1])
-TAPS = jnp.array([1.0, 2.0, 3.0])
+IDS = make.array([5, 1, 1])
+TAPS = make.array([1.0, 2.0, 3.0])
 
 OPERATIONS = {
     "sum": (lambda x: nx.sum(x**2, "a"), lambda x: (x**2).sum(0), ["b"]),

@@ -267,7 +267,7 @@ ARITHMETIC = [
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
 BITWISE = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
 
-X = nx.named(array(3, 2, 5, seed=1) ** 2 + 0.5, ["a", None, "b"])
+X = nx.named(make.array(np.asarray(array(3, 2, 5, seed=1)) ** 2 + 0.5), ["a", None, "b"])
 OTHERS = {
     "Python float": 1.5,
     "Python int": 2,
@@ -276,8 +276,8 @@ OTHERS = {
     "NumPy 0-dim": np.asarray(1.25),
     "NumPy array": np.asarray([0.5, 2.0], np.float32),
     "jax array": make.asarray([[0.5, 2.0]]),
-    "jax scalar": jnp.asarray(0.75),
-    "named": nx.named(array(5, 4, seed=2) ** 2 + 0.5, ["b", "c"]),
+    "jax scalar": make.asarray(0.75),
+    "named": nx.named(make.array(np.asarray(array(5, 4, seed=2)) ** 2 + 0.5), ["b", "c"]),
 }
 
 

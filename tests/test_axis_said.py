@@ -12,8 +12,8 @@ from tests.harness import make_mesh
 
 X = np.random.default_rng(8).permutation(8 * 4 * 6).reshape(8, 4, 6).astype("float32")
 X[5, 2, 3] = np.nan
-ALL = nx.named(jnp.asarray(X), ["a", "b", "c"])
-SOME = nx.named(jnp.asarray(X), ["a", None, "c"])
+ALL = nx.named(make.asarray(X), ["a", "b", "c"])
+SOME = nx.named(make.asarray(X), ["a", None, "c"])
 REDUCTIONS = (
     "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp median nansum nanprod nanmean nanvar nanstd nanmax nanmin "
     "nanargmax nanargmin nanmedian ptp average norm"

@@ -5,10 +5,11 @@ import pytest
 
 import namedax as nx
 from namedax.ops.contraction.spec import parse_einsum
+from tests import make
 
 
 def ones(*shape):
-    return jnp.ones(shape, jnp.float32)
+    return make.ones(shape, jnp.float32)
 
 
 # --- what it says ------------------------------------------------------------------------------------

@@ -31,15 +31,16 @@ from namedax.errors import (
     PositionalAxisError,
     UnsupportedArgumentError,
 )
+from tests import make
 from tests.harness import make_mesh
 
 pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
 
 MESH = make_mesh((4, 2))
 TYPE_ERRORS = ("NamedAxesLeftError", "ArgumentTypeError", "ArrayTypeError")  # as docs/errors.md says
-A = nx.named(jnp.zeros((8, 3), jnp.int32), ["a", None])
-B = nx.named(jnp.zeros((8, 4), jnp.int32), ["a", "b"])
-C = nx.named(jnp.zeros(6, jnp.int32), ["a"])
+A = nx.named(make.zeros((8, 3), jnp.int32), ["a", None])
+B = nx.named(make.zeros((8, 4), jnp.int32), ["a", "b"])
+C = nx.named(make.zeros(6, jnp.int32), ["a"])
 
 
 def zeros(*shape):

@@ -21,7 +21,7 @@ from tests.harness import FEW, array, check, make_mesh, together
 A, POINTS = array(8, 4, 3), make.asarray(np.sort(array(8, seed=3)))
 HOLES = np.array(A)
 HOLES[[2, 5], [1, 0], [0, 1]] = np.nan
-HOLES = jnp.asarray(HOLES)
+HOLES = make.asarray(HOLES)
 N, L = nx.numpy, nx.lax
 
 # label: (by name, of jnp, out_axes, differentiable, the kinds of collectives where `a` alone is sharded)
@@ -233,8 +233,8 @@ def test_names_have_no_order_to_move_in():
 SPACES = "numpy numpy.linalg numpy.fft lax nn scipy.special scipy.linalg scipy.signal scipy.fft scipy.ndimage scipy.stats scipy.integrate"
 WORDS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
 _rng = np.random.default_rng(0)
-V = nx.named(jnp.asarray(_rng.normal(size=(16, 3, 4)), jnp.float32), ["a", "c", None])
-BITS, BYTES = V > 0, nx.named(jnp.asarray(_rng.integers(0, 255, (16, 3, 4)), jnp.uint8), ["a", "c", None])
+V = nx.named(make.asarray(_rng.normal(size=(16, 3, 4)), jnp.float32), ["a", "c", None])
+BITS, BYTES = V > 0, nx.named(make.asarray(_rng.integers(0, 255, (16, 3, 4)), jnp.uint8), ["a", "c", None])
 WHOLE = V.data.nbytes
 _PICK = make.array([0, 2])
 TRIES = [

@@ -12,7 +12,7 @@ from tests import make
 from tests.harness import make_mesh
 
 WORDS = np.random.default_rng(3).integers(0, 2**32, (8, 4, 2), np.uint32)
-WHOLE = jax.random.wrap_key_data(jnp.asarray(WORDS))
+WHOLE = jax.random.wrap_key_data(make.asarray(WORDS))
 KEYS = nx.named(WHOLE, ["n", "m"])
 ONE = jax.random.wrap_key_data(make.array([0, 7], jnp.uint32))
 NUMBERS = np.array([1, -1, 0, 5])

@@ -109,7 +109,12 @@ def nx_leaf(x):
     return isinstance(x, nx.NamedArray)
 
 
-ARGS = array(4, 8, 3) + 2, array(8, seed=1), 1.5 + array(8, seed=2) ** 2, make.array([1, 0, 1, 1, 0, 1, 1, 0], bool)
+ARGS = (
+    make.array(np.asarray(array(4, 8, 3)) + 2),
+    array(8, seed=1),
+    make.array(1.5 + np.asarray(array(8, seed=2)) ** 2),
+    make.array([1, 0, 1, 1, 0, 1, 1, 0], bool),
+)
 
 
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]

@@ -24,6 +24,7 @@ from namedax.programs import primitives
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.primitives import TABLE, Kind
 from namedax.resources.own_block import PRIMITIVE, own_block
+from tests import make
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
@@ -42,11 +43,11 @@ def equations(jaxpr):
 
 def numbers(*shape, dtype=jnp.float32, seed=0):
     """Small integers, which are added up exactly."""
-    return jnp.asarray(np.random.default_rng((seed, *shape)).integers(-4, 5, shape), dtype)
+    return make.asarray(np.random.default_rng((seed, *shape)).integers(-4, 5, shape), dtype)
 
 
 V, M, X = numbers(6), numbers(3, 6), numbers(8, 8)
-PLACE = jnp.array([[4], [1], [4]])
+PLACE = make.array([[4], [1], [4]])
 
 
 def mesh():
@@ -262,7 +263,7 @@ def test_nothing_more_is_linear(name):
         assert not np.allclose(function(*both), function(*operands) + function(*more))
 
 
-INTS = jnp.array([5, 3, 7], jnp.int32)
+INTS = make.array([5, 3, 7], jnp.int32)
 # Functions that are linear for some types or parameters, and for these are not.
 NOT_LINEAR = {
     "div": (lambda a: lax.div(a, jnp.full_like(a, 2)), INTS),

@@ -308,12 +308,12 @@ def test_an_empty_axis_beside_a_sharded_one(placement):
 
 NUMBERS = {
     "i": array(4, 8, kind="int").astype(jnp.int32),
-    "i8": array(4, 8, kind="int", seed=1).astype(jnp.int8) * 7,
-    "u16": jnp.abs(array(4, 8, kind="int", seed=2)).astype(jnp.uint16),
+    "i8": make.array(np.asarray(array(4, 8, kind="int", seed=1)) * 7, jnp.int8),
+    "u16": make.array(np.abs(array(4, 8, kind="int", seed=2)), jnp.uint16),
     "bool": array(4, 8, kind="bool"),
-    "complex": (array(4, 8) + 1j * array(4, 8, seed=3)).astype(jnp.complex64),
-    "f16": array(4, 8).astype(jnp.float16),
-    "bf16": array(4, 8, seed=1).astype(jnp.bfloat16),
+    "complex": make.array(np.asarray(array(4, 8)) + 1j * np.asarray(array(4, 8, seed=3)), jnp.complex64),
+    "f16": make.array(array(4, 8), jnp.float16),
+    "bf16": make.array(array(4, 8, seed=1), jnp.bfloat16),
 }
 
 

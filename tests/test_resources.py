@@ -35,7 +35,7 @@ def make_parameters():
     parameters = {}
     for seed, (name, axes) in enumerate(PARAMETERS.items()):
         shape = tuple(3 if axis is None else SIZES[axis] for axis in axes)
-        parameters[name] = jnp.asarray(np.asarray(array(*shape, seed=seed)) / shape[0] ** 0.5)
+        parameters[name] = make.asarray(np.asarray(array(*shape, seed=seed)) / shape[0] ** 0.5)
     return parameters
 
 

@@ -14,7 +14,9 @@ from tests.harness import array, make_mesh
 COUNT = 8
 DATA = array(16, 3, 2, 5, seed=1)  # the axis, b, c, and a positional axis
 TIES = array(16, 3, 2, 5, seed=2, kind="ties")
-IDS = make.asarray(np.random.default_rng(0).integers(-1, 7, 16).tolist()).at[3].set(12)  # some out of range; segment 7 is empty
+IDS = np.random.default_rng(0).integers(-1, 7, 16)
+IDS[3] = 12
+IDS = make.asarray(IDS)  # some out of range; segment 7 is empty
 PER_B = make.asarray(np.random.default_rng(1).integers(0, 8, (3, 16)))
 
 PLACED = [

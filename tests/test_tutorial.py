@@ -20,7 +20,7 @@ rng = np.random.default_rng(11)
 
 
 def values(*shape):
-    return jnp.asarray(rng.normal(size=shape).astype(np.float32))
+    return make.asarray(rng.normal(size=shape).astype(np.float32))
 
 
 # --- the network: inputs, hidden units, classes and a batch -------------------------------------------------------------

@@ -45,6 +45,7 @@ from namedax.typing import (
     matches,
     number,
 )
+from tests import make
 from tests.harness import FEW, array
 from tests.harness import check as check_program
 
@@ -55,7 +56,7 @@ whole = nt.i64 if X64 else i32
 
 
 def zeros(shape=(), dtype="float32", **names):
-    return nx.NamedArray(jnp.zeros((*names.values(), *shape), dtype), (*names, *(None,) * len(shape)))
+    return nx.NamedArray(make.zeros((*names.values(), *shape), dtype), (*names, *(None,) * len(shape)))
 
 
 def fails(call, *parts):
@@ -150,9 +151,9 @@ def test_malformed(case):
 
 
 def test_malformed_names_and_dtypes():
-    for make in (lambda: f32[{3}], lambda: f32[{3: 4}], lambda: f32[{None: 4}]):
+    for annotate in (lambda: f32[{3}], lambda: f32[{3: 4}], lambda: f32[{None: 4}]):
         with pytest.raises(AxisNameError, match=r"is not an axis name; .* Positional sizes stand in front of the braces"):
-            make()
+            annotate()
     fails(lambda: element_type("U3"), "element_type: JAX has no arrays of 'U3'; give a dtype as jnp.float32 or 'float32'.")
     fails(lambda: element_type("nonsense"), "element_type: JAX has no arrays of 'nonsense'")
     assert issubclass(ArrayTypeError, NamedaxError)
@@ -479,8 +480,8 @@ class Plain:
     size: "Unknown"
 
 
-three, four = jnp.zeros(3, "float32"), jnp.zeros(4, "float32")
-ints = jnp.zeros(3, "int32")
+three, four = make.zeros(3, "float32"), make.zeros(4, "float32")
+ints = make.zeros(3, "int32")
 Scalar = NewType("Scalar", f32[()])
 T = TypeVar("T")
 
