@@ -18,6 +18,7 @@ def cases():
     mask, at = x > 0, jnp.array([2, 0, 1])
     nx_x, nx_y, nx_v, nx_w = (nx.named(a, d) for a, d in ((x, ["batch", "k"]), (y, ["k", "m"]), (v, ["batch"]), (w, ["k"])))
     nx_mask, nx_at = nx.named(mask, ["batch", "k"]), nx.named(at, ["pick"])
+    nx_p = nx.named(x, [None, "k"])
     spec, nx_spec = "bk,km->bm", "{batch,k},{k,m}->{batch,m}"
     return {
         "`x + y`, equal dims": (lambda: x + x, lambda: nx_x + nx_x),
@@ -39,6 +40,7 @@ def cases():
         "`dot` against `x @ y`": (lambda: x @ y, lambda: nx.dot(nx_x, nx_y, "k")),
         "`dot` against `jnp.dot`": (lambda: jnp.dot(x, y), lambda: nx.dot(nx_x, nx_y, "k")),
         "`x[axis, 3]`": (lambda: x[:, 3], lambda: nx_x["k", 3]),
+        "`x[3]`, by position": (lambda: x[3], lambda: nx_p[3]),
         "`x[axis, 1:4]`": (lambda: x[:, 1:4], lambda: nx_x["k", 1:4]),
         "`x[axis, indices]`": (lambda: x[:, at], lambda: nx_x["k", nx_at]),
         "`take(x, indices, axis)`": (lambda: jnp.take(x, at, axis=1), lambda: nx.take(nx_x, nx_at, "k")),

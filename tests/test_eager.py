@@ -34,6 +34,11 @@ OPERATIONS = {
     "integers": (lambda x, a, b, i: x[{a: -1 - i, b: i}], lambda x, i: x[-1 - i, i]),
     "slice": (lambda x, a, b, i: x[b, i : i + 3], lambda x, i: x[:, i : i + 3]),
     "slice and integer": (lambda x, a, b, i: x[b, i : i + 2, a, i], lambda x, i: x[i, i : i + 2]),
+    "by position": (lambda x, a, b, i: nx.named(nx.positional(x, [b, a]), [None, a])[i], lambda x, i: x[:, i]),
+    "a slice by position": (
+        lambda x, a, b, i: nx.named(nx.positional(x, [a, b]), [a, None])[..., i : i + 3],
+        lambda x, i: x[:, i : i + 3],
+    ),
     "array": (lambda x, a, b, i: x[b, nx.named(np.array([2, i]), ["pick"])], lambda x, i: x.T[[2, i]]),
     "array and integer": (lambda x, a, b, i: x[{a: i, b: nx.named(np.array([2, i]), ["pick"])}], lambda x, i: x[i, [2, i]]),
     "take": (lambda x, a, b, i: nx.take(x, nx.named(np.array([i, 1]), ["pick"]), a), lambda x, i: x[[i, 1]]),

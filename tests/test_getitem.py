@@ -1,5 +1,6 @@
 """Reading by name: `getitem` and `take_along_axis`, in every placement, against plain `jnp`."""
 
+import itertools
 from operator import attrgetter, getitem
 
 import jax
@@ -291,3 +292,39 @@ def test_mistakes_in_mapped_functions():
         nx.xmap(lambda x: getitem(x, {"a": x > 0}), (["a"],), None)(make.zeros(8))
     with pytest.raises(PositionalAxisError, match=r"would depend on data.*nx.where\(mask, x, fill\)"):
         getitem(nx.named(X, AXES), nx.named(X, AXES) > 0)
+
+
+POSITIONS = (
+    0,
+    -1,
+    2,
+    ...,
+    slice(None),
+    slice(1, 3),
+    slice(None, None, 2),
+    slice(-2, None),
+    slice(3, 3),
+    slice(4, 1, -1),
+    slice(0, 99),
+)
+
+
+def test_integers_and_slices_by_position_are_those_of_numpy():
+    """Outside of a traced program they have one program for all places; within one they are what jnp makes of them."""
+    data = np.random.default_rng(0).normal(size=(8, 5, 6)).astype(np.float32)
+    x = nx.named(jnp.asarray(data), ["a", None, None])
+    indices = [
+        *POSITIONS,
+        *itertools.product(POSITIONS, POSITIONS),
+        *itertools.product((1, ...), POSITIONS[3:5], (slice(2), -2)),
+    ]
+    for index in indices:
+        parts = index if isinstance(index, tuple) else (index,)
+        rest = 2 - sum(part is not ... for part in parts)
+        if sum(part is ... for part in parts) > 1 or rest < 0:
+            with pytest.raises((IndexError, ValueError)):
+                x[index]
+            continue
+        want = data[(slice(None), *parts)]
+        np.testing.assert_array_equal(nx.positional(x[index], ["a", ...]), want)
+    np.testing.assert_array_equal(nx.positional(jax.jit(lambda x: x[-1, 1:3])(x), ["a", ...]), data[:, -1, 1:3])

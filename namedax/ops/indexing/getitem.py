@@ -77,7 +77,7 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
     that is traced, and of an array on several devices, they stay what they are: there XLA may know better.
     """
     data = x._data if type(x) is NamedArray else None
-    if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array) or len(data.sharding.device_set) > 1:
+    if data is None or not _is_cut_at_operands(data):
         return x, parts
     cuts: list[tuple[int, int | None]] = []
     starts: list[int] = []
@@ -97,6 +97,11 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
     gone = [dim for dim, length in cuts if length is None]
     moved = tuple(part.replace(dim=part.dim - sum(dim < part.dim for dim in gone)) for part in left)
     return compiled_ops.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
+
+
+def _is_cut_at_operands(data: Any) -> bool:
+    """Whether `data` is an array on one device, and no tracer."""
+    return isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer) and len(data.sharding.device_set) == 1
 
 
 _LARGEST = np.iinfo(np.int32).max
@@ -385,4 +390,29 @@ def getitem(x: Any, index: Any, /) -> Array:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
                 "the shape with nx.where(mask, x, fill)."
             )
-    return index_positional(x, index)
+    entries = _cuts_by_position(x, index)
+    return index_positional(x, index) if entries is None else read("getitem", x, entries)
+
+
+def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
+    """The entries of an index of integers in range and slices, where they have one program for all places; otherwise `None`."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if ambient() is not None or not _is_cut_at_operands(x._data):
+        return None
+    shape, entries = x.shape, dict[int, Any]()
+    position, rest = 0, len(shape) - sum(part is not Ellipsis for part in parts)
+    for part in parts:
+        if part is Ellipsis and rest >= 0:
+            position, rest = position + rest, -1  # there is one at most
+            continue
+        if position >= len(shape):
+            return None
+        n = shape[position]
+        if type(part) is int and -n <= part < n:
+            entries[position] = part
+        elif type(part) is slice and all(bound is None or type(bound) is int for bound in (part.start, part.stop, part.step)):
+            entries[position] = part
+        else:
+            return None
+        position += 1
+    return entries
