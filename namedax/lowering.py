@@ -29,7 +29,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.programs.late_sums import Traced, postponing
 from namedax.programs.passes import LATE_SUMS
-from namedax.programs.raw import explain_unbound_axes, refuse_raw
+from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
 from namedax.programs.serial import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
@@ -105,7 +105,8 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         datas = [to_spec(data, spec, None) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
         traced = call.traced()
-        jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
+        with explain_values_from_around(call.name):
+            jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
         # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX cannot
         # lower. What the body closes over goes in as arguments: JAX takes values whose types mention Explicit axes in no other
         # way.

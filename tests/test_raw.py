@@ -187,3 +187,27 @@ def test_what_is_no_raw_reduction():
         np.testing.assert_allclose(mapped(body, resources)(X), oracle(X), rtol=1e-4)
     have = jax.grad(lambda x: jnp.sum(mapped(body)(x)))(X)
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: jnp.sum(oracle(x))))(X), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+def test_what_a_nested_function_takes_from_around_and_hands_to_jax(kind):
+    """In JAX it belongs to the mesh axes around. Operations of namedax take it."""
+    mesh, x = make_mesh((4, 2), kind), np.arange(8.0, dtype=np.float32)
+
+    def total(operation, axes):
+        def body(v):
+            mean = nx.mean(v, "a")  # has no names
+
+            def inner(v, w=mean):
+                return operation(w) * v
+
+            mapped = nx.xmap(inner, axes, ["j"], axis_resources={"j": "y"}, mesh=mesh)
+            return nx.sum(mapped(x, *[mean] * (len(axes) - 1)))
+
+        return nx.xmap(body, ["a"], [], axis_resources={"a": "x"}, mesh=mesh)(x)
+
+    with pytest.raises(nx.errors.RawBlockError, match=r"inner .* hands an array of the function around it, .* to JAX \(sin\)"):
+        total(jnp.sin, (["j"],))
+    want = np.sin(x.mean()) * x.sum()
+    np.testing.assert_allclose(total(nx.sin, (["j"],)), want, rtol=1e-5)
+    np.testing.assert_allclose(total(jnp.sin, (["j"], [])), want, rtol=1e-5)

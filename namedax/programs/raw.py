@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -20,10 +21,10 @@ import jax
 from jax.extend.core import ClosedJaxpr, subjaxprs
 
 from namedax.core.variance import varying_of
-from namedax.errors import RawBlockError, show_names
+from namedax.errors import NamedaxError, RawBlockError, show_names
 from namedax.programs.primitives import COLLECTIVES, Kind, axes_of, facts, is_local, kind_of, name_of, programs_of
 
-__all__ = ["DELIBERATE", "refuse_raw"]
+__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "refuse_raw"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
@@ -130,6 +131,27 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
         raise RawBlockError(
             f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX know mesh axes only, and would work on "
             f"the blocks of devices. Use nx.lax.{called} with the name of an axis."
+        ) from error
+
+
+@contextlib.contextmanager
+def explain_values_from_around(function: str) -> Iterator[None]:
+    """Turns JAX's complaint that a value belongs to the body of a surrounding `jax.shard_map` into one that says what to do.
+
+    Raises:
+      RawBlockError: the body of `function`, within that of another mapped function, hands JAX an array of the other one.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, NamedaxError) or "ontext mesh" not in str(error):
+            raise
+        found = re.search(r"primitive (\w+)|passed to (\w+)", str(error))
+        called = next(filter(None, found.groups())) if found is not None else "an operation"
+        raise RawBlockError(
+            f"xmap: {function} is called inside of another mapped function, maps names to mesh axes of its own, and hands an array of the "
+            f"function around it, which has no names, to JAX ({called}): in JAX that array belongs to other mesh axes. Pass it to {function} "
+            "as an argument (in_axes [...]), or use the function of namedax, which takes it (nx.sin(w), nx.multiply(w, 2))."
         ) from error
 
 

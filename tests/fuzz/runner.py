@@ -267,6 +267,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
             return True
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
+    if isinstance(error, nx.errors.RawBlockError):  # a nested function hands an array of the one around it to JAX
+        return any(s.op == "xmap" for s in statements_of(ref.program.main)) and "called inside of another" in str(error)
     if isinstance(error, nx.errors.SerialLoopError):
         statements = list(statements_of(ref.program.main))
         return bool(layout.loops) and any(s.blocks or s.op == "median" or Operation.table[s.op].moves for s in statements)
