@@ -89,11 +89,11 @@ def init(config: Config, key: jax.Array) -> Params:
 
 def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
     """Rotary positions (Su et al., 2021): pairs of features turn by an angle that grows with the position."""
-    angle = position * nx.exp(-math.log(10_000.0) * nx.arange(size // 2, axis="pair") / (size // 2))
-    x = nx.rearrange(x, "{key=(part pair)} -> {part, pair}", part=2)
-    a, b = x["part", 0], x["part", 1]
-    turned = nx.stack([a * nx.cos(angle) - b * nx.sin(angle), a * nx.sin(angle) + b * nx.cos(angle)], "part")
-    return nx.rearrange(turned, "{part, pair} -> {key=(part pair)}")
+    half = size // 2
+    angle = position * nx.exp(-math.log(10_000.0) * nx.arange(half, axis="pair") / half)
+    a, b = (nx.slice(x, {"key": part}, out_axis="pair") for part in (slice(half), slice(half, None)))
+    turned = [a * nx.cos(angle) - b * nx.sin(angle), a * nx.sin(angle) + b * nx.cos(angle)]
+    return nx.concatenate(turned, "pair", out_axis="key")
 
 
 READ = "{{batch,pos:pos_sp,embed}},{{embed:embed_fsdp,{0}}}->{{batch,pos,{0}}}"

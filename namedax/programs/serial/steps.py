@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import Evaluator
+from namedax.programs.evaluator import Evaluator, as_one_call
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -268,11 +268,13 @@ class Stepper:
         """What the values that `step` gives for the number of a step become over all of them."""
         first = jnp.zeros((), jnp.int32)
         traced = jax.make_jaxpr(step)(first)
-        shapes, one_step = traced.out_avals, jaxpr_as_fun(traced)
+        shapes, program = traced.out_avals, traced.jaxpr
+        program = program.replace(constvars=[], invars=[*program.constvars, *program.invars])
         totals = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
 
         def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
-            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, one_step(index), strict=True)], None
+            values = as_one_call(program, [*traced.consts, index])
+            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, values, strict=True)], None
 
         if self.steps == 1:
             totals, _ = iterate(totals, first)
@@ -513,7 +515,7 @@ class _Fold(Record):
     def add(self, total: Any, value: Any, index: Any) -> Any:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
-            return total + value.astype(total.dtype)
+            return lax.add(total, lax.convert_element_type(value, total.dtype))
         if self.kind in ("maximum", "minimum"):
             return jnp.maximum(total, value) if self.kind == "maximum" else jnp.minimum(total, value)
         if self.kind == "last":
