@@ -59,7 +59,20 @@ class Region:
     """
 
     __slots__ = (
-        *("_born", "_hash", "_key", "_mesh_sizes", "left_out", "looked_at", "mesh", "mode", "overlap", "resources", "seen"),
+        *(
+            "_born",
+            "_counts",
+            "_hash",
+            "_key",
+            "_mesh_sizes",
+            "left_out",
+            "looked_at",
+            "mesh",
+            "mode",
+            "overlap",
+            "resources",
+            "seen",
+        ),
         "sizes",
     )
 
@@ -87,6 +100,7 @@ class Region:
         self._born: dict[Hashable, int | None] = {}
         # Dims and shapes of arrays of this region that have been found to agree with it.
         self.looked_at: set[Hashable] = set()
+        self._counts: dict[Hashable, int] = {}
 
     def __hash__(self) -> int:
         return self._hash
@@ -134,6 +148,13 @@ class Region:
         if len(self.looked_at) >= _MOST_LOOKED_AT:
             self.looked_at.clear()
         self.looked_at.add(key)
+
+    def times(self, key: Hashable) -> int:
+        """How often this has been asked about `key`, this time included."""
+        if len(self._counts) >= _MOST_LOOKED_AT:
+            self._counts.clear()
+        self._counts[key] = count = self._counts.get(key, 0) + 1
+        return count
 
     def noted(self, name: Hashable) -> Hashable:
         """`name`; notes that it occurs in the body, if only in what an operation was given."""

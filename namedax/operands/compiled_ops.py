@@ -107,7 +107,7 @@ def _in_region(
         with leave_for_kernel():
             return _through_kernel(function, given, met, with_axes)
 
-    if not with_axes and _traced_as_it_is(operands):
+    if not with_axes and _traced_as_it_is(operands) and not _is_frequent(region, function, given, operands):
         wrapped = function(*given, *operands)
         if type(wrapped) is not NamedArray:
             return wrapped
@@ -138,6 +138,19 @@ def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
         elif kind is not float:
             return False
     return traced
+
+
+# How often an operation is traced as it is in one body. After that its kernel is faster, which JAX has traced, and linearized, already.
+_OFTEN = 4
+
+
+def _is_frequent(region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> bool:
+    """Whether the body has done this often, to arrays of these dims and shapes. Counts."""
+    shapes = [(x._dims, x._data.shape) if type(x) is NamedArray else None for x in operands]
+    try:
+        return region.times((function, given, tuple(shapes))) > _OFTEN
+    except TypeError:  # something that is given is not hashable
+        return False
 
 
 def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
