@@ -474,7 +474,8 @@ def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argu
             leaf = jnp.asarray(leaf)
         if region is not None:
             leaf = local_block(leaf, "xmap", region)
-        data, dims = attach_names(leaf, mapping, "xmap", f"{what}, {type_text(leaf)},")
+        # What messages call it is written only where there can be one.
+        data, dims = attach_names(leaf, mapping, "xmap", "" if mapping is None else f"{what}, {type_text(leaf)},")
         arguments.append(Argument(leaf, data, dims, what))
 
     map_with_mappings(one, dynamic, _mappings_for(xmapped, len(dynamic[0]), dynamic[1]), "xmap, in_axes")
