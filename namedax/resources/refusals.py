@@ -83,7 +83,7 @@ def _public_name(code: CodeType) -> str | None:
             return "x[...]" if method == "__getitem__" else f"x.{method}"
     places = [m for m in sys.modules if m == "namedax" or (m.startswith("namedax.") and m.split(".")[1] in _NAMESPACES)]
     for place in sorted(places, key=lambda place: (place.count("."), place)):
-        if not name.startswith("_") and callable(vars(sys.modules[place]).get(name)):
+        if not name.startswith("_") and callable(getattr(sys.modules[place], name, None)):
             return f"{place}.{name}".replace("namedax", "nx", 1)
     return None
 
