@@ -19,7 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.variance import with_varying_form
+from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -193,8 +193,13 @@ def _by_name(
             pair = transposed_padding(op, geometry.padding, axes, i, strides[i], reach)
             plan, pair = plan_transposed(op, x, name, renamed.get(name), reach, strides[i], pair)
         else:
-            pair = padding_of(op, geometry.padding, axes, i, along(op, x, name).size, strides[i], reach)
-            plan, pair = plan_window(op, x, name, renamed.get(name), "kernel", reach, strides[i], pair), (0, 0)
+            size = along(op, x, name).size
+            pair = padding_of(op, geometry.padding, axes, i, size, strides[i], reach)
+            plan = plan_window(op, x, name, renamed.get(name), "kernel", reach, strides[i], pair)
+            if plan.old or plan.new or min(pair) < 0:
+                pair = (0, 0)
+            else:  # by the convolution itself: a padded copy would be kept for the gradient
+                plan = plan.replace(first=0, length=size)
         plans.append(plan)
         zeros.append(pair)
     steps, spacing = ((1,) * len(axes), strides) if op == "conv_transpose" else (strides, None)
@@ -295,7 +300,11 @@ class _Convolution(Record):
             x = jnp.expand_dims(x, len(named) + len(rest))
         batch = (*(value._dims[i] for i in named), *(None,) * len(rest))
         x = settled(x, (*batch, contracted, *(None,) * count))
-        array = make_in_region(x, batch + (None,) * (1 + count)) if named else x
+        dims = batch + (None,) * (1 + count)
+        if not isinstance(self.kernel, NamedArray):  # all names of x are one batch
+            value = self.local(*cast_alike([x, self.kernel]))
+            return self._with_names(make_in_region(value, dims) if named else value)
+        array = make_in_region(x, dims) if named else x
         with without_constraints(ambient()):
             value = nmap(self.local)(array, self.kernel)
         return self._with_names(value)
@@ -317,22 +326,22 @@ def _conv(
 ) -> Any:
     """`x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`."""
     batch = x.shape[: x.ndim - count - 1]
-    flat = x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
+    flat = x if len(batch) == 1 else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
     dtype = jnp.result_type(flat, kernel)
     if spacing is not None:
         # Not by the convolution's own dilation: XLA on CPU aborts the process where a kernel reaches beyond a single row.
         pads = [(0, 0, 0), (0, 0, 0), *((low, high, by - 1) for (low, high), by in zip(zeros, spacing, strict=True))]
-        flat = lax.pad(flat, jnp.zeros((), flat.dtype), pads)
+        flat, zeros = lax.pad(flat, jnp.zeros((), flat.dtype), pads), [(0, 0)] * count
     y = lax.conv_general_dilated(
         flat.astype(dtype),
         kernel.astype(dtype),
         stride,
-        [(0, 0)] * count,
+        zeros,
         rhs_dilation=dilation,
         precision=precision,
         preferred_element_type=element_type,
     )
-    return y.reshape(*batch, *y.shape[1:])
+    return y if len(batch) == 1 else y.reshape(*batch, *y.shape[1:])
 
 
 #: The functions of this module, by their names in `nx`.

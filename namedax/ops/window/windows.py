@@ -214,7 +214,12 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
     value = x
     for plan in plans:
         site = along(op, value, plan.axis)
-        moved = site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
+        is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, site.size)
+        moved = (
+            site.data
+            if is_whole
+            else site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
+        )
         value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
     return value
 
