@@ -93,7 +93,7 @@ def conv(
     >>> kernel = nx.named(jnp.ones((3, 3, 3, 5)), ["kh", "kw", "c", "d"])
     >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), features_in="c", features_out="d", strides=2)
     >>> dict(y.named_shape)
-    {'batch': 8, 'd': 5, 'h': 3, 'w': 3}
+    {'batch': 8, 'h': 3, 'w': 3, 'd': 5}
     """
     geometry = _Geometry(strides, padding, kernel_dilation, out_axis)
     features = _Features(features_in, features_out)
@@ -291,6 +291,8 @@ class _Convolution(Record):
         if self.op == "conv_transpose":
             value = make_in_region(whole_for_partitioner(value._data, self.x._dims, self.axes), value._dims)
         x, count, contracted = value._data, len(self.axes), self.features.contracted
+        if self._is_in_place(value._dims):
+            return self._in_place(x, value._dims)
         own = [] if contracted is None else [value._dims.index(contracted)]
         own += [value._dims.index(Window(name)) for name in self.axes]
         named = [i for i, dim in enumerate(value._dims) if dim is not None and i not in own]
@@ -309,6 +311,27 @@ class _Convolution(Record):
             value = nmap(self.local)(array, self.kernel)
         return self._with_names(value)
 
+    def _is_in_place(self, dims: Dims) -> bool:
+        """Whether the axes can stay in their order: one batch axis, and one of features for one."""
+        has_features = self.features.contracted is not None and self.features.new is not None
+        return (
+            self.op == "conv" and has_features and len(dims) == len(self.axes) + 2 and not isinstance(self.kernel, NamedArray)
+        )
+
+    def _in_place(self, x: Any, dims: Dims) -> tuple[Any, Dims]:
+        """The result in the order of `x`, without a transpose."""
+        at = dims.index(self.features.contracted)
+        windows = [dims.index(Window(name)) for name in self.axes]
+        (batch,) = (i for i in range(len(dims)) if i != at and i not in windows)
+        results = {Window(plan.axis): plan.out_axis for plan in self.plans} | {self.features.contracted: self.features.new}
+        x = settled(x, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        order = (batch, at, *windows)
+        x, kernel = cast_alike([x, self.kernel])
+        data = self.local(x, kernel, (order, tuple(range(kernel.ndim)), order))
+        dims = tuple(results.get(dim, dim) for dim in dims)
+        data = settled(data, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        return comm.psum(data, self.mesh_axes), dims
+
     def _with_names(self, value: Any) -> tuple[Any, Dims]:
         """The result of `local`: its last axes get their names, and what was contracted is summed."""
         dims, count, new = dims_of(value), len(self.axes), self.features.new
@@ -322,11 +345,21 @@ class _Convolution(Record):
 
 
 def _conv(
-    count: int, stride: Any, spacing: Any, zeros: Any, dilation: Any, precision: Any, element_type: Any, x: Any, kernel: Any
+    count: int,
+    stride: Any,
+    spacing: Any,
+    zeros: Any,
+    dilation: Any,
+    precision: Any,
+    element_type: Any,
+    x: Any,
+    kernel: Any,
+    numbers: Any = None,
 ) -> Any:
-    """`x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`."""
+    """`x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`; or with one batch axis and in the order of these numbers."""
     batch = x.shape[: x.ndim - count - 1]
-    flat = x if len(batch) == 1 else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
+    is_flat = numbers is not None or len(batch) == 1
+    flat = x if is_flat else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
     dtype = jnp.result_type(flat, kernel)
     if spacing is not None:
         # Not by the convolution's own dilation: XLA on CPU aborts the process where a kernel reaches beyond a single row.
@@ -338,10 +371,11 @@ def _conv(
         stride,
         zeros,
         rhs_dilation=dilation,
+        dimension_numbers=None if numbers is None else lax.ConvDimensionNumbers(*numbers),
         precision=precision,
         preferred_element_type=element_type,
     )
-    return y if len(batch) == 1 else y.reshape(*batch, *y.shape[1:])
+    return y if is_flat else y.reshape(*batch, *y.shape[1:])
 
 
 #: The functions of this module, by their names in `nx`.
