@@ -26,14 +26,20 @@ if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="run one test in N, always the same ones")
+    parser.addoption("--but-one-in", type=int, metavar="N", help="run all tests but those that --one-in N runs")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    every = config.getoption("--one-in")
-    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % every]
+    every, but = config.getoption("--one-in"), config.getoption("--but-one-in")
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        number = zlib.crc32(item.nodeid.encode())
+        is_kept = number % every == 0 and (but is None or number % but != 0)
+        (kept if is_kept else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not zlib.crc32(item.nodeid.encode()) % every]
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:
