@@ -231,5 +231,5 @@ def check(
 
 def on_host(arg: Any) -> Any:
     """As NumPy's array, which goes to several devices without a program that cuts it."""
-    plain = isinstance(arg, jax.Array) and not arg.weak_type and not jnp.issubdtype(arg.dtype, jax.dtypes.extended)
+    plain = isinstance(arg, jax.Array) and not jnp.issubdtype(arg.dtype, jax.dtypes.extended) and not arg.weak_type
     return np.asarray(arg) if plain else arg
