@@ -229,6 +229,12 @@ def check(
         np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=20 * tol, atol=20 * tol)
 
 
+def kept(f: Callable[..., Any], *args: Any) -> int:
+    """The bytes that differentiation in reverse mode keeps of `f`, for arrays of all devices. Nothing is computed."""
+    pull = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], *args)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pull))
+
+
 def on_host(arg: Any) -> Any:
     """As NumPy's array, which goes to several devices without a program that cuts it."""
     plain = isinstance(arg, jax.Array) and not jnp.issubdtype(arg.dtype, jax.dtypes.extended) and not arg.weak_type

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import namedax as nx
-from tests.harness import array, make_mesh
+from tests.harness import array, kept, make_mesh
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 X_AXES, KERNEL_AXES = ["batch", "a", "b", "c"], ["p", "q", "c", "d"]
@@ -25,12 +25,6 @@ def named(x, k, **geometry):
 
 def plain(x, k, strides=(1, 1), padding="SAME", dilation=(1, 1)):
     return jax.lax.conv_general_dilated(x, k, strides, padding, rhs_dilation=dilation, dimension_numbers=NUMBERS)
-
-
-def kept(f, *args):
-    """The bytes that differentiation in reverse mode keeps of `f`, for arrays of all devices."""
-    pull = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], *args)
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pull))
 
 
 @settings(max_examples=25, deadline=None)

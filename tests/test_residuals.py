@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import namedax as nx
-from tests.harness import PLACEMENTS, Placement, array, make_mesh
+from tests.harness import PLACEMENTS, Placement, array, kept, make_mesh
 
 # Operations on x[a, b, c] and y[b], by name and as one writes them in jnp, where y has size 1 along what it lacks.
 OPERATIONS = {
@@ -23,12 +23,6 @@ OPERATIONS = {
         lambda x, y: x * jax.lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6) * y,
     ),
 }
-
-
-def kept(f, *args) -> int:
-    """The bytes that differentiation in reverse mode keeps of `f`, for arrays of all devices. Nothing is computed."""
-    pull = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], *args)
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pull))
 
 
 def by_hand(plain, placement: Placement, axes):

@@ -59,20 +59,18 @@ class Region:
     """
 
     __slots__ = (
-        *(
-            "_born",
-            "_counts",
-            "_hash",
-            "_key",
-            "_mesh_sizes",
-            "left_out",
-            "looked_at",
-            "mesh",
-            "mode",
-            "overlap",
-            "resources",
-            "seen",
-        ),
+        "_born",
+        "_counts",
+        "_hash",
+        "_key",
+        "_mesh_sizes",
+        "left_out",
+        "looked_at",
+        "mesh",
+        "mode",
+        "overlap",
+        "resources",
+        "seen",
         "sizes",
     )
 

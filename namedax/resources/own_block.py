@@ -39,12 +39,8 @@ def own_block(data: Any, dim: int, axes: Axes) -> Any:
 PRIMITIVE = Primitive("device_block")
 
 
-def _sliced(data: Any, *, dim: int, axes: Axes) -> Any:
-    return sliced(data, dim, axes)
-
-
 def _type(aval: Any, *, dim: int, axes: Axes) -> Any:
-    return jax.make_jaxpr(functools.partial(_sliced, dim=dim, axes=axes))(aval).out_avals[0]
+    return jax.make_jaxpr(functools.partial(sliced, dim=dim, axes=axes))(aval).out_avals[0]
 
 
 def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
@@ -53,7 +49,7 @@ def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
     if varying_of(operand.aval).isdisjoint(axes):
         return [lax.all_gather(block, axes, axis=dim, tiled=True, to="invarying")]
     # A transformation has made the operand vary: each device has a gradient of its own.
-    (whole,) = jax.linear_transpose(functools.partial(_sliced, dim=dim, axes=axes), operand.aval)(block)
+    (whole,) = jax.linear_transpose(functools.partial(sliced, dim=dim, axes=axes), operand.aval)(block)
     return [whole]
 
 
@@ -63,7 +59,7 @@ def _batch(operands: Sequence[Any], batched: Sequence[int], *, dim: int, axes: A
 
 
 PRIMITIVE.def_abstract_eval(_type)
-PRIMITIVE.def_impl(_sliced)
+PRIMITIVE.def_impl(sliced)
 ad.deflinear2(PRIMITIVE, _transpose)
 batching.primitive_batchers[PRIMITIVE] = _batch
-mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_sliced, multiple_results=False))
+mlir.register_lowering(PRIMITIVE, mlir.lower_fun(sliced, multiple_results=False))
