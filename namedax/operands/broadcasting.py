@@ -151,6 +151,13 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
     return array if entered is data else make_in_region(entered, dims)
 
 
+def _common_size(label: Hashable, known: int, n: int) -> int | None:
+    """The size of an axis that operands have in two sizes: positional axes of size 1 broadcast, names do not (`None`)."""
+    if not isinstance(label, int) or (known != 1 and n != 1):
+        return None
+    return max(known, n) if n and known else 0
+
+
 @functools.lru_cache(maxsize=8192)
 def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
     """The shape to which operands broadcast; `None` where they do not."""
@@ -159,9 +166,10 @@ def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -
         for label, n in zip(_labels(dims), shape, strict=True):
             known = sizes.setdefault(label, n)
             if known != n:
-                if not isinstance(label, int) or (known != 1 and n != 1):
+                common = _common_size(label, known, n)
+                if common is None:
                     return None
-                sizes[label] = max(known, n) if n and known else 0
+                sizes[label] = common
     return tuple([sizes[label] for label in _plan(all_dims)[0]])
 
 
@@ -175,14 +183,15 @@ def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Ha
             first.setdefault(label, i)
             if known == n:
                 continue
+            common = _common_size(label, known, n)
+            if common is not None:
+                sizes[label] = common
+                continue
             if not isinstance(label, int):
                 raise AxisSizeError(
                     f"{op}: axis {label!r} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size {n} "
                     f"in operand {i}, {type_text(operand)}; a name has one size. Rename one of the two axes."
                 )
-            if known == 1 or n == 1:
-                sizes[label] = max(known, n) if n and known else 0
-                continue
             raise PositionalAxisError(
                 f"{op}: positional axis {label} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size "
                 f"{n} in operand {i}, {type_text(operand)}; positional axes broadcast from the right, as in NumPy. Insert an axis "
