@@ -43,6 +43,8 @@ ROOMS = (
     "xmap",
     "typing",
     "hlo",
+    "analysis.records",  # what is found of a program, which machines time and pictures show
+    "analysis",
     "interop",
     "distributed",
     "testing",
