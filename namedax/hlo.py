@@ -89,7 +89,7 @@ class Collective:
 
     def __str__(self) -> str:
         loop = " in a loop" if self.in_loop else ""
-        size = _size_text(self.bytes)
+        size = size_text(self.bytes)
         return f"{self.kind} of {self.dtype} over {self.group_size} devices{loop} ({size})"
 
 
@@ -117,7 +117,7 @@ class Summary(dict[str, tuple[int, int]]):
             self[key] = (count + 1, size + c.bytes)
 
     def __str__(self) -> str:
-        texts = (f"{count} {key} ({_size_text(size)})" for key, (count, size) in self.items())
+        texts = (f"{count} {key} ({size_text(size)})" for key, (count, size) in self.items())
         return ", ".join(texts) or "none"
 
 
@@ -394,7 +394,7 @@ def _largest_component(pairs: list[tuple[int, int]]) -> int:
     return max((len(devices) for devices in component.values()), default=1)
 
 
-def _size_text(size: int) -> str:
+def size_text(size: int) -> str:
     """A number of bytes as a person writes it: `4 B`, `25.1 KiB`."""
     if size < 1024:
         return f"{size} B"

@@ -13,17 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
 from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
-from namedax.core.region import Region, ambient
+from namedax.core.region import ambient
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,
     AxisResourceError,
-    MeshError,
     PositionalAxisError,
     raise_not_found,
     show_names,
@@ -31,8 +29,8 @@ from namedax.errors import (
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of
 from namedax.resources import communication as comm
-from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
-from namedax.resources.mesh import concrete_mesh, resolve_mesh
+from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
+from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["abstract", "clip_by_global_norm", "from_xarray", "global_norm", "to_xarray"]
@@ -195,21 +193,14 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
             "abstract: says where arrays live outside of mapped functions; call it before the mapped function."
         )
     assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # time is not a place
-    concrete = concrete_mesh(mesh)
-    mesh = resolve_mesh(mesh, "abstract")[0] if concrete is None else concrete
-    if mesh is None:
-        raise MeshError("abstract: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
+    mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
-    region = Region({}, assignment, mesh, "manual", None)
 
     def one(leaf: Any) -> Any:
         data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
-        region.check_placement("abstract", (dim for dim in dims if dim is not None))
-        for dim, n in zip(dims, data.shape, strict=True):
-            if dim is not None:
-                region.block_size(dim, n, "abstract")
-        placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=NamedSharding(mesh, partition_spec(dims, assignment)))
+        sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")
+        placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=sharding)
         return make(placed, dims) if isinstance(leaf, NamedArray) else placed
 
     return jax.tree.map(one, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.names import Dims, is_name
+from namedax.core.region import Region
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names
 from namedax.resources.serial import SerialLoop, loop_axis
 
-__all__ = ["Assignment", "check_mesh_axes", "parse_resources", "partition_spec"]
+__all__ = ["Assignment", "check_mesh_axes", "named_sharding", "parse_resources", "partition_spec"]
 
 Assignment = dict[Hashable, tuple[str, ...]]
 
@@ -84,3 +85,18 @@ def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[H
         axes = assignment.get(dim, ()) if dim is not None else ()
         entries.append(None if not axes else axes[0] if len(axes) == 1 else axes)
     return PartitionSpec(*entries)
+
+
+def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str) -> NamedSharding:
+    """Where an array lives on a mesh, possibly an abstract one, by an assignment without loops.
+
+    Raises:
+      AxisSizeError: an axis does not divide over its mesh axes.
+      PlacementConflictError: two of the names are on one mesh axis.
+    """
+    region = Region({}, assignment, mesh, "manual", None)
+    region.check_placement(op, (dim for dim in dims if dim is not None))
+    for dim, n in zip(dims, shape, strict=True):
+        if dim is not None:
+            region.block_size(dim, n, op)
+    return NamedSharding(mesh, partition_spec(dims, assignment))

@@ -17,6 +17,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from namedax.errors import MeshError
 
 __all__ = [
+    "any_mesh",
     "auto_mesh",
     "brought_in",
     "concrete_mesh",
@@ -99,7 +100,25 @@ def mesh_with_devices(mesh: Any, op: str) -> Mesh:
             f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices for arrays to live on. Give one as "
             "mesh=jax.make_mesh(...); where types are enough, use nx.interop.abstract."
         )
-    raise MeshError(f"{op}: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).")
+    raise MeshError(_no_mesh(op))
+
+
+def any_mesh(mesh: Any, op: str) -> Any:
+    """The mesh to use for the argument `mesh`, with devices if there are some, and otherwise an abstract one.
+
+    Raises:
+      MeshError: there is none, or it has other axes than that of `jax.set_mesh`.
+    """
+    found = concrete_mesh(mesh)
+    if found is None:
+        found = resolve_mesh(mesh, op)[0]
+    if found is None:
+        raise MeshError(_no_mesh(op))
+    return found
+
+
+def _no_mesh(op: str) -> str:
+    return f"{op}: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh)."
 
 
 def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:

@@ -8,18 +8,17 @@ from typing import Any, TypeVar, overload
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import NamedSharding
 
 from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
-from namedax.core.region import Region, ambient
+from namedax.core.region import ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.shape.rename import move, transpose_to
-from namedax.resources.assignment import check_mesh_axes, parse_resources, partition_spec
+from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
@@ -312,18 +311,12 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
         return x
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
-    region = Region({}, assignment, mesh, "manual", None)
 
     def one(leaf: Any) -> Any:
         dims = dims_of(leaf)
-        names = [dim for dim in dims if dim is not None]
-        region.check_placement("shard", names)
         data = leaf._data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
-        for dim, n in zip(dims, data.shape, strict=True):
-            if dim is not None:
-                region.block_size(dim, n, "shard")
-        placed = jax.device_put(data, NamedSharding(mesh, partition_spec(dims, assignment)))
-        return NamedArray(placed, dims) if names else placed
+        placed = jax.device_put(data, named_sharding(dims, data.shape, assignment, mesh, "shard"))
+        return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree.map(one, x, is_leaf=is_named)
 
