@@ -32,6 +32,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax import scipy as scipy
     from namedax import testing as testing
     from namedax import typing as typing
+    from namedax.analysis.explain import explain as explain
     from namedax.distributed import from_process_local as from_process_local
     from namedax.distributed import process_entries as process_entries
     from namedax.interop import from_xarray as from_xarray
@@ -389,6 +390,7 @@ _FACE = {
     "exp": "namedax.numpy.exp",
     "exp2": "namedax.numpy.exp2",
     "expand_dims": "namedax.ops.shape.unit_axes.expand_dims",
+    "explain": "namedax.analysis.explain.explain",
     "expm1": "namedax.numpy.expm1",
     "fabs": "namedax.numpy.fabs",
     "flip": "namedax.ops.shape.repeating.flip",

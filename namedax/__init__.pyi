@@ -164,6 +164,7 @@ from namedax.xmap import xmap as xmap
 
 __version__: str
 __all__: list[str]
+def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Any: ...
 @overload
 def cumulative_prod(
     x: NamedArray,

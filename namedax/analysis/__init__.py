@@ -1,8 +1,9 @@
 """What a named program sends, computes and holds, read off its traced form.
 
-`records` is what is found: one record for each collective, operation and kind of memory. `sources` says of an equation which line
-of the user's file it is, and which operation. `costs` is what one equation computes, `walk` goes through a program and its loops,
-`memory` is what a device holds at its worst. `explain` puts them together, and `report` is what users get.
+`graph` makes one graph of a traced program, calls and mapped functions taken apart; `sources` says which line of the user's file and
+which operation an equation is, and `costs` what it computes. `dead_code` leaves out what XLA would, `storage` says which arrays are
+written to memory, and `steps` lists what a device does, as the `records` that users get. `explain` is the face; `report` groups,
+compares and prints, in the words of `rendering`; `findings` are sentences.
 
-Read `records` and `explain` first.
+Read `records`, `graph` and `steps` first.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["Collective", "Memory", "Operation", "Phase", "Step"]
+__all__ = ["Collective", "Memory", "Operation", "Phase", "Step", "Totals"]
 
 Phase = Literal["forward", "gradient"]
 
@@ -87,3 +87,34 @@ class Memory:
     results: int
     kept: dict[str, int]
     peak: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What a group of steps costs a device, loops multiplied out.
+
+    Attributes:
+      collectives: their number.
+      bytes: their payload.
+      wire_bytes: what the device must send at least for them.
+      flops: the floating-point operations.
+      bytes_accessed: what is read from memory and written to it.
+    """
+
+    collectives: int = 0
+    bytes: int = 0
+    wire_bytes: int = 0
+    flops: float = 0.0
+    bytes_accessed: int = 0
+
+    def with_step(self, step: Step) -> Totals:
+        """These and one more step."""
+        n = step.trips
+        if isinstance(step, Collective):
+            return dataclasses.replace(
+                self,
+                collectives=self.collectives + n,
+                bytes=self.bytes + n * step.bytes,
+                wire_bytes=self.wire_bytes + n * step.wire_bytes,
+            )
+        return dataclasses.replace(self, flops=self.flops + n * step.flops, bytes_accessed=self.bytes_accessed + n * step.bytes)

@@ -255,7 +255,7 @@ TABLE: Mapping[str, Known] = {
     "scan": Known(Kind.SCAN, ("jaxpr", "length", "reverse", "unroll")),
     "while": Known(Kind.WHILE, ("cond_nconsts", "cond_jaxpr", "body_nconsts", "body_jaxpr")),
     "cond": Known(Kind.BRANCH, ("branches",)),
-    "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs")),
+    "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
 # Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
@@ -351,6 +351,11 @@ def is_whole_sum(eqn: Any) -> bool:
 def is_in_groups(eqn: Any) -> bool:
     """Whether a collective goes over groups of the devices along its axes, each by itself."""
     return eqn.params.get("axis_index_groups") is not None
+
+
+def is_whole_exchange(eqn: Any) -> bool:
+    """Whether an exchange is an all-to-all: each device sends to all others, and not to one."""
+    return "perm" not in eqn.params
 
 
 def dimension_of(eqn: Any) -> int:
@@ -546,6 +551,11 @@ def bodies_of(eqn: Any) -> list[Any]:
 def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """The open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
+
+
+def mesh_sizes(eqn: Any) -> dict[str, int]:
+    """The size of each axis of the mesh over which a program is mapped."""
+    return dict(eqn.params["mesh"].shape)
 
 
 # --- what can be seen of any equation -------------------------------------------------------------------------------

@@ -1,0 +1,168 @@
+"""What one equation costs a device: floating-point operations, and which arrays it reads and writes.
+
+What is not listed here counts as one operation for each element of its results, all of which it writes: a cost that is not known
+is not left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = [
+    "flops_of",
+    "is_cheap",
+    "is_contraction",
+    "is_elementwise",
+    "is_fused",
+    "is_update",
+    "is_view",
+    "reduced_dimensions",
+    "size_in_bytes",
+    "sums_up",
+]
+
+#: Another look at the same memory, or what XLA makes of the layout of its neighbours.
+_VIEWS = frozenset(
+    "reshape squeeze expand_dims pvary transpose bitcast_convert_type copy copy_p sharding_constraint reshard mesh_cast".split()
+)
+#: One operation for each element.
+_ELEMENTWISE = frozenset(
+    """
+    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p
+    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite
+    and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
+    eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
+    stop_gradient name square
+    """.split()
+)
+#: Of these, the ones that take many instructions: XLA does not compute them twice.
+_EXPENSIVE = frozenset(
+    """
+    div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic
+    erf erfc erf_inv lgamma digamma
+    """.split()
+)
+#: Without arithmetic; XLA computes them where they are used.
+_MOVES = frozenset(
+    "broadcast_in_dim iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
+)
+_REDUCTIONS = frozenset(
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
+)
+_CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
+_FREE = frozenset("name stop_gradient convert_element_type".split())
+#: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
+_RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
+
+
+def size_in_bytes(aval: Any) -> int:
+    """Of an array of this type."""
+    shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
+    if dtype is None:
+        return 0
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(lambda key: jax.random.key_data(key), jax.ShapeDtypeStruct((), dtype))
+        return math.prod(shape) * math.prod(words.shape) * 4
+    return math.prod(shape) * (0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize))
+
+
+def is_elementwise(eqn: Any) -> bool:
+    """Whether each element of a result is made of those of the operands at the same place."""
+    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "copy_p", "sharding_constraint")
+
+
+def is_view(eqn: Any) -> bool:
+    """Whether the result is the operand, in the same memory."""
+    return eqn.primitive.name in _VIEWS
+
+
+def is_fused(eqn: Any) -> bool:
+    """Whether XLA computes the result where it is used, without writing it to memory."""
+    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
+
+
+def sums_up(eqn: Any) -> bool:
+    """Whether it is a reduction, which XLA computes together with what is elementwise before it."""
+    return eqn.primitive.name in _REDUCTIONS
+
+
+def is_update(eqn: Any) -> bool:
+    """Whether the result takes the place of the first operand."""
+    return eqn.primitive.name == "dynamic_update_slice" or eqn.primitive.name.startswith("scatter")
+
+
+def is_contraction(eqn: Any) -> bool:
+    """Whether it multiplies and adds up."""
+    return eqn.primitive.name in ("dot_general", "ragged_dot_general", "conv_general_dilated")
+
+
+def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
+    """The dimensions over which a reduction goes."""
+    return tuple(eqn.params.get("axes", eqn.params.get("dimensions", ())))
+
+
+def is_cheap(eqn: Any) -> bool:
+    """Whether XLA rather computes it again for each that uses it than writes it to memory."""
+    return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
+
+
+def flops_of(eqn: Any) -> float:
+    """The floating-point operations of an equation, once, over arrays of the sizes in it: a multiplication and an addition are two."""
+    name = eqn.primitive.name
+    if name in _VIEWS or name in _MOVES or name in _FREE:
+        return 0
+    if name == "dot_general":
+        return _dot(eqn)
+    if name == "ragged_dot_general":
+        return _ragged_dot(eqn)
+    if name == "conv_general_dilated":
+        return _convolution(eqn)
+    results = sum(math.prod(getattr(var.aval, "shape", ())) for var in eqn.outvars)
+    taken = sum(math.prod(getattr(var.aval, "shape", ())) for var in eqn.invars)
+    if name in _REDUCTIONS:
+        return max(taken - results, 0)
+    if name.startswith("scatter"):
+        return math.prod(eqn.invars[-1].aval.shape) if name != "scatter" else 0
+    if name.startswith("reduce_window") or name == "select_and_scatter_add":
+        return results * math.prod(eqn.params["window_dimensions"])
+    if name == "sort":
+        n = eqn.invars[0].aval.shape[eqn.params["dimension"]]
+        return taken * math.ceil(math.log2(max(n, 2)))
+    if name == "fft":
+        n = math.prod(eqn.params["fft_lengths"])
+        return 5 * max(taken, results) * math.log2(max(n, 2))
+    if name in ("cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "svd", "triangular_solve"):
+        return _factorisation(eqn)
+    return results * _RANDOM.get(name, 1)
+
+
+def _dot(eqn: Any) -> float:
+    (contracted, _), _ = eqn.params["dimension_numbers"]
+    left = eqn.invars[0].aval.shape
+    return 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
+
+
+def _ragged_dot(eqn: Any) -> float:
+    (contracted, _), _ = eqn.params["ragged_dot_dimension_numbers"].dot_dimension_numbers
+    left = eqn.invars[0].aval.shape
+    free = math.prod(n for i, n in enumerate(left) if i not in contracted)
+    return 2.0 * free * math.prod(left[i] for i in contracted) * eqn.outvars[0].aval.shape[-1]
+
+
+def _convolution(eqn: Any) -> float:
+    spec = eqn.params["dimension_numbers"].rhs_spec  # features out, features in, then space
+    kernel = eqn.invars[1].aval.shape
+    return 2.0 * math.prod(eqn.outvars[0].aval.shape) * kernel[spec[1]] * math.prod(kernel[i] for i in spec[2:])
+
+
+def _factorisation(eqn: Any) -> float:
+    """Of matrices: the leading term of the operations, with the usual factor of each."""
+    factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
+    *batch, m, n = eqn.invars[0].aval.shape
+    columns = eqn.invars[1].aval.shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)
+    return math.prod(batch) * m * n * columns * factors.get(eqn.primitive.name, 4 / 3)

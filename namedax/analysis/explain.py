@@ -1,0 +1,168 @@
+"""`explain`: a function is traced, and what its program sends, computes and holds is read off."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
+
+from namedax.analysis.dead_code import prune
+from namedax.analysis.findings import findings_of
+from namedax.analysis.graph import Body, Graph, Node, Spec, build, spec_of
+from namedax.analysis.records import Memory
+from namedax.analysis.report import Compiled, Report
+from namedax.analysis.sources import Origin
+from namedax.analysis.steps import steps_of
+from namedax.analysis.storage import Storage, kept_for_gradient
+from namedax.errors import ArgumentTypeError
+from namedax.hlo import collectives
+
+__all__ = ["explain"]
+
+
+def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
+    """Says what a function sends, computes and holds on each device, without running it: it is traced.
+
+    Collectives are those of the traced program, each with the names that it is for, the operation of the model, the line, and whether it
+    belongs to the gradient. Their kinds and bytes are those of the compiled program; XLA may send several together as one. Outside of
+    mapped functions XLA's partitioner decides what is sent: what it must do follows from how arrays lie there, and for
+    `partitioning="auto"` only `compile=True` shows it.
+
+    Floating-point operations are counted as in the program, a multiplication and an addition as two. What is elementwise counts as
+    computed where it is used, so that only the arrays in memory are read and written. The peak of the memory is an estimate.
+
+    Args:
+      f: a mapped function, or any function that calls mapped ones: a training step under `jax.jit` with its gradient and its optimiser.
+      *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s. The mesh of the mapped functions may be a
+        `jax.sharding.AbstractMesh` of any size. An argument with no sharding lies as the mapped function takes it.
+      compile: whether the program is compiled too, for the devices that are there, and what XLA has made of it is said in
+        `report.compiled`.
+      **kwargs: keyword arguments of `f`.
+
+    Returns:
+      A `Report`, which prints as tables. See `Report.by`, `Report.summary`, `Report.diff`.
+
+    Raises:
+      ArgumentTypeError: `f` is not a function.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.sharding.AbstractMesh((256, 256), ("x", "y"))
+    >>> def loss(w, images):
+    ...     return nx.mean(nx.square(nx.dot(images, w, "inputs")), ["batch", "hidden"])
+    >>> f = nx.xmap(jax.value_and_grad(loss), in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=({}, ["inputs", "hidden"]),
+    ...             axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
+    >>> report = nx.explain(f, jax.ShapeDtypeStruct((512, 1024), "float32"), jax.ShapeDtypeStruct((2048, 512), "float32"))
+    >>> report.summary()
+    {'all-reduce': (2, 8196)}
+    >>> [(c.kind, c.mesh_axes, c.names, c.bytes) for c in report.collectives if c.bytes > 4]
+    [('all-reduce', ('x',), ('batch',), 8192)]
+    """
+    if not callable(f):
+        raise ArgumentTypeError(
+            f"explain: the first argument is the function to explain; got {type(f).__name__}. Write nx.explain(f, *args), not "
+            "nx.explain(f(*args))."
+        )
+    traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
+    graph = build(traced.jaxpr, _layouts(traced, args, kwargs))
+    prune(graph.body)
+    label = _Labels(graph.body)
+    steps = tuple(steps_of(graph.body, label))
+    placements = _placements(graph.body)
+    loops = [label(origin) for origin in graph.unknown_loops]
+    return Report(
+        _name(f),
+        graph.mesh,
+        placements,
+        steps,
+        _memory(graph.body, label),
+        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops)),
+        _compiled(traced) if compile else None,
+        dict(label.files),
+    )
+
+
+def _name(f: Any) -> str:
+    inner = getattr(f, "func", f)
+    return str(getattr(inner, "__name__", type(f).__name__))
+
+
+class _Labels:
+    """Lines as text, such as `model.py:12`; with a folder where two files have one name."""
+
+    def __init__(self, body: Body):
+        paths = {node.origin.source.path for node in _all_nodes(body)} - {""}
+        named = defaultdict(set)
+        for path in paths:
+            named[os.path.basename(path)].add(path)
+        self._text = {}
+        for path in sorted(paths):
+            short = os.path.basename(path)
+            parts = path.split(os.sep)
+            count = 2 if short == "__init__.py" or len(named[short]) > 1 else 1
+            while any(other != path and other.split(os.sep)[-count:] == parts[-count:] for other in named[short]):
+                count += 1
+            self._text[path] = os.sep.join(parts[-count:])
+        self.files = {text: path for path, text in self._text.items()}
+
+    def __call__(self, origin: Origin) -> str:
+        source = origin.source
+        return f"{self._text[source.path]}:{source.line}" if source.path else ""
+
+
+def _all_nodes(body: Body) -> Iterator[Node]:
+    for node in body.nodes:
+        yield node
+        for inner in node.bodies:
+            yield from _all_nodes(inner)
+
+
+def _placements(body: Body) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for scopes in dict.fromkeys(node.origin.scopes for node in _all_nodes(body)):
+        found.update(Origin(scopes).placements())
+    return found
+
+
+def _layouts(traced: Any, args: Any, kwargs: Any) -> list[Spec | None]:
+    """How the arguments lie, where they say it."""
+    avals = traced.jaxpr.in_avals
+    leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if hasattr(leaf, "shape")]
+    if [leaf.shape for leaf in leaves] != [aval.shape for aval in avals]:  # some are static, or are not used
+        return [None] * len(avals)
+    return [_layout(leaf) for leaf in leaves]
+
+
+def _layout(leaf: Any) -> Spec | None:
+    sharding = getattr(leaf, "sharding", None)
+    return spec_of(sharding.spec) if isinstance(sharding, NamedSharding) else None
+
+
+def _replicated(graph: Graph) -> Iterator[tuple[str, int]]:
+    for value in graph.body.inputs:
+        if value is not None and value.parts == 1:
+            yield f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]", value.bytes
+
+
+def _memory(body: Body, label: Callable[[Origin], str]) -> Memory:
+    arguments = sum(value.bytes for value in body.inputs if value is not None)
+    results = sum(value.bytes for value in body.outputs if value is not None)
+    kept: Counter[str] = Counter()
+    for node, size in kept_for_gradient(body):
+        kept[label(node.origin)] += size
+    return Memory(arguments, results, dict(kept.most_common()), arguments + Storage(body).peak())
+
+
+def _compiled(traced: Any) -> Compiled:
+    compiled = traced.lower().compile()
+    analysis: Mapping[str, float] = compiled.cost_analysis() or {}
+    memory = compiled.memory_analysis()
+    sizes = {
+        "arguments": int(memory.argument_size_in_bytes),
+        "results": int(memory.output_size_in_bytes),
+        "temporary": int(memory.temp_size_in_bytes),
+    }
+    return Compiled(collectives(compiled), float(analysis.get("flops", 0.0)), sizes)

@@ -1,0 +1,113 @@
+"""What may be worth a change, in sentences: each finding names the axes, the sizes, the line, and what to write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from namedax.analysis.records import Collective, Operation, Step
+from namedax.analysis.rendering import bytes_text
+
+__all__ = ["findings_of"]
+
+# An array that is smaller is not worth a word.
+_LARGE = 1 << 20
+# Below this a collective waits for the network rather than sends.
+_SMALL = 4096
+_OFTEN = 8
+
+
+def findings_of(
+    mesh: Mapping[str, int],
+    placements: Mapping[str, tuple[str, ...]],
+    steps: Sequence[Step],
+    replicated: Iterable[tuple[str, int]],
+    loops: Iterable[str],
+) -> Iterator[str]:
+    """The findings of a program.
+
+    Args:
+      mesh: the sizes of the mesh axes.
+      placements: the mesh axes on which names live.
+      steps: the collectives and operations.
+      replicated: arguments that every device holds whole, as a type in words, with their bytes.
+      loops: lines of loops whose number of steps is not known.
+    """
+    collectives = [step for step in steps if isinstance(step, Collective)]
+    yield from _unused(mesh, placements)
+    yield from _replicated(mesh, replicated)
+    yield from _small(collectives)
+    yield from _twice(collectives)
+    yield from _lifted(collectives)
+    yield from _renamings(collectives, steps)
+    for line in dict.fromkeys(loops):
+        yield f"The number of steps of the while loop at {line or 'an unknown line'} is not known; it counts as one."
+
+
+def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    used = {axis for axes in placements.values() for axis in axes}
+    for axis, size in mesh.items():
+        if axis not in used and size > 1 and placements:
+            yield (
+                f"No name lives on the mesh axis {axis!r}: its {size} devices compute the same. Map a name to it in axis_resources, or leave "
+                "it out of the mesh."
+            )
+
+
+def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) -> Iterator[str]:
+    sizes = ", ".join(f"{axis}={n}" for axis, n in mesh.items() if n > 1)
+    for what, size in replicated:
+        if size >= _LARGE and sizes:
+            yield (
+                f"The argument {what} ({bytes_text(size)}) is held whole by every device of {sizes}. Store it under a name that lives on "
+                "the mesh, and gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
+            )
+
+
+def _small(collectives: Sequence[Collective]) -> Iterator[str]:
+    many: Counter[tuple[str, str, str, int]] = Counter()
+    for step in collectives:
+        if step.bytes <= _SMALL:
+            many[step.kind, step.operation or "a cast", step.source, step.bytes] += step.trips
+    for (kind, operation, source, size), count in many.items():
+        if count >= _OFTEN:
+            yield (
+                f"{operation} at {source or 'an unknown line'} has {count} {kind}s of {bytes_text(size)}: so small, each costs its latency. "
+                "Take it out of the loop, or leave its names unmapped."
+            )
+
+
+def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
+    seen: Counter[tuple[str, tuple[str, ...], tuple[str, ...], str, str, int]] = Counter()
+    for step in collectives:
+        if step.kind == "all-reduce" and step.operation and step.bytes > _SMALL:
+            seen[step.operation, step.names, step.mesh_axes, step.source, step.phase, step.bytes] += 1
+    for (operation, names, axes, source, phase, size), count in seen.items():
+        if count > 1 and names:
+            yield (
+                f"{operation} at {source} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {bytes_text(size)} each). "
+                "Add what is summed before it is summed, if it is used only together."
+            )
+
+
+def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
+    for step in dict.fromkeys(collectives):
+        if step.kind == "all-gather" and step.operation.startswith("nx.nmap") and step.bytes > _SMALL:
+            yield (
+                f"The lifted function at {step.source} gathers {', '.join(step.names)} ({bytes_text(step.bytes)}): it sees whole axes. Write it "
+                "with operations over names, or leave these names unmapped around it."
+            )
+
+
+def _renamings(collectives: Sequence[Collective], steps: Sequence[Step]) -> Iterator[str]:
+    """A gather that is cut again, along the same mesh axes and for the same names, at the next line."""
+    renamed = [step for step in collectives if step.operation == "nx.rename" and step.kind == "all-gather"]
+    cuts = Counter((step.names, step.mesh_axes) for step in renamed)
+    for (names, axes), count in cuts.items():
+        sizes = [step.bytes * step.trips for step in renamed if (step.names, step.mesh_axes) == (names, axes)]
+        computed = sum(isinstance(step, Operation) and step.operation == "nx.rename" for step in steps)
+        if count > 1 and sum(sizes) >= _LARGE and computed >= 0:
+            yield (
+                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} {count} times, {bytes_text(sum(sizes))} in all. Rename once and "
+                "use the result, or keep the name that lives on the mesh through the operations between."
+            )

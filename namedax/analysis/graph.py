@@ -1,0 +1,351 @@
+"""A traced program as one graph of what a device does: calls are taken apart, mapped functions become part of what is around them.
+
+Within a mapped function arrays are blocks of a device. Outside of it they are whole, and XLA's partitioner cuts them: an array that
+goes into a mapped function, or comes out of one, lies as that says, and what is elementwise in it lies alike. An array of which
+nothing says how it lies counts as replicated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jax.extend.core import Literal
+
+from namedax.analysis import costs
+from namedax.analysis.sources import Origin
+from namedax.core.records import Record
+from namedax.programs.primitives import (
+    Kind,
+    Scan,
+    While,
+    bodies_of,
+    called_in_steps,
+    is_remat_of_gradient,
+    kind_of,
+    mapped_program,
+    mesh_sizes,
+    solve,
+)
+
+__all__ = ["Body", "Graph", "Node", "Value", "build"]
+
+# The mesh axes along each dimension; those at the end that have none are left out.
+Spec = tuple[tuple[str, ...], ...]
+
+
+class Layout:
+    """How an array lies on the mesh, perhaps not known yet. Arrays that lie alike share one."""
+
+    __slots__ = ("_same", "spec")
+
+    def __init__(self, spec: Spec | None = None):
+        self.spec = spec
+        self._same: Layout | None = None
+
+    def root(self) -> Layout:
+        """The one that stands for all that are the same."""
+        here: Layout = self
+        while here._same is not None:
+            here = here._same
+        return here
+
+    def join(self, other: Layout) -> bool:
+        """Makes the two the same, unless both are known and differ."""
+        one, two = self.root(), other.root()
+        if one is two:
+            return True
+        if one.spec is None:
+            one._same = two
+        elif two.spec is None or two.spec == one.spec:
+            two._same = one
+        else:
+            return False
+        return True
+
+
+class Value:
+    """An array of the program.
+
+    Attributes:
+      aval: its type; of an array outside of mapped functions that of the whole.
+      layout: how the whole lies on the mesh; `None` within mapped functions, where `aval` is that of a block.
+      sizes: the sizes of the mesh axes.
+    """
+
+    __slots__ = ("aval", "layout", "maker", "sizes")
+
+    def __init__(self, aval: Any, layout: Layout | None, sizes: Mapping[str, int]):
+        self.aval, self.layout, self.sizes = aval, layout, sizes
+        self.maker: Node | None = None
+
+    @property
+    def parts(self) -> int:
+        """Into how many blocks the type is cut."""
+        spec = self.layout.root().spec if self.layout is not None else None
+        return math.prod(self.sizes.get(axis, 1) for axes in spec or () for axis in axes)
+
+    @property
+    def bytes(self) -> int:
+        """Of the block of one device."""
+        return costs.size_in_bytes(self.aval) // self.parts
+
+
+class Node:
+    """One operation of a device.
+
+    Attributes:
+      eqn: its equation.
+      kind: what is known of the primitive.
+      operands: one for each operand of the equation; `None` for a literal.
+      results: one for each variable of the equation.
+      bodies: of control flow: the programs that it runs.
+      trips: how often.
+      origin: where it comes from.
+      sizes: the sizes of the mesh axes that are mapped here.
+      moved: of an array that lies otherwise outside of a mapped function than in it: how it lies before, and how afterwards.
+    """
+
+    __slots__ = ("bodies", "eqn", "kind", "moved", "operands", "origin", "results", "sizes", "trips")
+
+    def __init__(
+        self,
+        eqn: Any,
+        kind: Kind,
+        operands: Sequence[Value | None],
+        results: list[Value],
+        origin: Origin,
+        sizes: Mapping[str, int],
+    ):
+        self.eqn, self.kind, self.results, self.origin, self.sizes = eqn, kind, results, origin, sizes
+        self.operands = list(operands)
+        self.bodies: list[Body] = []
+        self.trips = 1
+        self.moved: tuple[Spec, Spec] | None = None
+
+    @property
+    def reads(self) -> list[Value]:
+        """The operands that are no literals."""
+        return [value for value in self.operands if value is not None]
+
+
+class Body:
+    """A program: what goes in (`None` for a literal), what comes out, and the operations in their order."""
+
+    __slots__ = ("inputs", "nodes", "outputs")
+
+    def __init__(self, inputs: list[Value | None], outputs: list[Value | None], nodes: list[Node]):
+        self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
+
+
+class Graph(Record):
+    """A program, and what was seen on the way.
+
+    Attributes:
+      body: the program.
+      mesh: the sizes of all mesh axes of the meshes in it.
+      unknown_loops: where loops stand whose number of steps is not known; each counts as one step.
+    """
+
+    body: Body
+    mesh: dict[str, int]
+    unknown_loops: list[Origin]
+
+
+def spec_of(partition_spec: Any) -> Spec:
+    """The mesh axes along each dimension, from a `PartitionSpec`."""
+    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in partition_spec]
+    while entries and not entries[-1]:
+        entries.pop()
+    return tuple(entries)
+
+
+def build(closed: Any, layouts: Sequence[Spec | None]) -> Graph:
+    """The graph of a closed jaxpr, whose inputs lie as `layouts` says, where that is known."""
+    builder = _Builder()
+    jaxpr = closed.jaxpr
+    inputs = [Value(var.aval, Layout(spec), builder.mesh) for var, spec in zip(jaxpr.invars, layouts, strict=True)]
+    consts = [Value(var.aval, Layout(), builder.mesh) for var in jaxpr.constvars]
+    outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
+    return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.mesh: dict[str, int] = {}
+        self.unknown_loops: list[Origin] = []
+        self._nodes: list[Node] = []
+
+    def inside(
+        self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> tuple[list[Value | None], list[Node]]:
+        """The results of a program, and its operations, apart from those around it."""
+        around, self._nodes = self._nodes, []
+        outputs = self._run(jaxpr, values, origin, sizes, manual)
+        nodes, self._nodes = self._nodes, around
+        return outputs, nodes
+
+    def _run(
+        self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> list[Value | None]:
+        known: dict[Any, Value | None] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
+
+        def read(var: Any) -> Value | None:
+            return None if isinstance(var, Literal) else known[var]
+
+        for eqn in jaxpr.eqns:
+            operands = [read(var) for var in eqn.invars]
+            here = origin.within(eqn)
+            results = self._equation(eqn, operands, here, sizes, manual)
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(var) for var in jaxpr.outvars]
+
+    def _new(self, aval: Any, manual: bool) -> Value:
+        return Value(aval, None if manual else Layout(), self.mesh)
+
+    def _equation(
+        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> Sequence[Value | None]:
+        kind = kind_of(eqn)
+        if kind == Kind.MAP:
+            return self._mapped(eqn, operands, origin, sizes, manual)
+        if kind in (Kind.CALL, Kind.RULE, Kind.REMAT):
+            inner = called_in_steps(eqn)
+            if inner is not None:
+                if kind == Kind.REMAT and is_remat_of_gradient(eqn):
+                    operands = self._apart(eqn, operands, origin, sizes, manual)
+                return self._call(inner, operands, origin, sizes, manual)
+        if kind == Kind.SOLVE:
+            inner, taken = solve(eqn, operands)
+            return self._call(inner, taken, origin, sizes, manual)
+        results = [self._new(var.aval, manual) for var in eqn.outvars]
+        node = self._add(eqn, kind, operands, results, origin, sizes)
+        if kind == Kind.SCAN:
+            self._scan(node, eqn, operands, results, manual)
+        elif kind == Kind.WHILE:
+            self._while(node, eqn, operands, results, manual)
+        elif kind == Kind.BRANCH:
+            for body in bodies_of(eqn):
+                self._body(node, body, operands[1:], manual)
+                self._alike(results, node.bodies[-1].outputs)
+        elif not manual:
+            self._lay(eqn, node)
+        return results
+
+    def _add(
+        self,
+        eqn: Any,
+        kind: Kind,
+        operands: Sequence[Value | None],
+        results: list[Value],
+        origin: Origin,
+        sizes: Mapping[str, int],
+    ) -> Node:
+        node = Node(eqn, kind, operands, results, origin, sizes)
+        for value in results:
+            value.maker = node
+        self._nodes.append(node)
+        return node
+
+    def _call(
+        self, inner: Any, operands: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> list[Value | None]:
+        jaxpr = getattr(inner, "jaxpr", inner)
+        consts = [self._new(var.aval, manual) for var in jaxpr.constvars]
+        return self._run(jaxpr, [*consts, *operands], origin, sizes, manual)
+
+    def _apart(
+        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> list[Value | None]:
+        """What is computed anew must not be found to be what was computed before: its operands are others."""
+        present = [value for value in operands if value is not None]
+        again = [Value(value.aval, value.layout, self.mesh) for value in present]
+        self._add(None, Kind.BARRIER, present, again, origin, sizes)
+        supply = iter(again)
+        return [None if value is None else next(supply) for value in operands]
+
+    # --- loops and branches ---
+
+    def _body(self, node: Node, closed: Any, values: Sequence[Value | None], manual: bool) -> None:
+        jaxpr = getattr(closed, "jaxpr", closed)
+        consts = [self._new(var.aval, manual) for var in jaxpr.constvars]
+        outputs, nodes = self.inside(jaxpr, [*consts, *values], node.origin, node.sizes, manual)
+        node.bodies.append(Body(list(values), outputs, nodes))
+
+    def _scan(self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool) -> None:
+        scan = Scan.of(eqn)
+        node.trips = int(scan.options["length"])
+        inner = [self._new(aval, manual) for aval in scan.body.in_avals]
+        first_slice = scan.consts + scan.carries
+        for i, (value, operand) in enumerate(zip(inner, operands, strict=True)):
+            if operand is not None and operand.layout is not None and value.layout is not None:
+                if i < first_slice:
+                    value.layout.join(operand.layout)
+                elif (spec := operand.layout.root().spec) is not None:
+                    value.layout.join(Layout(spec[1:]))
+        values: list[Value | None] = [operands[i] if i < scan.consts else value for i, value in enumerate(inner)]
+        self._body(node, scan.body, values, manual)
+        outputs = node.bodies[0].outputs
+        self._alike(results[: scan.carries], outputs[: scan.carries])
+        for result, output in zip(results[scan.carries :], outputs[scan.carries :], strict=True):
+            if output is not None and output.layout is not None and result.layout is not None:
+                spec = output.layout.root().spec
+                result.layout.join(Layout(None if spec is None else ((), *spec)))
+
+    def _while(self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool) -> None:
+        loop = While.of(eqn)
+        self.unknown_loops.append(node.origin)
+        first = loop.condition_consts + loop.body_consts
+        carry = [self._new(aval, manual) for aval in loop.body.in_avals[loop.body_consts :]]
+        self._alike(carry, operands[first:])
+        self._body(node, loop.body, [*operands[loop.condition_consts : first], *carry], manual)
+        self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
+        self._alike(results, node.bodies[0].outputs)
+
+    @staticmethod
+    def _alike(values: Sequence[Value], others: Sequence[Value | None]) -> None:
+        for value, other in zip(values, others, strict=True):
+            if other is not None and value.layout is not None and other.layout is not None:
+                value.layout.join(other.layout)
+
+    # --- mapped functions, and what is around them ---
+
+    def _mapped(
+        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+    ) -> list[Value | None]:
+        jaxpr, in_specs, out_specs = mapped_program(eqn)
+        mesh = mesh_sizes(eqn)
+        self.mesh.update(mesh)
+        blocks: list[Value | None] = []
+        for value, var, spec in zip(operands, jaxpr.invars, in_specs, strict=True):
+            blocks.append(None if value is None else self._enter(value, var.aval, spec_of(spec), origin, manual))
+        inner = self._run(jaxpr, blocks, origin, {**sizes, **mesh}, True)
+        results: list[Value | None] = []
+        for block, var, spec in zip(inner, eqn.outvars, out_specs, strict=True):
+            whole = Value(var.aval, None if manual else Layout(spec_of(spec)), self.mesh)
+            if block is not None:
+                self._add(None, Kind.BARRIER, [block], [whole], origin, sizes)
+            results.append(whole)
+        return results
+
+    def _enter(self, value: Value, aval: Any, spec: Spec, origin: Origin, manual: bool) -> Value:
+        """An array from outside as the block that a mapped function takes."""
+        block = Value(aval, None, self.mesh)
+        node = self._add(None, Kind.BARRIER, [value], [block], origin, self.mesh)
+        if not manual and value.layout is not None:
+            before = value.layout.root()
+            if before.spec is None:
+                before.spec = spec
+            elif before.spec != spec:
+                node.moved = before.spec, spec
+        return block
+
+    def _lay(self, eqn: Any, node: Node) -> None:
+        """Outside of mapped functions: what is elementwise lies alike."""
+        if not costs.is_elementwise(eqn):
+            return
+        for result in node.results:
+            for operand in node.reads:
+                if operand.aval.shape == result.aval.shape and operand.layout is not None and result.layout is not None:
+                    result.layout.join(operand.layout)

@@ -1,0 +1,126 @@
+"""Where an equation comes from: the line of the user's file, the operation and its names, and whether it belongs to the gradient.
+
+JAX keeps a traceback and a stack of scopes with every equation. The scopes of namedax are `nx.xmap{batch:x}` for the body of a
+mapped function, with the mesh axes on which names live, and `nx.dot{hidden}` for an operation, with the names that it goes over.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sysconfig
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from namedax.analysis.records import Phase
+from namedax.core.records import Record
+
+__all__ = ["Origin", "Source", "region_of", "source_of"]
+
+# What is never the user's: a model that somebody has installed is.
+_LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
+_SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
+_REGION = "xmap"
+
+
+class Source(Record):
+    """A line of a file."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.path)}:{self.line}" if self.path else ""
+
+
+NOWHERE = Source("", 0)
+
+
+class Origin(Record):
+    """Where an equation comes from.
+
+    Attributes:
+      scopes: the stack of scopes around it, as text.
+      source: the line of the user's file.
+    """
+
+    scopes: str = ""
+    source: Source = NOWHERE
+
+    @property
+    def phase(self) -> Phase:
+        """Whether it is in the gradient; what is computed anew for it counts as gradient."""
+        return "gradient" if "transpose(" in self.scopes or "rematted_computation" in self.scopes else "forward"
+
+    @property
+    def operation(self) -> str:
+        """The operation of the model, such as `nx.mean`; empty if no scope says it."""
+        found = self._operation()
+        return f"nx.{found[0]}" if found else ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the operation goes over; of a renaming `new:old` both."""
+        found = self._operation()
+        return tuple(name for pair in found[1].split(",") for name in pair.split(":") if name) if found else ()
+
+    def _operation(self) -> tuple[str, str] | None:
+        found = [pair for pair in _SCOPE.findall(self.scopes) if pair[0] != _REGION]
+        return found[-1] if found else None
+
+    def within(self, eqn: Any) -> Origin:
+        """Of an equation of a program that stands where this says."""
+        stack = str(eqn.source_info.name_stack)
+        source = source_of(eqn)
+        return Origin(f"{self.scopes}/{stack}" if stack else self.scopes, source if source.path else self.source)
+
+    def placements(self) -> Mapping[str, tuple[str, ...]]:
+        """The mesh axes on which each name of the mapped functions around lives."""
+        return region_of(self.scopes)
+
+    def names_on(self, mesh_axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The names that what is sent over these mesh axes is for: those of the operation, or else all that live there."""
+        lives = self.placements()
+        there = [name for name, axes in lives.items() if not set(axes).isdisjoint(mesh_axes)]
+        return tuple(name for name in self.names if name in there) or tuple(there)
+
+
+@functools.lru_cache(maxsize=1024)
+def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
+    """What the scopes of mapped functions say: `nx.xmap{batch:x,hidden:y+z}`."""
+    pairs = (pair for name, inner in _SCOPE.findall(scopes) if name == _REGION for pair in inner.split(",") if pair)
+    return {name: tuple(axes.split("+")) for name, _, axes in (pair.rpartition(":") for pair in pairs)}
+
+
+@functools.cache
+def _foreign() -> tuple[str, ...]:
+    """Where the files lie that are not the user's."""
+    here, jaxs = os.path.dirname(os.path.dirname(__file__)), os.path.dirname(jax.__file__)
+    folders = [os.path.dirname(jaxs), sysconfig.get_paths()["purelib"]]
+    libraries = [os.path.join(folder, name) for folder in folders for name in _LIBRARIES]
+    return tuple(path + os.sep for path in (here, jaxs, *libraries))
+
+
+@functools.cache
+def _standard() -> tuple[str, str]:
+    paths = sysconfig.get_paths()
+    return paths["stdlib"] + os.sep, paths["purelib"] + os.sep
+
+
+@functools.lru_cache(maxsize=65536)
+def _is_users(path: str) -> bool:
+    standard, installed = _standard()
+    is_standard = path.startswith(standard) and not path.startswith(installed)
+    return not (path.startswith(_foreign()) or is_standard or path.startswith("<frozen"))
+
+
+def source_of(eqn: Any) -> Source:
+    """The innermost line of the user that made an equation."""
+    traceback = eqn.source_info.traceback
+    for frame in traceback.frames if traceback is not None else ():
+        if _is_users(frame.file_name):
+            return Source(frame.file_name, frame.line_num)
+    return NOWHERE

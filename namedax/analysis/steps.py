@@ -1,0 +1,152 @@
+"""What a device does, in order: the collectives and operations of a program's graph, with what each costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from namedax import hlo
+from namedax.analysis import costs
+from namedax.analysis.graph import Body, Node, Spec
+from namedax.analysis.records import Collective, Operation, Step
+from namedax.analysis.sources import Origin
+from namedax.analysis.storage import Storage
+from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
+
+__all__ = ["steps_of"]
+
+_REDUCING = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM)
+
+
+Label = Callable[[Origin], str]
+
+
+def steps_of(body: Body, label: Label, trips: int = 1) -> Iterator[Step]:
+    """The steps of a program, in its order; of a conditional those of the branch that costs most. `label` gives a line as text."""
+    storage = Storage(body)
+    for node in body.nodes:
+        if node.kind == Kind.BRANCH:
+            yield from max(([*steps_of(inner, label, trips)] for inner in node.bodies), key=_weight)
+        elif node.bodies:
+            for inner in node.bodies:
+                yield from steps_of(inner, label, trips * node.trips)
+        elif node.moved is not None:
+            yield from _moved(node, label, trips)
+        elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
+            yield from _collectives(node, label, trips)
+        elif node.eqn is not None:
+            yield from _operation(node, storage, label, trips)
+            yield from _partitioned(node, label, trips)
+
+
+def _weight(steps: list[Step]) -> tuple[float, float]:
+    sent = sum(step.wire_bytes * step.trips for step in steps if isinstance(step, Collective))
+    return sent, sum(step.flops * step.trips for step in steps if isinstance(step, Operation))
+
+
+# --- collectives ----------------------------------------------------------------------------------------------------
+
+
+def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
+    axes = tuple(dict.fromkeys(axes_of(node.eqn)))
+    for operand, result in zip(node.eqn.invars, node.eqn.outvars, strict=True):
+        if node.kind in _REDUCING:
+            kind, aval = "all-reduce", operand.aval
+        elif node.kind == Kind.GATHER:
+            kind, aval = "all-gather", result.aval
+        elif node.kind == Kind.SCATTER:
+            kind, aval = "reduce-scatter", operand.aval
+        else:
+            kind, aval = ("all-to-all" if is_whole_exchange(node.eqn) else "collective-permute"), operand.aval
+        yield from _collective(node, label, kind, axes, aval, trips)
+
+
+def _collective(
+    node: Node, label: Label, kind: str, axes: tuple[str, ...], aval: Any, trips: int, parts: int = 1
+) -> Iterator[Collective]:
+    axes = tuple(axis for axis in axes if node.sizes.get(axis, 1) > 1)
+    size, devices = costs.size_in_bytes(aval) // parts, math.prod(node.sizes[axis] for axis in axes)
+    if devices == 1 or not size:
+        return
+    origin = node.origin
+    wire = hlo.Collective(kind, size, devices).wire_bytes
+    dtype = str(aval.dtype)
+    names = origin.names_on(axes)
+    yield Collective(kind, axes, devices, names, size, wire, trips, dtype, origin.operation, label(origin), origin.phase)
+
+
+def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
+    """An array that lies otherwise outside of a mapped function than in it, which XLA's partitioner moves."""
+    assert node.moved is not None
+    before, after = node.moved
+    (value,) = node.reads
+    gathered = _axes(before) - _axes(after)
+    exchanged = {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}
+    aval = value.aval
+    if exchanged:
+        parts = math.prod(node.sizes.get(axis, 1) for axis in _axes(before))
+        yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, parts)
+    if gathered:
+        parts = math.prod(node.sizes.get(axis, 1) for axis in _axes(after))
+        yield from _collective(node, label, "all-gather", tuple(sorted(gathered)), aval, trips, parts)
+
+
+def _axes(spec: Spec) -> set[str]:
+    return {axis for axes in spec for axis in axes}
+
+
+def _place(spec: Spec, axis: str) -> int:
+    return next(i for i, axes in enumerate(spec) if axis in axes)
+
+
+def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
+    """A reduction outside of mapped functions, over dimensions that are cut: XLA's partitioner sums over their mesh axes."""
+    if not costs.sums_up(node.eqn) or not node.reads or node.reads[0].layout is None:
+        return
+    spec = node.reads[0].layout.root().spec or ()
+    reduced = costs.reduced_dimensions(node.eqn)
+    axes = tuple(axis for i, axes in enumerate(spec) if i in reduced for axis in axes)
+    if not axes:
+        return
+    sizes = node.reads[0].sizes
+    kept = math.prod(sizes.get(axis, 1) for i, axes in enumerate(spec) if i not in reduced for axis in axes)
+    whole = Node(node.eqn, node.kind, node.operands, node.results, node.origin, sizes)
+    for result in node.results:
+        yield from _collective(whole, label, "all-reduce", axes, result.aval, trips, kept)
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterator[Operation]:
+    eqn = node.eqn
+    parts = max((value.parts for value in (*node.results, *node.reads)), default=1)
+    flops = costs.flops_of(eqn) / parts
+    moved = _bytes(node, storage)
+    if not flops and not moved:
+        return
+    origin = node.origin
+    computed = [var.aval for var in (*eqn.outvars, *eqn.invars) if hasattr(var.aval, "dtype")]
+    # A product of bfloat16 that is added up in float32 runs at the speed of bfloat16.
+    typed = eqn.invars[0].aval if costs.is_contraction(eqn) else computed[0]
+    names, text = origin.names, label(origin)
+    dtype = str(typed.dtype)
+    yield Operation(name_of(eqn), names, flops, moved, trips, dtype, origin.operation, text, origin.phase)
+
+
+def _bytes(node: Node, storage: Storage) -> int:
+    """What is read from memory and written to it. What is computed where it is used counts what it reads, there."""
+    eqn = node.eqn
+    if costs.is_view(eqn) or node.kind == Kind.BARRIER:
+        return 0
+    if costs.is_update(eqn):
+        changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]
+        return 2 * (0 if changed is None else changed.bytes)
+    written = sum(value.bytes for value in node.results if storage.is_written[id(value)])
+    largest = max((value.bytes for value in node.results), default=0)
+    read = 0
+    for value in dict.fromkeys(node.reads):
+        if storage.is_read_here(value):
+            read += min(value.bytes, largest) if costs.is_fused(eqn) else value.bytes
+    return read + written

@@ -1,0 +1,189 @@
+"""Which arrays of a program are written to memory, and how much of it a device holds at its worst.
+
+XLA computes what is elementwise where it is used: such an array is written only where something else than elementwise operations
+and reductions takes it, where it is a result, or where it takes long to compute and is used more than once. Arrays die with their
+last use, in the order of the program. That is an estimate: the compiler may order operations in another way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from namedax.analysis import costs
+from namedax.analysis.graph import Body, Node, Value
+from namedax.programs.primitives import Kind, Scan
+
+__all__ = ["Storage", "kept_for_gradient"]
+
+
+class Storage:
+    """What a program writes to memory.
+
+    Args:
+      body: the program.
+    """
+
+    def __init__(self, body: Body):
+        self._body = body
+        self._users: dict[int, list[Node]] = defaultdict(list)
+        for node in body.nodes:
+            for value in dict.fromkeys(node.reads):
+                self._users[id(value)].append(node)
+        self._results = {id(value) for value in body.outputs if value is not None}
+        self._known: dict[int, bool] = {}
+        self.is_written = {id(v): self._written(v) for node in reversed(body.nodes) for v in node.results}
+
+    def _consumers(self, value: Value) -> Iterator[Node | None]:
+        """What uses an array, or another look at it; `None` where it is a result."""
+        if id(value) in self._results:
+            yield None
+        for node in self._users[id(value)]:
+            looks = list(_looks(node, value))
+            if looks:
+                for look in looks:
+                    yield from self._consumers(look)
+            else:
+                yield node
+
+    def _written(self, value: Value) -> bool:
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = self._find_written(value)
+        return known
+
+    def _find_written(self, value: Value) -> bool:
+        maker = value.maker
+        if maker is None:
+            return False  # it comes from outside
+        if any(True for _ in _looked_at(maker, value)):
+            return False
+        if maker.eqn is None or not costs.is_fused(maker.eqn):
+            return True
+        consumers = list(self._consumers(value))
+        for node in consumers:
+            if node is None or node.eqn is None or node.bodies:
+                return True
+            if not (costs.is_fused(node.eqn) or costs.sums_up(node.eqn)):
+                return True
+        return len(consumers) > 1 and not costs.is_cheap(maker.eqn)
+
+    def sources(self, value: Value) -> list[Value]:
+        """The arrays in memory of which one is made: itself, or what is computed to have it."""
+        found: dict[int, Value] = {}
+        stack = [value]
+        seen: set[int] = set()
+        while stack:
+            here = stack.pop()
+            if id(here) in seen:
+                continue
+            seen.add(id(here))
+            maker = here.maker
+            if maker is None or id(here) not in self.is_written or self.is_written[id(here)]:
+                found[id(here)] = here
+                continue
+            looked = list(_looked_at(maker, here))
+            stack.extend(looked or maker.reads)
+        return list(found.values())
+
+    def is_read_here(self, value: Value) -> bool:
+        """Whether an operand lies in memory, and is not computed where it is used."""
+        sources, root = self.sources(value), value
+        while root.maker is not None and (looked := list(_looked_at(root.maker, root))):
+            (root,) = looked
+        return len(sources) == 1 and sources[0] is root
+
+    def peak(self) -> int:
+        """The most bytes that are held at one time, besides what the program is given."""
+        order = {id(node): i for i, node in enumerate(self._body.nodes)}
+        last: dict[int, int] = {}
+        made: dict[int, tuple[Value, int]] = {}
+        end = len(self._body.nodes)
+
+        def use(value: Value, when: int) -> None:
+            for source in self.sources(value):
+                last[id(source)] = max(last.get(id(source), 0), when)
+
+        for node in self._body.nodes:
+            when = order[id(node)]
+            for value in node.results:
+                if self.is_written[id(value)]:
+                    made[id(value)] = (value, when)
+            if node.bodies or any(self.is_written[id(value)] for value in node.results):
+                for value in node.reads:
+                    use(value, when)
+        for output in self._body.outputs:
+            if output is not None:
+                use(output, end)
+        return self._sweep(made, last)
+
+    def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
+        ends: dict[int, list[int]] = defaultdict(list)
+        for key, (_, when) in made.items():
+            ends[max(last.get(key, when), when)].append(key)
+        size = {key: value.bytes for key, (value, _) in made.items()}
+        held = most = 0
+        for when, node in enumerate(self._body.nodes):
+            new = [id(value) for value in node.results if id(value) in made]
+            dying = [key for key in ends[when] if key not in new]
+            reused = sum(size[key] for key in dying) if _is_in_place(node) else 0
+            grown = sum(size[key] for key in new)
+            inner = max((Storage(body).peak() for body in node.bodies), default=0)
+            if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry takes the place of what it starts with
+                reused = min(sum(size[key] for key in dying), _carry_bytes(node))
+            held += max(grown - min(reused, grown), 0)
+            most = max(most, held + inner)
+            held -= sum(size[key] for key in dying) - min(reused, grown)
+            held -= sum(size[key] for key in ends[when] if key in new)
+        return most
+
+
+def _is_in_place(node: Node) -> bool:
+    return node.kind == Kind.UPDATE or (node.eqn is not None and (costs.is_fused(node.eqn) or costs.is_update(node.eqn)))
+
+
+def _carry_bytes(node: Node) -> int:
+    if node.kind == Kind.SCAN:
+        return sum(value.bytes for value in node.results[: Scan.of(node.eqn).carries])
+    return sum(value.bytes for value in node.results)
+
+
+def _looks(node: Node, value: Value) -> Iterator[Value]:
+    """The results of a node that are another look at a value."""
+    if node.moved is not None:
+        return
+    if node.eqn is None:
+        yield from (result for operand, result in zip(node.reads, node.results, strict=True) if operand is value)
+    elif node.kind == Kind.BARRIER:
+        yield from (result for operand, result in zip(node.operands, node.results, strict=True) if operand is value)
+    elif costs.is_view(node.eqn):
+        yield from node.results
+
+
+def _looked_at(node: Node, value: Value) -> Iterator[Value]:
+    """The operand that a result of a node is another look at."""
+    for operand in node.reads:
+        if any(look is value for look in _looks(node, operand)):
+            yield operand
+
+
+def kept_for_gradient(body: Body) -> Iterator[tuple[Node, int]]:
+    """The operations of the forward part whose results the gradient reads, with their bytes."""
+    read = {id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads}
+    storage = Storage(body)
+    counted: set[int] = set()
+    for node in body.nodes:
+        if node.origin.phase == "gradient":
+            continue
+        for value in node.results:
+            if id(value) not in read:
+                continue
+            for source in storage.sources(value):
+                maker = source.maker
+                if maker is None or id(source) in counted:
+                    continue
+                counted.add(id(source))
+                if maker.kind == Kind.SCAN:
+                    inner = maker.bodies[0].outputs[maker.results.index(source)]
+                    maker = inner.maker if inner is not None and inner.maker is not None else maker
+                yield maker, source.bytes
