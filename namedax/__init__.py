@@ -26,6 +26,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax import image as image
     from namedax import interop as interop
     from namedax import lax as lax
+    from namedax import machines as machines
     from namedax import nn as nn
     from namedax import numpy as numpy
     from namedax import random as random
@@ -449,6 +450,7 @@ _FACE = {
     "logical_or": "namedax.numpy.logical_or",
     "logical_xor": "namedax.numpy.logical_xor",
     "logsumexp": "namedax.namespaces.reduction_forms.logsumexp",
+    "machines": "namedax.machines",
     "map": "namedax.ops.loops.vmap.map",
     "max": "namedax.ops.reduction.extrema.max",
     "max_with_index": "namedax.ops.reduction.extrema.max_with_index",

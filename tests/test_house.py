@@ -44,6 +44,7 @@ ROOMS = (
     "typing",
     "hlo",
     "analysis.records",  # what is found of a program, which machines time and pictures show
+    "machines",  # how long what is found takes
     "analysis",
     "interop",
     "distributed",
@@ -155,7 +156,7 @@ def test_every_room_is_inhabited():
     assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
 
 
-FACES = ("image", "lax", "nn", "numpy", "random", "scipy", "typing")
+FACES = ("image", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
 PACKAGES = ["ops", "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
 
 

@@ -124,7 +124,7 @@ class Report:
 
     def time(self, machine: Any) -> float:
         """The seconds that a step takes by the cost model of a machine, see `nx.machines`."""
-        return float(machine.time(self.steps).total)
+        return float(machine.time(self.steps, self.mesh).total)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in dicts, lists, strings and numbers, for `json`."""

@@ -1,0 +1,209 @@
+"""The present machine, measured: how fast its devices multiply, move memory and send along each mesh axis.
+
+All devices are busy at once in every measurement, since that is how programs run: simulated devices share the cores of one processor,
+and each has only its part. What is measured is one program that repeats the same thing in a loop, so that the difference between a few and
+many repetitions is free of what a call costs. Of several interleaved rounds the median counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from namedax.core.records import Record
+from namedax.errors import ArgumentTypeError
+from namedax.machines.collectives import seconds_of
+from namedax.machines.links import Kind, Link
+from namedax.machines.machine import Machine
+from namedax.machines.places import Level
+
+__all__ = ["measure"]
+
+_ROUNDS = 7
+_LONG_ENOUGH = 4e-3  # seconds, much more than a call costs
+_MOST_REPETITIONS = 512
+
+
+def measure(mesh: Mesh | None = None) -> Machine:
+    """Measures the devices of a mesh. Takes a few seconds.
+
+    Matrix products in `float32` and `bfloat16` (square ones that double until their rate no longer grows), an elementwise operation on arrays
+    larger than caches, the start of an operation, and along each mesh axis, and each set of them, an all-gather and an all-reduce, along
+    one axis a permutation too, in two sizes, from which bandwidth and latency follow by least squares. Every process of a mesh has to call it.
+
+    Args:
+      mesh: a mesh with devices; by default all of them along one axis, whose link then stands for every mesh axis.
+
+    Returns:
+      The machine. On simulated devices its `memory` is their part of the machine's.
+
+    Raises:
+      ArgumentTypeError: the mesh is abstract, or no mesh.
+    """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ArgumentTypeError(
+            f"machines.measure: takes a mesh with devices, jax.make_mesh(...); got {type(mesh).__name__}. For machines that are "
+            "not here there are entries such as nx.machines.v5e."
+        )
+    default = mesh is None
+    if mesh is None:
+        mesh = Mesh(np.array(jax.devices()), ("all",))
+    device = mesh.devices.flat[0]
+    axes = [axis for axis, size in mesh.shape.items() if size > 1]
+    groups = [group for count in range(1, len(axes) + 1) for group in itertools.combinations(axes, count)]
+    links = _links(mesh, groups)
+    if default and axes:
+        links = {...: links[axes[0]]}
+    return Machine(
+        flops={dtype: _peak(mesh, dtype) for dtype in ("float32", "bfloat16")},
+        memory=_memory(device, jax.local_device_count()),
+        bandwidth=_memory_bandwidth(mesh),
+        links=links,
+        name=f"{mesh.devices.size} x {device.device_kind}, measured",
+        launch=_launch(mesh),
+    )
+
+
+class _Repeated(Record):
+    """A program that repeats something as often as it is told, on all devices at once."""
+
+    run: Any
+    data: Any
+
+    def seconds(self, repetitions: int) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(self.run(self.data, repetitions))
+        return time.perf_counter() - start
+
+
+def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dtype: str = "float32") -> _Repeated:
+    """The program that applies `body` again and again to an array of each device."""
+    every = PartitionSpec(mesh.axis_names)
+
+    def run(data: Any, repetitions: Any) -> Any:
+        return lax.fori_loop(0, repetitions, lambda _, x: body(x[0])[None], data)
+
+    # What goes around the loop differs from device to device as far as JAX knows; what it is does not matter here.
+    mapped = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=(every, PartitionSpec()), out_specs=every, check_vma=False))
+    sharding = jax.NamedSharding(mesh, every)
+    data = jax.jit(lambda: jnp.full((mesh.devices.size, *shape), 1 / 1024, dtype), out_shardings=sharding)()
+    return _Repeated(mapped, data)
+
+
+def _times(programs: Sequence[_Repeated]) -> list[float]:
+    """The seconds of one repetition of each: medians of interleaved rounds."""
+    counts = []
+    for program in programs:
+        program.seconds(1)  # compiles
+        once = program.seconds(1)
+        if once < _LONG_ENOUGH:
+            once = max(1e-9, (program.seconds(5) - once) / 4)
+        counts.append(min(_MOST_REPETITIONS, math.ceil(_LONG_ENOUGH / once)))
+    rounds = [
+        [(program.seconds(count + 1) - program.seconds(1)) / count for program, count in zip(programs, counts, strict=True)]
+        for _ in range(_ROUNDS)
+    ]
+    return [max(1e-9, statistics.median(times)) for times in zip(*rounds, strict=True)]
+
+
+def _peak(mesh: Mesh, dtype: str) -> float:
+    """Operations per second in matrix products, at the size where they are fastest."""
+    best, size = 0.0, 256
+    while True:
+        (seconds,) = _times([_repeated(mesh, lambda x: x @ x, (size, size), dtype)])
+        rate = 2 * size**3 / seconds
+        if rate < 1.1 * best or seconds > 1e-2 or size >= 8192:
+            return max(best, rate)
+        best, size = rate, 2 * size
+
+
+def _memory_bandwidth(mesh: Mesh) -> float:
+    size = 2**20 if mesh.devices.flat[0].platform == "cpu" else 2**26
+    (seconds,) = _times([_repeated(mesh, lambda x: x + 1, (size,))])
+    return 2 * 4 * size / seconds
+
+
+def _launch(mesh: Mesh) -> float:
+    """What one more operation takes that computes next to nothing."""
+
+    def products(count: int) -> Callable[[Any], Any]:
+        def body(x: Any) -> Any:
+            for _ in range(count):
+                x = x @ x
+            return x
+
+        return body
+
+    few, many = _times([_repeated(mesh, products(count), (8, 8)) for count in (2, 18)])
+    return max(0.0, (many - few) / 16)
+
+
+def _memory(device: Any, devices: int) -> float:
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return float(stats["bytes_limit"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / devices
+
+
+def _links(mesh: Mesh, groups: Sequence[tuple[str, ...]]) -> dict[Any, Link]:
+    platform = mesh.devices.flat[0].platform
+    # Simulated devices share one memory: it is the same to them which axis they are along, and measuring it once is less noisy.
+    alike = platform == "cpu" and jax.process_count() == 1
+    measured: dict[Any, Link] = {}
+    for group in groups:
+        key = math.prod(mesh.shape[axis] for axis in group) if alike else group
+        if key not in measured:
+            measured[key] = _link(mesh, group, "ring" if platform == "tpu" else "switch")
+        measured[group] = measured[key]
+    return {group if len(group) > 1 else group[0]: measured[group] for group in groups}
+
+
+def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
+    """Bandwidth and latency of collectives over these mesh axes."""
+    n = math.prod(mesh.shape[axis] for axis in axes)
+    sizes = (2**14, 2**20) if mesh.devices.flat[0].platform == "cpu" else (2**16, 2**24)
+    cases = [(name, body, size) for size in sizes for name, body in _collectives(axes, n)]
+    times = _times([_repeated(mesh, body, (size // 4,)) for _, body, size in cases])
+    # Every formula is linear in the seconds for a byte and the latency.
+    rows = []
+    for name, _, size in cases:
+        free, instant = Link(1e30, 1.0, kind), Link(1.0, 0.0, kind)
+        rows.append([seconds_of(name, size, (Level((n,), instant),)), seconds_of(name, size, (Level((n,), free),))])
+    per_byte, latency = _least_squares(np.array(rows) / np.array(times)[:, None])
+    return Link(1 / max(per_byte, 1e-30), latency, kind)
+
+
+def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Collectives whose payload is the array that is given, and which give back one of its size."""
+
+    def gather(x: Any) -> Any:
+        mine = lax.axis_index(axes)
+        part = lax.dynamic_slice_in_dim(x, mine * (x.size // n), x.size // n)
+        return lax.all_gather(part, axes, tiled=True)
+
+    yield "all-gather", gather
+    yield "all-reduce", lambda x: lax.psum(x, axes) * (1 / n)
+    if len(axes) == 1:
+        yield "collective-permute", lambda x: lax.ppermute(x, axes[0], [(i, (i + 1) % n) for i in range(n)])
+
+
+def _least_squares(rows: Any) -> tuple[float, float]:
+    """The two non-negative numbers whose products with the columns are nearest to one."""
+    ones = np.ones(len(rows))
+    both, *_ = np.linalg.lstsq(rows, ones, rcond=None)
+    if (both >= 0).all():
+        return float(both[0]), float(both[1])
+    alone = [max(0.0, float(column @ ones / (column @ column))) for column in rows.T]
+    first, second = (alone[0], 0.0), (0.0, alone[1])
+    return min((first, second), key=lambda pair: float(((rows @ np.array(pair) - ones) ** 2).sum()))
