@@ -3,18 +3,14 @@
 import gc
 import os
 import zlib
-from importlib.metadata import version
 
 import pytest
 
-# A program of a test runs once or twice, and most of the time goes into compiling it: a third of that without these optimisations,
-# which come after the partitioner has placed its collectives.
-flags = ["--xla_force_host_platform_device_count=8"]
-if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):  # make test-optimized runs a part of the tests as XLA compiles for users
-    flags.append("--xla_backend_optimization_level=0")
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
-    flags.append("--xla_cpu_use_fusion_emitters=false")  # later versions refuse it
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
+from tests.flags import AS_FOR_USERS, FEW_OPTIMISATIONS
+
+# make test-optimized runs a part of the tests as XLA compiles for users.
+flags = AS_FOR_USERS if os.environ.get("NAMEDAX_TEST_OPTIMIZED") else FEW_OPTIMISATIONS
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Nobody reads where the operations of these programs come from, but for tests that ask for it.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")

@@ -3,7 +3,8 @@
     python -m tests.fuzz --minutes 60 --layouts 5 --seed 1
     python -m tests.fuzz --programs 2000
 
-Programs run in child processes, sixty in each: a child that dies takes nothing with it, and the program that it had begun is printed.
+Programs run in child processes, two at a time and sixty in each: a child that dies takes nothing with it, and the program that it had begun
+is printed. What a number stands for does not depend on who runs it.
 
 A gradient that plain `jnp` gets wrong too, compiled in the same way, is no failure (about one program in two thousand): with few optimisations XLA
 computes the operand of a maximum twice, not to the last bit the same, and finds no maximum.
@@ -20,13 +21,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.flags import FEW_OPTIMISATIONS
+
 CHUNK = 60  # programs in one process, whose memory grows with every program that is compiled
 SILENCE = 300.0  # seconds after which a process that says nothing is taken for dead
-
-FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+COMMAND = [sys.executable, "-m", "tests.fuzz"]
+IDLE = 3  # processes in a row that end without having run a program
 
 
 def main() -> int:
@@ -37,6 +41,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="how long to go on; default: until --programs are done")
     parser.add_argument("--programs", type=int, help="how many programs; default: 200, or as many as there is time for")
     parser.add_argument("--layouts", type=int, default=5, help="layouts for each program (default: 5)")
+    parser.add_argument("--processes", type=int, default=2, help="how many run side by side (default: 2)")
     parser.add_argument("--seed", type=int, help="where to begin; default: a random number, which is printed")
     parser.add_argument("--keep", type=Path, help="a folder for one file for each failure")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
@@ -49,14 +54,71 @@ def main() -> int:
     return Session(options).run()
 
 
+class Child:
+    """A process that runs the programs of some numbers, in order, and the folder in which it says what comes of them."""
+
+    def __init__(self, folder: Path, numbers: range, layouts: int, known: list[str]):
+        self.numbers, self.done, self._read = numbers, 0, 0
+        self.log, self.current = folder / "log.jsonl", folder / "current.txt"
+        (folder / "known.json").write_text(json.dumps(known))
+        self.log.write_text("")
+        self.current.write_text("")
+        env = {
+            "XLA_FLAGS": FEW_OPTIMISATIONS,
+            "JAX_PLATFORMS": "cpu",
+            "JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0",
+            **os.environ,
+        }
+        command = [*COMMAND, "--worker", str(folder), "--seed", str(numbers.start)]
+        command += ["--programs", str(len(numbers)), "--layouts", str(layouts)]
+        self._errors = (folder / "errors.txt").open("w+", encoding="utf-8", errors="replace")
+        self.process = subprocess.Popen(command, env=env, stderr=self._errors)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """What it has said since the last call."""
+        with self.log.open() as file:
+            file.seek(self._read)
+            while (line := file.readline()).endswith("\n"):
+                self._read += len(line.encode())
+                record = json.loads(line)
+                self.done += record.get("counts", {}).get("programs", 0)
+                yield record
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has said nothing for long."""
+        return time.time() - max(self.log.stat().st_mtime, self.current.stat().st_mtime) > SILENCE
+
+    def end(self) -> dict[str, str] | None:
+        """Ends it, and says how it failed."""
+        running = self.process.poll() is None
+        self.process.kill()
+        code = self.process.wait()
+        self._errors.seek(0)
+        last = self._errors.read()[-1500:]
+        self._errors.close()
+        if running and self.is_silent:
+            return {
+                "key": f"hang {self.numbers.start + self.done}",
+                "text": f"# no answer for {SILENCE} s\n{self.current.read_text()}",
+            }
+        if running or not code:
+            return None
+        text = f"# the process ended with {code}\n{self.current.read_text()}\n# {last}"
+        return {"key": f"abort: {(last.strip() or '?').splitlines()[-1][:90]}", "text": text}
+
+
 class Session:
-    """Children one after the other, and what they report."""
+    """Children side by side, and what they report."""
 
     def __init__(self, options: argparse.Namespace):
         self.seed = random.randrange(10**6) if options.seed is None else options.seed
-        self.layouts, self.keep = options.layouts, options.keep
+        self.layouts, self.keep, self.processes = options.layouts, options.keep, options.processes
         self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
-        self.wanted = options.programs or (10**9 if options.minutes else 200)
+        wanted = options.programs or (10**9 if options.minutes else 200)
+        self.chunk = min(CHUNK, -(-wanted // options.processes))
+        self.left = [range(self.seed, self.seed + wanted)]  # numbers of programs that no child was given, the next ones last
+        self.idle = 0
         self.counts: collections.Counter[str] = collections.Counter()
         self.operations: collections.Counter[str] = collections.Counter()
         self.refusals: collections.Counter[str] = collections.Counter()
@@ -65,57 +127,48 @@ class Session:
     def run(self) -> int:
         """Runs until time or programs are spent, and prints statistics."""
         print(f"fuzz: seed {self.seed}, {self.layouts} layouts for each program", flush=True)
-        child = 0
+        children: list[Child] = []
         with tempfile.TemporaryDirectory() as folder:
-            known = Path(folder, "known.json")
-            first = self.seed
-            while self.counts["programs"] < self.wanted and time.monotonic() < self.deadline:
-                known.write_text(json.dumps(sorted(self.failures)))
-                before = self.counts["programs"]
-                self._child(Path(folder), first, min(CHUNK, self.wanted - before))
-                first += max(1, self.counts["programs"] - before + self.counts["lost"])
-                self.counts["lost"] = 0
-                child += 1
-                if self.counts["programs"] == before and child > 3:
-                    print("fuzz: the processes do nothing", file=sys.stderr)
-                    return 2
+            while (children or self.left) and time.monotonic() < self.deadline and self.idle < IDLE:
+                while self.left and len(children) < self.processes:
+                    children.append(
+                        Child(Path(tempfile.mkdtemp(dir=folder)), self._next(), self.layouts, sorted(self.failures))
+                    )
+                time.sleep(0.1)
+                ended = [child for child in children if child.process.poll() is not None or child.is_silent]
+                for child in children:
+                    self._hear(child)
+                for child in ended:
+                    children.remove(child)
+                    self._end(child)
+            for child in children:
+                child.end()
+                self._hear(child)
+        if self.idle == IDLE:
+            print("fuzz: the processes do nothing", file=sys.stderr)
+            return 2
         self._print()
         return 1 if self.failures else 0
 
-    def _child(self, folder: Path, seed: int, programs: int) -> None:
-        log, current = folder / "log.jsonl", folder / "current.txt"
-        log.write_text("")
-        current.write_text("")
-        env = {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0", **os.environ}
-        command = [sys.executable, "-m", "tests.fuzz", "--worker", str(folder), "--seed", str(seed)]
-        command += ["--programs", str(programs), "--layouts", str(self.layouts)]
-        with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, errors="replace") as process:
-            read = 0
-            while process.poll() is None:
-                time.sleep(0.5)
-                read = self._read(log, read)
-                silent = time.time() - max(log.stat().st_mtime, current.stat().st_mtime) > SILENCE
-                if silent or time.monotonic() > self.deadline:
-                    process.kill()
-                    if silent:
-                        self._failure({"key": f"hang {seed}", "text": f"# no answer for {SILENCE} s\n{current.read_text()}"})
-                    self._read(log, read)
-                    return
-            self._read(log, read)
-            if process.returncode:
-                last = (process.stderr.read() if process.stderr else "")[-1500:]
-                text = f"# the process ended with {process.returncode}\n{current.read_text()}\n# {last}"
-                self._failure({"key": f"abort: {(last.strip() or '?').splitlines()[-1][:90]}", "text": text})
+    def _next(self) -> range:
+        """The numbers for a new child."""
+        numbers = self.left.pop()
+        if len(numbers) > self.chunk:
+            self.left.append(numbers[self.chunk :])
+        return numbers[: self.chunk]
 
-    def _read(self, log: Path, start: int) -> int:
-        with log.open() as file:
-            file.seek(start)
-            while line := file.readline():
-                if not line.endswith("\n"):
-                    break
-                start += len(line.encode())
-                self._record(json.loads(line))
-        return start
+    def _hear(self, child: Child) -> None:
+        for record in child.records():
+            self._record(record)
+
+    def _end(self, child: Child) -> None:
+        """What a child leaves: how it failed, and the programs after the one that it failed in."""
+        failure = child.end()
+        self.idle = 0 if child.done else self.idle + 1
+        if failure:
+            self._failure(failure)
+            if rest := child.numbers[child.done + 1 :]:
+                self.left.append(rest)
 
     def _record(self, record: dict[str, Any]) -> None:
         if "failure" in record:
@@ -127,7 +180,6 @@ class Session:
     def _failure(self, failure: dict[str, str]) -> None:
         key = failure["key"]
         self.failures[key] = self.failures.get(key, 0) + 1
-        self.counts["lost"] += key.startswith(("abort", "hang"))
         if self.failures[key] > 1 or "text" not in failure:
             return
         print(f"\n=== failure {len(self.failures)}: {key}\n{failure['text']}", flush=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+
 import pytest
 
+import tests.fuzz.__main__ as fuzz
 from tests.fuzz.runner import attempt, reference
 from tests.fuzz.specimens import SPECIMENS
 from tests.fuzz.worker import report, trial
@@ -31,3 +35,32 @@ def test_random_programs(number):
     for layout in layouts:
         outcome = attempt(ref, layout)
         assert not outcome.failed, report(ref.program, layout, outcome)
+
+
+# A process that runs nothing, and dies of the programs 3 and 24; and one that dies at once.
+DIES_OF_TWO = """
+import json, sys
+folder, seed, programs = (sys.argv[sys.argv.index(option) + 1] for option in ("--worker", "--seed", "--programs"))
+for number in range(int(seed), int(seed) + int(programs)):
+    if number in (3, 24):
+        sys.exit(f"died of {number}")
+    with open(f"{folder}/log.jsonl", "a") as log:
+        log.write(json.dumps({"counts": {"programs": 1}, "operations": [f"program {number}"]}) + "\\n")
+"""
+
+
+def session(monkeypatch, code):
+    monkeypatch.setattr(fuzz, "COMMAND", [sys.executable, "-c", code])
+    return fuzz.Session(argparse.Namespace(minutes=None, programs=30, layouts=1, processes=2, seed=0, keep=None))
+
+
+def test_programs_that_end_a_process_are_failures_and_all_others_run_once(monkeypatch, capsys):
+    run = session(monkeypatch, DIES_OF_TWO)
+    assert run.run() == 1
+    assert run.failures == {"abort: died of 3": 1, "abort: died of 24": 1}
+    assert run.operations == {f"program {number}": 1 for number in range(30) if number not in (3, 24)}
+    assert "the process ended with 1" in capsys.readouterr().out
+
+
+def test_processes_that_run_nothing_are_given_up(monkeypatch):
+    assert session(monkeypatch, "import sys; sys.exit('no')").run() == 2
