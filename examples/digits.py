@@ -25,7 +25,6 @@ import matplotlib
 import numpy as np
 import optax
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from sklearn.datasets import load_digits
 
 import namedax as nx
@@ -191,38 +190,10 @@ def table(runs):
 # ------------------------------------------------------------------------------------------------
 # What is drawn. Lengths are inches.
 
-DEVICES = ["#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98"]
 INK, GREY, RULE = "#22272E", "#6B737D", "#D5DAE0"
 TIMES = "\N{MULTIPLICATION SIGN}"
 SUBTITLE = "Only the dictionary differs. A colour is a device, a stack is a block held by several."
 COLUMNS = {"w1": (4.2, 1.7), "w2": (6.45, 0.6), "images": (7.6, 0.9), "labels": (9.05, 0.45)}
-
-
-def blocks(array):
-    """The blocks of an array, as fractions of its height and width, and the devices of each."""
-    rows, columns = (*array.data.shape, 1)[:2]
-    holders = {}
-    for device, index in array.sharding.devices_indices_map(array.data.shape).items():
-        index = (*index, slice(None))[:2]
-        (top, bottom, _), (left, right, _) = map(slice.indices, index, (rows, columns))
-        block = top / rows, bottom / rows, left / columns, right / columns
-        holders.setdefault(block, []).append(device.id)
-    return holders.items()
-
-
-def draw_array(ax, array, x, y, width, height):
-    """An array in its blocks, the first dimension downwards; a block held by many is a stack."""
-    style = {"color": "white", "weight": "bold", "ha": "center", "va": "center_baseline"}
-    for (top, bottom, left, right), devices in blocks(array):
-        offset, behind = 0.032, len(devices) - 1
-        w = width * (right - left) - offset * behind - 0.024
-        h = height * (bottom - top) - offset * behind - 0.024
-        x0, y0 = x + width * left, y + height * (1 - bottom)
-        for depth in range(behind, -1, -1):
-            corner = x0 + offset * depth, y0 + offset * depth
-            ax.add_patch(Rectangle(corner, w, h, ec="white", lw=0.5, fc=DEVICES[devices[depth]]))
-        label = f"{TIMES}{len(devices)}" if behind else f"{devices[0]}"
-        ax.text(x0 + w / 2, y0 + h / 2, label, size=min(8, 60 * h), **style)
 
 
 def draw_curves(left, right, runs):
@@ -278,7 +249,8 @@ def draw(runs, path):
         ax.text(10.1, y + 0.98, collectives, size=9.5, color=INK)
         ax.text(10.1, y + 0.82, figures, size=9.5, color=GREY, va="top", linespacing=1.6)
         for name, (x, width) in COLUMNS.items():
-            draw_array(ax, run.arrays[name], x, y + 0.12, width, 1.12)
+            place = fig.add_axes((x / 13, (y + 0.12) / height, width / 13, 1.12 / height))
+            nx.draw(run.arrays[name], ax=place)
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
 

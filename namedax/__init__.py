@@ -36,6 +36,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.analysis.explain import explain as explain
     from namedax.distributed import from_process_local as from_process_local
     from namedax.distributed import process_entries as process_entries
+    from namedax.drawing.arrays import draw as draw
     from namedax.interop import from_xarray as from_xarray
     from namedax.interop import to_xarray as to_xarray
     from namedax.namespaces.forms import cumulative_prod as cumulative_prod
@@ -384,6 +385,7 @@ _FACE = {
     "distributed": "namedax.distributed",
     "divide": "namedax.numpy.divide",
     "dot": "namedax.ops.contraction.einsum.dot",
+    "draw": "namedax.drawing.arrays.draw",
     "einsum": "namedax.ops.contraction.einsum.einsum",
     "empty": "namedax.ops.shape.creation.empty",
     "equal": "namedax.numpy.equal",

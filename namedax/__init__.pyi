@@ -166,6 +166,7 @@ from namedax.xmap import xmap as xmap
 __version__: str
 __all__: list[str]
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Any: ...
+def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Any = None) -> Any: ...
 @overload
 def cumulative_prod(
     x: NamedArray,

@@ -45,6 +45,7 @@ ROOMS = (
     "hlo",
     "analysis.records",  # what is found of a program, which machines time and pictures show
     "machines",  # how long what is found takes
+    "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
     "interop",
     "distributed",

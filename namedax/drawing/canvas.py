@@ -1,0 +1,192 @@
+"""A sheet of paper: a matplotlib figure measured in inches from its upper left corner.
+
+Text is measured before it is placed, so that what is drawn has room for what it says. Matplotlib is imported when a sheet is made. Figures are
+made without pyplot, so that none stays open and no setting of the user's changes; nor do the user's settings change what is drawn.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from namedax.drawing.colours import GREY, INK, PAPER, Colour
+from namedax.drawing.words import broken
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Canvas", "height_of", "new_canvas", "svg", "text_height", "text_width"]
+
+FONT = "DejaVu Sans"  # comes with matplotlib
+_DPI = 120
+
+
+def require_matplotlib(op: str) -> None:
+    """Raises an `ImportError` that says how to install it, where matplotlib is missing."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{op}: draws with matplotlib, which is not installed. Install it with `pip install namedax[draw]`."
+        ) from error
+
+
+@functools.cache
+def _picture_class() -> Any:
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that notebooks show as SVG, whether or not they were told about matplotlib."""
+
+        def _repr_svg_(self) -> str:
+            return svg(self)
+
+    return Picture
+
+
+@functools.cache
+def _fonts(size: float, weight: str) -> Any:
+    from matplotlib.font_manager import FontProperties
+
+    return FontProperties(family=[FONT], size=size, weight=weight)
+
+
+@functools.lru_cache(4096)
+def _measured(text: str, size: float, weight: str) -> tuple[float, float]:
+    from matplotlib.textpath import TextToPath
+
+    width, height, _ = TextToPath().get_text_width_height_descent(text, _fonts(size, weight), False)
+    return width / 72, height / 72
+
+
+def text_width(text: str, size: float, weight: str = "normal") -> float:
+    """The width of a text in inches, that of the widest line if it has several; `size` is in points."""
+    return max((_measured(line, size, weight)[0] for line in text.split("\n")), default=0.0)
+
+
+def text_height(text: str, size: float) -> float:
+    """The height that the lines of a text take, in inches."""
+    return (text.count("\n") + 1) * height_of(size)
+
+
+def height_of(size: float) -> float:
+    """The height of a line of text, with the space to the next, in inches."""
+    return 1.3 * size / 72
+
+
+class Canvas:
+    """Where to draw: axes whose units are inches, to the right and downwards.
+
+    Args:
+      axes: the axes, which are drawn on alone.
+      width: their width in inches.
+      height: their height in inches.
+    """
+
+    def __init__(self, axes: Axes, width: float, height: float):
+        axes.set_axis_off()
+        axes.set(xlim=(0, width), ylim=(height, 0))
+        self.axes, self.width, self.height = axes, width, height
+
+    @property
+    def figure(self) -> Any:
+        """The figure that it is a part of."""
+        return self.axes.figure
+
+    def rectangle(self, x: float, y: float, width: float, height: float, colour: Colour, **style: Any) -> None:
+        """A filled rectangle with its upper left corner at (x, y)."""
+        from matplotlib.patches import Rectangle
+
+        self.axes.add_artist(
+            Rectangle((x, y), width, height, facecolor=colour, **{"edgecolor": PAPER, "linewidth": 0.5, **style})
+        )
+
+    def ellipse(self, x: float, y: float, width: float, height: float, colour: Colour) -> None:
+        """A filled ellipse in the rectangle with its upper left corner at (x, y)."""
+        from matplotlib.patches import Ellipse
+
+        middle = x + width / 2, y + height / 2
+        self.axes.add_artist(Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5))
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], colour: Colour, width: float = 0.8, **style: Any) -> None:
+        """A line through points."""
+        self.axes.plot(xs, ys, color=colour, linewidth=width, solid_capstyle="butt", **style)
+
+    def text(self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any) -> None:
+        """A text, from (x, y) to the right and downwards unless `ha` and `va` say otherwise. No character has a special meaning."""
+        weight = style.pop("weight", "normal")
+        write(self.axes, x, y, text, fontproperties=_fonts(size, weight), color=colour, **{"va": "top", "ha": "left", **style})
+
+    def paragraph(
+        self, x: float, y: float, text: str, width: float, size: float = 8, colour: Colour = GREY, **style: Any
+    ) -> float:
+        """A text broken into lines of a width. Returns where it ends below."""
+        for line in lines_of(text, width, size, style.get("weight", "normal")):
+            self.text(x, y, line, size, colour, **style)
+            y += height_of(size)
+        return y
+
+
+def write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
+    """Text on axes in which no character has a special meaning."""
+    axes.text(x, y, text, parse_math=False, usetex=False, **style)
+
+
+def style_of(size: float, weight: str = "normal") -> Any:
+    """The font of labels that matplotlib places."""
+    return _fonts(size, weight)
+
+
+def lines_of(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+    """The lines into which a text is broken, to be no wider than `width` inches."""
+    return broken(text, width, lambda line: text_width(line, size, weight))
+
+
+def new_canvas(width: float, height: float, op: str) -> Canvas:
+    """A canvas that is a whole new figure.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    require_matplotlib(op)
+    figure: Figure = _picture_class()(figsize=(width, height), dpi=_DPI, facecolor=PAPER, edgecolor=PAPER)
+    return Canvas(figure.add_axes((0, 0, 1, 1)), width, height)
+
+
+def canvas_on(axes: Axes) -> Canvas:
+    """A canvas on axes that there are, with their size on paper."""
+    box = axes.get_window_extent()
+    dpi = axes.figure.dpi
+    return Canvas(axes, box.width / dpi, box.height / dpi)
+
+
+def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -> Axes:
+    """Axes with a scale of their own on a part of a canvas, at (x, y) downwards from its upper left corner."""
+    axes: Axes = canvas.figure.add_axes(
+        (x / canvas.width, 1 - (y + height) / canvas.height, width / canvas.width, height / canvas.height)
+    )
+    axes.set_facecolor("none")
+    axes.spines[["top", "right"]].set_visible(False)
+    for spine in axes.spines.values():
+        spine.set(color=GREY, linewidth=0.8)
+    axes.tick_params(colors=GREY, which="both", direction="out", length=3, width=0.8)
+    return axes
+
+
+def svg(figure: Figure) -> str:
+    """A figure as SVG text, from `<svg` on, to stand in an HTML page.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    require_matplotlib("svg")
+    import matplotlib
+
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}):  # the same text each time
+        figure.savefig(text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
+    return re.sub(r"^.*?(?=<svg\b)", "", text.getvalue(), count=1, flags=re.DOTALL)

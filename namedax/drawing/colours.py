@@ -1,0 +1,67 @@
+"""The colours of pictures: a device has one, and so has each kind of step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["GREY", "INK", "PALETTE", "PAPER", "RULE", "colours_of_kinds", "device_colours", "ink_on"]
+
+Colour = tuple[float, float, float]
+
+
+def _rgb(text: str) -> Colour:
+    red, green, blue = (int(text[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return red, green, blue
+
+
+INK, GREY, RULE, PAPER = _rgb("#22272E"), _rgb("#5F6770"), _rgb("#D5DAE0"), (1.0, 1.0, 1.0)
+
+#: Blue, orange, red, teal, green, yellow, purple, pink.
+PALETTE = tuple(map(_rgb, ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98")))
+
+_LIGHTEST = 0.58
+
+
+def device_colours(count: int) -> list[Colour]:
+    """A colour for each of `count` devices. With more than eight, neighbours are shades of one hue.
+
+    >>> len(set(device_colours(64)))
+    64
+    """
+    shades = -(-count // len(PALETTE))
+    return [_lighter(PALETTE[i // shades], _LIGHTEST * (i % shades) / max(shades - 1, 1)) for i in range(count)]
+
+
+def _lighter(colour: Colour, by: float) -> Colour:
+    red, green, blue = (part + by * (1 - part) for part in colour)
+    return red, green, blue
+
+
+def ink_on(colour: Colour) -> Colour:
+    """White or dark, whichever reads better on a colour."""
+    red, green, blue = colour
+    return PAPER if 0.299 * red + 0.587 * green + 0.114 * blue < 0.62 else INK
+
+
+# A kind of collective has its colour in every picture; XLA's words for them are in `namedax.hlo`.
+_COLLECTIVES = {
+    "all-reduce": PALETTE[2],
+    "all-gather": PALETTE[1],
+    "reduce-scatter": PALETTE[6],
+    "all-to-all": PALETTE[4],
+    "ragged-all-to-all": _rgb("#2F6B3A"),
+    "collective-permute": PALETTE[5],
+    "collective-broadcast": _rgb("#9C6B4E"),
+}
+_OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AB7D6"), _rgb("#3F8F88"))
+_OTHERS = _rgb("#A9AFB7")
+
+
+def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
+    """A colour for each kind of step. Operations of the device have theirs by order, and those after the first five share one.
+
+    >>> list(colours_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
+    True
+    """
+    operations = iter(_OPERATIONS)
+    return {kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, _OTHERS) for kind in dict.fromkeys(kinds)}

@@ -1,0 +1,257 @@
+"""A panel: an array in its blocks, or a mesh in its devices, with the captions that say what runs where.
+
+A block has the colour of the device that holds it and says which; one that several hold is a stack. A panel is as large as its labels need,
+and where its place is given instead, labels that do not fit are shortened to a count, or left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from namedax.core.records import Record
+from namedax.drawing.arrangement import Arrangement, Sheet, arrange, cells
+from namedax.drawing.blocks import Dimension, Holding, Layout
+from namedax.drawing.canvas import Canvas, height_of, lines_of, text_height, text_width
+from namedax.drawing.colours import GREY, INK, Colour, ink_on
+from namedax.drawing.words import devices_text, shortened
+from namedax.hlo import size_text
+
+__all__ = ["Panel", "draw_panel", "fill", "mesh_panel", "panel_of"]
+
+TITLE, TEXT = 10.0, 8.0
+_SMALLEST = 6.0  # of a label on axes that are given
+_PAD, _SLIT, _SHIFT = 0.07, 0.024, 0.032  # around a label, between blocks, and from sheet to sheet of a stack
+_DEEPEST = 8  # sheets of a stack
+_GAP, _BETWEEN = 0.2, 0.22  # in place of blocks that are left out, and between sheets
+_WIDEST, _TITLE_WIDEST, _NARROWEST_LABEL = 6.0, 3.4, 0.6
+
+
+class Cell(Record):
+    """The size of the blocks of a panel, and how their labels are broken."""
+
+    width: float
+    height: float
+    breaking: float
+
+
+class Panel(Record):
+    """What is drawn of one array or mesh, and its size in inches."""
+
+    held: Holding
+    how: Arrangement
+    captions: tuple[tuple[str, float, Colour, str], ...]  # text, size, colour, weight
+    cell: Cell
+    width: float
+    height: float
+    is_mesh: bool = False
+
+
+def axis_text(dim: Dimension) -> str:
+    """A dimension and where it lives: `batch: 128 over x=4`."""
+    over = ", ".join(f"{axis}={size}" for axis, size in dim.mesh_axes)
+    if over:
+        return f"{dim.label}: {dim.size:,} over {over}"
+    return f"{dim.label}: {dim.size:,}" + (f" in {dim.parts:,} parts" if dim.parts > 1 else "")
+
+
+def panel_of(held: Holding) -> Panel:
+    """The panel of an array."""
+    how = arrange(held.dims, held.holders.shape[-1])
+    title = shortened(held.path or held.type, _TITLE_WIDEST, lambda text: text_width(text, TITLE, "bold"))
+    captions = [(title, TITLE, INK, "bold")]
+    each = held.bytes // max(held.blocks, 1)
+    size = f"{held.type.partition('[')[0]}, {size_text(held.bytes)}" if held.path else size_text(held.bytes)
+    captions.append((size + (f", {size_text(each)} a device" if held.blocks > 1 else ""), TEXT, GREY, "normal"))
+    for i, dim in enumerate(held.dims):
+        colour = INK if dim.parts > 1 else GREY
+        captions.append((_mark(how, i) + axis_text(dim), TEXT, colour, "normal"))
+    for axes, words in ((held.copies, "copies over"), (held.sums, "partial sums over")):
+        if axes:
+            captions.append((f"{words} {', '.join(f'{axis}={size}' for axis, size in axes)}", TEXT, GREY, "normal"))
+    return _sized(held, how, tuple(captions), is_mesh=False)
+
+
+def _mark(how: Arrangement, dim: int) -> str:
+    """Where a dimension runs: along the rows, along the columns, from sheet to sheet, or nowhere."""
+    return "↓ " if dim == how.row else "→ " if dim == how.column else "▤ " if dim in how.across else "   "
+
+
+def mesh_panel(layout: Layout) -> Panel:
+    """The panel of a mesh: which device stands where."""
+    dims = tuple(Dimension(axis, size, (), size) for axis, size in layout.axes)
+    held = Holding("mesh", "", 0, dims, layout.grid[..., None], layout)
+    how = arrange(dims)
+    captions = [("mesh", TITLE, INK, "bold")]
+    captions += [(f"{_mark(how, i)}{dim.label}: {dim.size:,}", TEXT, INK, "normal") for i, dim in enumerate(dims)]
+    return _sized(held, how, tuple(captions), is_mesh=True)
+
+
+# --- how large it is --------------------------------------------------------------------------------------------------
+
+
+def _sized(held: Holding, how: Arrangement, captions: tuple[tuple[str, float, Colour, str], ...], is_mesh: bool) -> Panel:
+    cell = _cell(held, how, is_mesh)
+    _, width, height = _places(how, cell)
+    wide = max(width, *(text_width(text, size, weight) for text, size, _, weight in captions))
+    return Panel(held, how, captions, cell, wide, _head(captions) + height, is_mesh)
+
+
+def _head(captions: tuple[tuple[str, float, Colour, str], ...]) -> float:
+    return sum(height_of(size) for _, size, _, _ in captions) + 0.06
+
+
+def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
+    """Blocks as large as their labels need, and at least so large that an array has a size that suits its shape."""
+    labels = {devices_text(ids.tolist()) for _, _, ids in _shown_blocks(held, how)}
+    stack = _SLIT + _SHIFT * (min(held.holders.shape[-1], _DEEPEST) - 1)
+    rows, columns = (max(len(part) for part in parts) for parts in zip(*((s.rows, s.columns) for s in how.sheets), strict=True))
+    full_width, full_height = (0.26 * columns, 0.26 * rows) if is_mesh else _proportions(held, how)
+    longest = max(text_width(label, TEXT, "bold") for label in labels)
+    best: tuple[float, Cell] | None = None
+    for lines in range(1, 7):
+        breaking = max(1.15 * longest / lines, _NARROWEST_LABEL)
+        texts = [_broken(label, breaking) for label in labels]
+        width = max(full_width / columns, max(text_width(t, TEXT, "bold") for t in texts) + 2 * _PAD + stack)
+        height = max(full_height / rows, max(text_height(t, TEXT) for t in texts) + 0.03 + stack)
+        if is_mesh:
+            width = height = max(width, height)
+        cell = Cell(width, height, breaking)
+        largest = max(width * columns / 1.5, height * rows)
+        if best is None or largest < best[0] - 1e-9:
+            best = largest, cell
+    assert best is not None
+    return best[1]
+
+
+def _proportions(held: Holding, how: Arrangement) -> tuple[float, float]:
+    """The size on paper of an array whose labels need little: long ones are longer, not in full proportion."""
+    if how.row is None:
+        return 0.6, 0.45
+    if how.column is None:
+        return 0.6, 1.5
+    down, right = (max(held.dims[i].size, 1) for i in (how.row, how.column))
+    longer = min(max((right / down) ** 0.3, 0.6), 1.7) ** 0.5
+    several = len(how.sheets) ** 0.5
+    return 1.7 * longer / several, 1.5 / longer / several
+
+
+def _shown_blocks(held: Holding, how: Arrangement) -> list[tuple[Sheet, tuple[int, int], np.ndarray]]:
+    """Every block that is drawn: its sheet, its place there, and who holds it."""
+    return [
+        (sheet, (i, j), held.holders[how.block(sheet, row, column, len(held.dims))])
+        for sheet in how.sheets
+        for i, j, row, column in cells(sheet)
+        if row is not None and column is not None
+    ]
+
+
+def _edges(parts: tuple[int | None, ...], length: float) -> list[float]:
+    """Where the rows or columns of a sheet begin, and where the last one ends."""
+    edges = [0.0]
+    for part in parts:
+        edges.append(edges[-1] + (_GAP if part is None else length))
+    return edges
+
+
+def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], float, float]:
+    """Where the sheets of a panel are, below one another and side by side, and the size of all of them."""
+    label = height_of(TEXT) if len(how.sheets) > 1 else 0.0
+    widths = [max(_edges(s.columns, cell.width)[-1], text_width(s.label, TEXT) if label else 0.0) for s in how.sheets]
+    lines = min(math.ceil((sum(widths) + _BETWEEN * (len(widths) - 1)) / _WIDEST), len(widths))
+    in_line = math.ceil(len(widths) / lines)
+    places, x, y, lowest, widest = [], 0.0, 0.0, 0.0, 0.0
+    for i, (sheet, width) in enumerate(zip(how.sheets, widths, strict=True)):
+        if i and i % in_line == 0:
+            x, y = 0.0, lowest + 0.1
+        places.append((x, y))
+        lowest = max(lowest, y + label + _edges(sheet.rows, cell.height)[-1])
+        widest = max(widest, x + width)
+        x += width + _BETWEEN
+    return places, widest, lowest
+
+
+# --- drawing it -------------------------------------------------------------------------------------------------------
+
+
+def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: Mapping[int, Colour]) -> None:
+    """Draws a panel with its upper left corner at (x, y)."""
+    for text, size, colour, weight in panel.captions:
+        canvas.text(x, y, text, size, colour, weight=weight)
+        y += height_of(size)
+    y += 0.06
+    places, _, _ = _places(panel.how, panel.cell)
+    for sheet, (right, down) in zip(panel.how.sheets, places, strict=True):
+        top = y + down
+        if len(panel.how.sheets) > 1:
+            canvas.text(x + right, top, sheet.label, TEXT, GREY)
+            top += height_of(TEXT)
+        _draw_sheet(canvas, panel, sheet, x + right, top, colours)
+
+
+def fill(canvas: Canvas, held: Holding, colours: Mapping[int, Colour]) -> None:
+    """Draws the blocks of an array, without captions, over a whole canvas; several sheets side by side."""
+    how = arrange(held.dims, held.holders.shape[-1])
+    width = (canvas.width + 0.08) / len(how.sheets)
+    for i, sheet in enumerate(how.sheets):
+        counts = [sum(part is not None for part in parts) for parts in (sheet.columns, sheet.rows)]
+        gaps = [len(parts) - count for parts, count in zip((sheet.columns, sheet.rows), counts, strict=True)]
+        cell = Cell((width - 0.08 - gaps[0] * _GAP) / counts[0], (canvas.height - gaps[1] * _GAP) / counts[1], 0.0)
+        _draw_sheet(canvas, Panel(held, how, (), cell, 0, 0), sheet, i * width, 0.0, colours)
+
+
+def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: Mapping[int, Colour]) -> None:
+    rows, columns = _edges(sheet.rows, panel.cell.height), _edges(sheet.columns, panel.cell.width)
+    middle = {"ha": "center", "va": "center"}
+    for i, j, row, column in cells(sheet):
+        if row is not None and column is not None:
+            ids = panel.held.holders[panel.how.block(sheet, row, column, len(panel.held.dims))]
+            _draw_block(canvas, panel, x + columns[j], y + rows[i], sorted(ids.tolist()), colours)
+    for i, row in enumerate(sheet.rows):
+        if row is None:
+            canvas.text(x + columns[-1] / 2, y + rows[i] + _GAP / 2, "⋮", 10, GREY, **middle)
+    for j, column in enumerate(sheet.columns):
+        if column is None:
+            canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GREY, **middle)
+
+
+def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: Mapping[int, Colour]) -> None:
+    """A block, in front of the same block on other devices."""
+    count = min(len(ids), _DEEPEST)
+    sheets = [ids[round(i * (len(ids) - 1) / max(count - 1, 1))] for i in range(count)]
+    behind = count - 1
+    width = panel.cell.width - _SLIT - _SHIFT * behind
+    height = panel.cell.height - _SLIT - _SHIFT * behind
+    for depth in range(behind, -1, -1):
+        left, top = x + _SHIFT * depth, y + _SHIFT * (behind - depth)
+        shape = canvas.ellipse if panel.is_mesh else canvas.rectangle
+        shape(left, top, width, height, colours[sheets[depth]])
+    label, size = (
+        _fitting(ids, width, height) if not panel.cell.breaking else (_broken(devices_text(ids), panel.cell.breaking), TEXT)
+    )
+    if label:
+        ink = ink_on(colours[sheets[0]])
+        style = {"ha": "center", "va": "center", "weight": "bold", "linespacing": 1.1}
+        canvas.text(x + width / 2, y + _SHIFT * behind + height / 2, label, size, ink, **style)
+
+
+def _broken(text: str, width: float, size: float = TEXT) -> str:
+    """A label in as few lines as a width allows, of about equal length."""
+    lines = lines_of(text, width, size, "bold")
+    for part in (1.0, 1.1, 1.2, 1.4):
+        evenly = lines_of(text, min(width, part * text_width(text, size, "bold") / len(lines)), size, "bold")
+        if len(evenly) == len(lines):
+            return "\n".join(evenly)
+    return "\n".join(lines)
+
+
+def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
+    """The label that fits into a block, and its size: its devices, or else their number, or else nothing."""
+    for text in (devices_text(ids), f"×{len(ids)}"):
+        for size in (TEXT, 7.0, _SMALLEST):
+            label = _broken(text, width - 0.02, size)
+            if text_width(label, size, "bold") <= width - 0.02 and text_height(label, size) <= height + 0.02:
+                return label, size
+    return "", TEXT

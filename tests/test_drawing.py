@@ -1,0 +1,457 @@
+"""Pictures: what they say is what JAX's shardings say, and every word can be read. Oracles are `sharding.devices_indices_map` and NumPy.
+
+Contents are compared, not pixels: rectangles, the texts on them, captions; and no text covers another one or leaves the sheet.
+"""
+
+import itertools
+import re
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse, Rectangle
+
+import namedax as nx
+from namedax.drawing.canvas import svg
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
+from tests import make
+from tests.harness import environment_without_devices, make_mesh
+
+MESH = make_mesh((4, 2))
+CUBE = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
+
+
+def struct(names, *sizes, dtype="float32"):
+    """The type of a named array."""
+    return jax.eval_shape(lambda: nx.named(jax.numpy.zeros(sizes, dtype), names))
+
+
+def texts(figure):
+    return [text for axes in figure.axes for text in axes.texts if text.get_text()]
+
+
+def said(figure):
+    """Everything that is written, in the order of drawing."""
+    return [text.get_text() for text in texts(figure)]
+
+
+def below_the_title(figure):
+    """The sentences about the whole picture."""
+    return " ".join(text.get_text() for text in texts(figure) if text.get_fontsize() == 8.5)
+
+
+def shapes(figure, kind=Rectangle):
+    return [
+        artist for axes in figure.axes for artist in axes.get_children() if type(artist) is kind and artist is not axes.patch
+    ]
+
+
+def devices(label):
+    """The numbers that a label lists."""
+    label = " ".join(label.split())
+    if match := re.fullmatch(r"(\d+), (\d+), … (\d+)", label):
+        first, second, last = map(int, match.groups())
+        return set(range(first, last + 1, second - first))
+    ends = [list(map(int, piece.split("–"))) for piece in label.split(", ")]
+    return {number for first, *last in ends for number in range(first, (last or [first])[0] + 1)}
+
+
+def labelled(figure):
+    """Every labelled rectangle, line by line: (its upper left corner, the devices that it names, its colour)."""
+    found = []
+    for text in texts(figure):
+        at = [r for r in shapes(figure) if r.axes is text.axes and centre(r) == pytest.approx(text.get_position())]
+        if at:
+            (block,) = {(round(r.get_x(), 4), round(r.get_y(), 4)): r for r in at}.values()
+            found.append(
+                ((round(block.get_y(), 4), round(block.get_x(), 4)), devices(text.get_text()), to_rgb(block.get_facecolor()))
+            )
+    return sorted(found, key=lambda each: each[0])
+
+
+def centre(rectangle):
+    return (rectangle.get_x() + rectangle.get_width() / 2, rectangle.get_y() + rectangle.get_height() / 2)
+
+
+def holders(sharding, shape):
+    """By JAX: the devices of every block, in row-major order."""
+    blocks = {}
+    for device, index in sharding.devices_indices_map(shape).items():
+        blocks.setdefault(tuple(part.indices(n)[0] for part, n in zip(index, shape, strict=True)), set()).add(device.id)
+    return [blocks[start] for start in sorted(blocks)]
+
+
+def assert_readable(figure, smallest=7):
+    """No text covers another one, none leaves the sheet, none is too small."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    if any(axes.axison for axes in figure.axes):
+        figure.draw(renderer)
+    shown = texts(figure)
+    for axes in figure.axes:
+        if axes.axison:
+            ticks = [axis.get_major_ticks() for axis in (axes.xaxis, axes.yaxis)]
+            shown += [tick.label1 for tick in itertools.chain(*ticks) if tick.label1.get_visible() and tick.label1.get_text()]
+            shown += [label for label in (axes.xaxis.label, axes.yaxis.label) if label.get_text()]
+    boxes = np.array([text.get_window_extent(renderer).extents for text in shown])
+    low, high = boxes[:, :2], boxes[:, 2:]
+    assert (low >= -1).all()
+    assert (high <= np.array(figure.bbox.size) + 1).all(), [
+        t.get_text() for t in np.array(shown)[(high > figure.bbox.size).any(1)]
+    ]
+    overlap = np.minimum(high[:, None], high[None]) - np.maximum(low[:, None], low[None])
+    both = np.argwhere(np.triu((overlap > 1).all(-1), 1))
+    assert [(shown[i].get_text(), shown[j].get_text()) for i, j in both] == []
+    assert min(text.get_fontsize() for text in shown) >= smallest
+
+
+# --- arrays that are somewhere ------------------------------------------------------------------------------------------
+
+SPECS = [
+    (MESH, P("x", "y"), (8, 4)),
+    (MESH, P("y", "x"), (8, 4)),
+    (MESH, P(None, "y"), (8, 4)),
+    (MESH, P(("x", "y"), None), (8, 4)),
+    (MESH, P(("y", "x")), (8,)),
+    (MESH, P(), (8, 4)),
+    (MESH, P(), ()),
+    (MESH, P("x"), (8, 0)),
+    (Mesh(MESH.devices[::-1].T, ("y", "x")), P("x", "y"), (8, 4)),  # devices in another order
+    (CUBE, P("z", ("x", "y")), (4, 4)),
+    (CUBE, P("y", None), (4, 4)),
+]
+
+
+@pytest.mark.parametrize(("mesh", "spec", "shape"), SPECS, ids=str)
+def test_blocks_are_where_jax_says(mesh, spec, shape):
+    x = jax.device_put(make.ones(shape), NamedSharding(mesh, spec))
+    for drawn in (x, nx.NamedArray(x, ("a", "b")[: len(shape)]), jax.ShapeDtypeStruct(shape, "float32", sharding=x.sharding)):
+        figure = nx.draw(drawn)
+        found = labelled(figure)
+        want = holders(x.sharding, shape)
+        assert [each[1] for each in found] == want
+        assert len(shapes(figure)) == sum(map(len, want))  # a rectangle for each device: copies are stacked
+        assert len(shapes(figure, Ellipse)) == mesh.size
+    assert_readable(figure)
+
+
+def test_a_device_has_one_colour_everywhere():
+    tree = {"a": jax.device_put(make.ones((8, 4)), NamedSharding(MESH, P("x", "y")))}
+    tree["b"] = jax.device_put(make.ones((8, 4)), NamedSharding(MESH, P(("y", "x"))))
+    figure = nx.draw(tree)
+    colours = {}
+    for _, ids, colour in labelled(figure):
+        colours.setdefault(ids.pop(), set()).add(colour)
+    assert [len(colours[device]) for device in range(8)] == [1] * 8
+    assert len(set().union(*colours.values())) == 8
+    assert {to_rgb(place.get_facecolor()) for place in shapes(figure, Ellipse)} == set().union(*colours.values())
+
+
+def test_other_shardings_than_by_name():
+    figure = nx.draw(make.ones((3, 4)))
+    assert [each[1] for each in labelled(figure)] == [{0}]
+    assert {"1 array on 1 device", "f32[3,4]", "48 B", "↓ position 0: 3", "→ position 1: 4"} <= set(said(figure))
+    sharding = NamedSharding(MESH, P("x", "y"))
+
+    class ByIndices(jax.sharding.Sharding):
+        """One that says nothing of a mesh."""
+
+        def check_compatible_aval(self, shape):
+            pass
+
+        def devices_indices_map(self, shape):
+            return sharding.devices_indices_map(shape)
+
+    figure = nx.draw(jax.ShapeDtypeStruct((8, 4), "float32", sharding=ByIndices()))
+    assert [each[1] for each in labelled(figure)] == holders(sharding, (8, 4))
+    assert {"1 array on 8 devices", "↓ position 0: 8 in 4 parts", "→ position 1: 4 in 2 parts"} <= set(said(figure))
+    assert not shapes(figure, Ellipse)
+
+
+def test_captions():
+    x = nx.named(make.ones((8, 3, 128)), ["batch", None, ("layer", 0)])
+    figure = nx.draw(nx.shard(x, {"batch": "x"}, MESH))
+    assert said(figure)[0] == "1 array on 8 devices, mesh x=4, y=2"
+    assert (
+        below_the_title(figure)
+        == "The numbers are those of devices, and each has a colour; a stack is a block that several devices hold."
+    )
+    wanted = ["f32[3]{batch:8@x, ('layer', 0):128}", "12.0 KiB, 3.0 KiB a device", "↓ batch: 8 over x=4", "   position 0: 3"]
+    wanted += ["→ ('layer', 0): 128", "copies over y=2"]
+    start = said(figure).index(wanted[0])
+    assert said(figure)[start : start + len(wanted)] == wanted
+    assert said(figure)[start - 3 - 8 : start - 8] == ["mesh", "↓ x: 4", "→ y: 2"]
+    assert_readable(figure)
+
+
+def test_values_that_are_yet_to_be_added_up_are_no_copies():
+    x = jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(make_mesh((4, 2), "explicit"), P("x", unreduced={"y"})))
+    assert "partial sums over y=2" in said(nx.draw(x))
+    assert not [text for text in said(nx.draw(x)) if "copies" in text]
+
+
+def test_characters_have_no_special_meaning():
+    assert "$x^2$_{: 8" in " ".join(said(nx.draw(nx.named(make.ones(8), ["$x^2$_{"]))))
+    svg(nx.draw(nx.named(make.ones(8), ["$x^2$_{<&>"])))
+
+
+# --- where arrays would be ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mesh", [MESH, CUBE, MESH.abstract_mesh], ids=["2-D", "3-D", "abstract"])
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"b": "x", "a": "y"}, {"b": ("y", "x")}], ids=str)
+def test_an_assignment_is_drawn_as_shard_places(mesh, resources):
+    x = nx.named(make.ones((8, 8)), ["a", "b"])
+    real = MESH if mesh is MESH.abstract_mesh else mesh
+    want = [each[1:] for each in labelled(nx.draw(nx.shard(x, resources, real)))]
+    assert [each[1:] for each in labelled(nx.draw(x, resources, mesh))] == want
+    assert [each[1:] for each in labelled(nx.draw(struct(["a", "b"], 8, 8), resources, mesh))] == want
+
+
+def test_the_mesh_of_the_context():
+    x = struct(["a"], 8)
+    want = said(nx.draw(x, {"a": "x"}, MESH))
+    with jax.set_mesh(MESH):
+        assert said(nx.draw(x, {"a": "x"})) == want
+    with jax.sharding.use_abstract_mesh(MESH.abstract_mesh):
+        assert "The mesh is abstract: its devices are numbered in order." in below_the_title(nx.draw(x, {"a": "x"}))
+
+
+def test_three_sharded_dimensions_are_several_sheets():
+    mesh = AbstractMesh((2, 2, 2), ("x", "y", "z"))
+    figure = nx.draw(struct(["a", "b", "c", "d"], 8, 6, 4, 2), {"a": "x", "b": "y", "d": "z"}, mesh)
+    assert [text for text in said(figure) if re.match("[abcd] ", text)] == ["d 0", "d 1"]
+    assert {"↓ a: 8 over x=2", "→ b: 6 over y=2", "   c: 4", "▤ d: 2 over z=2"} <= set(said(figure))
+    left, right = {0, 2, 4, 6}, {1, 3, 5, 7}
+    blocks = sorted(labelled(figure), key=lambda each: each[0][1])
+    assert [set().union(*(each[1] for each in half)) for half in (blocks[:4], blocks[4:])] == [left, right]
+
+
+def test_loops_and_other_names_do_not_matter():
+    figure = nx.draw(struct(["a"], 8), {"a": ("x", nx.SerialLoop(2)), "bacth": "y"}, MESH)
+    assert [each[1] for each in labelled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert below_the_title(figure).endswith(" No array here has the axis 'bacth'.")
+
+
+# --- trees --------------------------------------------------------------------------------------------------------------
+
+
+def test_each_array_of_a_tree_has_a_panel():
+    tree = {"layers": [{"w": struct(["a", "b"], 8, 4)}, {"w": struct(["b", "a"], 4, 8)}], "scale": 2.0}
+    figure = nx.draw(tree, {"a": "x"}, MESH)
+    assert said(figure)[0] == "3 arrays on 8 devices, mesh x=4, y=2"
+    titles = [text.get_text() for text in texts(figure) if text.get_weight() == "bold" and text.get_fontsize() == 10]
+    assert titles == ["mesh", "layers.0.w", "layers.1.w", "scale"]
+    assert {"f32, 128 B, 32 B a device", "↓ a: 8 over x=4", "→ a: 8 over x=4"} <= set(said(figure))
+    assert_readable(figure)
+
+
+def test_too_many_arrays_are_left_out():
+    tree = {f"layer{i:02}": {"w": struct(["a", "b"], 8, 4), "b": struct(["b"], 4)} for i in range(20)} | {
+        "z": struct(["a"], 64)
+    }
+    figure = nx.draw(tree, {"a": "x"}, MESH)
+    titles = [text.get_text() for text in texts(figure) if text.get_weight() == "bold" and text.get_fontsize() == 10]
+    assert len(titles) == 13  # with the mesh
+    assert {"layer00.w", "layer00.b", "z"} <= set(titles)
+    assert "29 arrays are left out, 29 of them just like one that is here." in below_the_title(figure)
+    assert_readable(figure)
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------------
+
+LARGE = {"vocab": 32768, "embed": 4096, "layer": 64, "mlp": 16384, "batch": 4096, "pos": 8192}
+ARRAYS = {
+    "tokens": struct(["batch", "pos"], LARGE["batch"], LARGE["pos"], dtype="int32"),
+    "w": struct(["layer", "embed", "mlp"], *(LARGE[name] for name in ("layer", "embed", "mlp"))),
+    "out_of_the_transformer_after_the_last_layer": struct(["embed", "vocab"], LARGE["embed"], LARGE["vocab"]),
+    "norm": struct(["embed"], LARGE["embed"]),
+}
+MESHES = {
+    "1": ((1,), {"batch": 0}),
+    "8": ((8,), {"batch": 0, "mlp": 0, "vocab": 0}),
+    "4x2": ((4, 2), {"batch": 0, "mlp": 1, "embed": 0}),
+    "2x2x2": ((2, 2, 2), {"batch": (2, 0), "layer": 2, "embed": 0, "mlp": 1}),
+    "64": ((64,), {"batch": 0, "mlp": 0, "embed": ()}),
+    "8x8": ((8, 8), {"batch": 0, "vocab": 1, "mlp": 1, "embed": ()}),
+    "4x4x4": ((4, 4, 4), {"batch": (0, 2), "layer": 0, "embed": 1, "mlp": 2}),
+    "2x32": ((2, 32), {"pos": 1, "embed": 0, "vocab": 1}),
+    "16x16": ((16, 16), {"batch": 0, "mlp": 1, "embed": 0, "vocab": 1}),
+    "64x16x4": ((64, 16, 4), {"batch": (0, 1), "layer": 2, "embed": 0, "mlp": 1}),
+    "65536": ((256, 256), {"batch": 0, "pos": 1, "mlp": 1}),
+}
+
+
+@pytest.mark.parametrize(
+    "size", [size if size in ("4x2", "8x8", "16x16") else pytest.param(size, marks=pytest.mark.full) for size in MESHES]
+)
+def test_everything_can_be_read(size):
+    shape, resources = MESHES[size]
+    axes = ("data", "expert", "model")[: len(shape)]
+    places = {name: axes[of] if isinstance(of, int) else tuple(axes[i] for i in of) for name, of in resources.items()}
+    figure = nx.draw(ARRAYS, places, AbstractMesh(shape, axes))
+    assert_readable(figure)
+    count = np.prod(shape)
+    summary = "With more than 64 devices blocks are not drawn one by one: of each axis the first ones and the last are here."
+    assert (summary in below_the_title(figure)) == (count > 64)
+    assert max(figure.get_size_inches()) < 24
+    if count <= 64:
+        everywhere = {device for _, ids, _ in labelled(figure) for device in ids}
+        assert everywhere == set(range(count))
+        for name, x in ARRAYS.items():
+            alone = labelled(nx.draw(x, places, AbstractMesh(shape, axes)))
+            parts = [np.prod([shape[i] for i in np.atleast_1d(resources.get(dim, ())).astype(int)]) for dim in x.dims]
+            assert len(alone) == np.prod(parts), name
+            assert sum(len(ids) for _, ids, _ in alone) == count
+
+
+# --- as a part of another figure ----------------------------------------------------------------------------------------
+
+
+def test_on_axes_of_ones_own():
+    figure = Figure(figsize=(6, 3))
+    left, right = figure.subplots(1, 2)
+    x = nx.shard(nx.named(make.ones((8, 4)), ["a", "b"]), {"a": "x"}, MESH)
+    assert nx.draw(x, ax=left) is figure
+    assert [each[1] for each in labelled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert right.axison
+    assert not right.texts
+    assert_readable(figure)
+
+
+def test_labels_that_do_not_fit_are_counts_or_left_out():
+    figure = Figure(figsize=(2, 2))
+    x = nx.shard(nx.named(make.ones((2, 2)), ["a", "b"]), {"a": "y"}, MESH)
+    nx.draw(x, ax=figure.add_axes((0, 0, 0.25, 0.3)))
+    assert said(figure) == ["×4", "×4"]
+    nx.draw(x, ax=figure.add_axes((0.5, 0, 0.15, 0.15)))
+    assert len(said(figure)) == 2
+
+
+# --- what cannot be drawn -----------------------------------------------------------------------------------------------
+
+
+def test_messages():
+    w = nx.named(make.ones((6, 4)), ["a", "b"])
+    for call, kind, message in [
+        (
+            lambda: nx.draw({}),
+            ArgumentError,
+            "draw: there is no array in {}; give an array, or a tree of arrays or of their types.",
+        ),
+        (
+            lambda: nx.draw({"w": struct(["a"], 6)}),
+            ArgumentError,
+            "draw: the array w, f32[]{a:6}, is on no device, so that nobody knows who holds its blocks. Say where it would live: "
+            "nx.draw(x, axis_resources, mesh).",
+        ),
+        (
+            lambda: jax.eval_shape(lambda x: nx.draw(x) and None, w),
+            ArgumentError,
+            "draw: the array, f32[]{a:6, b:4}, is being traced, so that nobody knows who holds its blocks. Say where it would live: "
+            "nx.draw(x, axis_resources, mesh).",
+        ),
+        (
+            lambda: nx.draw({"w": w, "name": "adam"}),
+            ArgumentTypeError,
+            "draw: name is a str, which is not an array; draw arrays, their types, or trees of them.",
+        ),
+        (
+            lambda: nx.draw(w, {"a": "x"}),
+            MeshError,
+            "draw: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).",
+        ),
+        (
+            lambda: nx.draw(w, {"a": "xx"}, MESH),
+            MeshError,
+            "draw: axis_resources maps 'a' to mesh axis 'xx', which the mesh does not have; its axes are 'x', 'y' with sizes (4, 2). "
+            "Did you mean 'x'?",
+        ),
+        (
+            lambda: nx.draw(w, mesh=MESH),
+            AxisResourceError,
+            "draw: mesh= is given without axis_resources, and arrays are drawn where they live. Give both to draw where they would live; "
+            "axis_resources={} replicates them.",
+        ),
+        (
+            lambda: nx.draw(w, {"a": "x"}, MESH),
+            AxisSizeError,
+            "draw: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of 4, or "
+            "map 'a' to fewer devices in axis_resources.",
+        ),
+        (
+            lambda: nx.draw(w, {"a": "y", "b": "y"}, MESH),
+            PlacementConflictError,
+            "draw: axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'y', which can hold only one of them. Rename one "
+            "of them to an axis that is not on 'y' first (nx.rename, or {new:old} in einsum: this communicates), or change "
+            "axis_resources.",
+        ),
+        (
+            lambda: nx.draw([w, w], ax=Figure().subplots()),
+            ArgumentTypeError,
+            "draw: ax= takes one array, and this is a tree of 2; draw them one by one.",
+        ),
+        (
+            lambda: nx.draw(jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(MESH, P(P.UNCONSTRAINED)))),
+            ArgumentError,
+            "draw: the array has 'position 0' sharded as UNCONSTRAINED, which leaves it open which devices hold what.",
+        ),
+        (
+            lambda: nx.xmap(lambda x: nx.draw(x, {"b": "x"}, MESH) and x, axis_resources={"b": "x"}, mesh=MESH)(w),
+            AxisResourceError,
+            "draw: says where arrays live outside of mapped functions; call it before the mapped function.",
+        ),
+    ]:
+        with pytest.raises(kind) as error:
+            call()
+        assert type(error.value) is kind
+        assert str(error.value) == message
+
+
+@pytest.mark.full
+def test_without_matplotlib():
+    program = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import jax.numpy as jnp, namedax as nx\n"
+        "try: nx.draw(jnp.ones(3))\n"
+        "except ImportError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], env=environment_without_devices(), capture_output=True, text=True)
+    assert (
+        run.stdout == "draw: draws with matplotlib, which is not installed. Install it with `pip install namedax[draw]`.\n"
+    ), run.stderr
+
+
+@pytest.mark.full
+def test_pyplot_is_not_touched():
+    program = "import sys, jax.numpy as jnp, namedax as nx; nx.draw(jnp.ones(3))._repr_svg_(); print('matplotlib.pyplot' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], env=environment_without_devices(), capture_output=True, text=True)
+    assert run.stdout == "False\n", run.stderr
+
+
+def test_settings_do_not_matter():
+    import matplotlib
+
+    x = nx.named(make.ones(8), ["a"])
+    want = svg(nx.draw(x))
+    with matplotlib.rc_context(
+        {"font.size": 30, "text.color": "red", "figure.facecolor": "black", "savefig.facecolor": "black"}
+    ):
+        before = dict(matplotlib.rcParams)
+        assert svg(nx.draw(x)) == want
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_svg():
+    figure = nx.draw(make.ones(3))
+    text = svg(figure)
+    assert text.startswith("<svg ")
+    assert text.rstrip().endswith("</svg>")
+    assert figure._repr_svg_() == text
+    assert svg(nx.draw(make.ones(3))) == text
