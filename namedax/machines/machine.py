@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -126,7 +127,7 @@ class Machine:
           ArgumentTypeError: it is neither.
           MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
         """
-        return self._cost(step, sizes_of(mesh)).seconds
+        return self._costs(mesh)(step).seconds
 
     def time(self, steps: Iterable[Step], mesh: Any = None) -> Times:
         """How long steps take, one after the other or side by side.
@@ -142,12 +143,19 @@ class Machine:
           ArgumentTypeError: a step is neither a collective nor an operation.
           MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
         """
-        sizes = sizes_of(mesh)
-        return schedule(list(steps), lambda step: self._cost(step, sizes), self.overlap)
+        return schedule(list(steps), self._costs(mesh), self.overlap)
 
-    def _cost(self, step: Step, mesh: Mapping[str, int] | None) -> Cost:
+    def _costs(self, mesh: Any) -> Callable[[Step], Cost]:
+        """What a step costs on this mesh."""
+        sizes = sizes_of(mesh)
+        # A program has thousands of steps, of few kinds.
+        rate = functools.cache(self._rate)
+        levels = functools.cache(lambda axes, size: levels_of(self.links, axes, size, sizes, self.name))
+        return lambda step: self._cost(step, rate, levels)
+
+    def _cost(self, step: Step, rate_of: Any, levels_over: Any) -> Cost:
         if isinstance(step, Operation):
-            rate, assumption = self._rate(step.dtype)
+            rate, assumption = rate_of(step.dtype)
             computing, moving = step.flops / rate, step.bytes / self.bandwidth
             bound, text = ("compute", assumption) if computing > moving else ("memory", "")
             starting = self.launch if step.bytes > _FEW else 0.0
@@ -155,7 +163,7 @@ class Machine:
         if isinstance(step, Collective):
             if step.group_size == 1 or not step.mesh_axes:
                 return Cost(0.0, "communication")
-            levels = levels_of(self.links, step.mesh_axes, step.group_size, mesh, self.name)
+            levels = levels_over(step.mesh_axes, step.group_size)
             return Cost(step.trips * seconds_of(step.kind, step.bytes, levels), "communication")
         raise ArgumentTypeError(
             f"Machine.time: takes the steps of a report, collectives and operations; got {type(step).__name__}. "

@@ -116,7 +116,8 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
                 computing += c.seconds
         now += length
     by = {bound: sum(c.seconds for _, c in costs if c.bound == bound) for bound in ("compute", "memory", "communication")}
-    hidden = max(0.0, sum(by.values()) - now)
+    hidden = sum(by.values()) - now
+    hidden = 0.0 if hidden < 1e-9 * now else hidden  # what is only rounding
     return Times(now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now))
 
 
