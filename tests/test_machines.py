@@ -581,7 +581,7 @@ def test_measure():
     assert set(have.flops) == {"float32", "bfloat16"}
     assert set(have.links) == {"x", "y", ("x", "y")}
     figures = [*have.flops.values(), have.memory, have.bandwidth, *(link.bandwidth for link in have.links.values())]
-    assert all(0 < figure < math.inf for figure in figures)
+    assert all(1e3 < figure < 1e14 for figure in figures)  # of a processor
     assert all(0 <= second < 1 for second in (have.launch, *(link.latency for link in have.links.values())))
     # A product of another size and shape, on all devices at once.
     every = PartitionSpec(("x", "y"))

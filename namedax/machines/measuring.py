@@ -102,19 +102,28 @@ def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dt
 
 
 def _times(programs: Sequence[_Repeated]) -> list[float]:
-    """The seconds of one repetition of each: medians of interleaved rounds."""
+    """The seconds of one repetition of each: from medians of interleaved rounds."""
     counts = []
     for program in programs:
         program.seconds(1)  # compiles
         once = program.seconds(1)
         if once < _LONG_ENOUGH:
             once = max(1e-9, (program.seconds(5) - once) / 4)
-        counts.append(min(_MOST_REPETITIONS, math.ceil(_LONG_ENOUGH / once)))
+        counts.append(max(3, min(_MOST_REPETITIONS, math.ceil(_LONG_ENOUGH / once))))
     rounds = [
-        [(program.seconds(count + 1) - program.seconds(1)) / count for program, count in zip(programs, counts, strict=True)]
+        [(program.seconds(1), program.seconds(count + 1)) for program, count in zip(programs, counts, strict=True)]
         for _ in range(_ROUNDS)
     ]
-    return [max(1e-9, statistics.median(times)) for times in zip(*rounds, strict=True)]
+    return [_once(times, count) for times, count in zip(zip(*rounds, strict=True), counts, strict=True)]
+
+
+def _once(times: Sequence[tuple[float, float]], count: int) -> float:
+    """The seconds of one repetition, from those of one and those of `count + 1`."""
+    one, many = (statistics.median(column) for column in zip(*times, strict=True))
+    # It took `many / (count + 1)` at most, and little less: a call costs less than what is repeated takes. A difference that says far
+    # less than that is made of what else the machine did meanwhile.
+    most = many / (count + 1)
+    return max(most / 4, min(most, (many - one) / count))
 
 
 def _peak(mesh: Mesh, dtype: str) -> float:
