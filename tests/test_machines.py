@@ -282,6 +282,88 @@ def test_a_ring_runs_beside_its_products(payload, product, wanted, layers):
         assert on.time([once, *loop, loop[0]]).total == pytest.approx(wanted + 3 * payload / 1e9)
 
 
+def test_an_index_does_not_part_a_ring():
+    on = machine(Link(1e9, 0.0, "switch"))
+    send, use = collective("collective-permute", ("x",), 4, 10**6), operation(4e9, 10**3)
+    index = operation(1.0, 8, kind="add", source="model.py:9", phase="gradient")
+    assert on.time([use, send, index, use, send, use]).total == pytest.approx(12e-3)
+    # An all-reduce does; what is on each side is a ring of its own.
+    reduce = collective("all-reduce", ("x",), 4, 10**6)
+    assert on.time([use, send, use, reduce, use, send, use]).total == pytest.approx(16e-3 + 1.5e-3)
+
+
+ABSTRACT = jax.sharding.AbstractMesh((2, 4), ("x", "y"))
+
+
+def bfloat16(*shape):
+    return jax.ShapeDtypeStruct(shape, "bfloat16")
+
+
+def contraction(overlap):
+    """A product that gathers an operand, or scatters its sum, or both in a program and its gradient."""
+
+    def body(x, w):
+        hidden = nx.einsum("{batch,all:embed},{all,hidden}->{batch,hidden}", x, w, overlap=overlap)
+        return nx.einsum("{batch,hidden},{all,hidden}->{batch,embed:all}", hidden, w, overlap=overlap)
+
+    resources = {"batch": "x", "embed": "y", "hidden": "y"}
+    in_axes = (["batch", "embed"], ["all", "hidden"])
+    return (
+        nx.xmap(body, in_axes, ["batch", "embed"], axis_resources=resources, mesh=ABSTRACT),
+        bfloat16(512, 2048),
+        bfloat16(2048, 4096),
+    )
+
+
+def ring_attention():
+    def body(q, k, v):
+        return nx.nn.dot_product_attention(q, k, v, axis="pos", features="d", is_causal=True)
+
+    axes = (["heads", "pos", "d"],) * 3
+    resources = {"heads": "x", "pos": "y"}
+    mapped = nx.xmap(body, axes, ["heads", "pos", "d"], axis_resources=resources, mesh=ABSTRACT)
+    return mapped, *[bfloat16(8, 2048, 64)] * 3
+
+
+def halos():
+    """Layers that need their neighbours' entries before they can compute: nothing is sent beside anything."""
+
+    def body(x, kernels):
+        return nx.scan(lambda x, kernel: (nx.conv(x, kernel, "pos", kernel_axis="tap"), None), x, kernels, axis="layer")[0]
+
+    resources = {"batch": "x", "pos": "y"}
+    mapped = nx.xmap(body, (["batch", "pos"], ["layer", "tap"]), ["batch", "pos"], axis_resources=resources, mesh=ABSTRACT)
+    return mapped, bfloat16(64, 4096), bfloat16(12, 3)
+
+
+def in_gradient(f, *args):
+    def gradient(*args):
+        return jax.grad(lambda *args: f(*args).astype("float32").sum(), tuple(range(len(args))))(*args)
+
+    return gradient, *args
+
+
+@pytest.mark.parametrize(
+    ("program", "hides"),
+    [
+        (contraction(False), False),
+        (contraction(True), True),
+        (contraction("bidirectional"), True),
+        (ring_attention(), True),
+        (halos(), False),
+    ],
+    ids=["blocking", "ring", "bidirectional", "attention", "halos"],
+)
+@pytest.mark.parametrize("of", [lambda *program: program, in_gradient], ids=["forward", "gradient"])
+def test_rings_are_seen_in_programs(program, hides, of):
+    function, *args = of(*program)
+    report = nx.explain(function, *args)
+    times = nx.machines.v5e.time(report.steps, report.mesh)
+    assert report.time(nx.machines.v5e) == times.total
+    assert times.communication > 0
+    assert (times.hidden > 0) == hides
+
+
 def test_a_machine_that_overlaps_hides_what_it_can():
     on = machine(Link(1e9, 0.0, "switch"), overlap=True)
     send, use = collective("all-reduce", ("x",), 2, 10**6), operation(4e9, 0, source="model.py:2")

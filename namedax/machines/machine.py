@@ -14,12 +14,9 @@ from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.machines.collectives import seconds_of
 from namedax.machines.links import Link, positive
 from namedax.machines.places import Links, levels_of, sizes_of
-from namedax.machines.schedule import Cost, Times, schedule
+from namedax.machines.schedule import Cost, Times, is_small, schedule
 
 __all__ = ["Machine"]
-
-# Bytes. What an operation on so few computes is part of another one, which XLA makes of both.
-_FEW = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +155,7 @@ class Machine:
             rate, assumption = rate_of(step.dtype)
             computing, moving = step.flops / rate, step.bytes / self.bandwidth
             bound, text = ("compute", assumption) if computing > moving else ("memory", "")
-            starting = self.launch if step.bytes > _FEW else 0.0
+            starting = 0.0 if is_small(step) else self.launch
             return Cost(step.trips * (max(computing, moving) + starting), bound, text)
         if isinstance(step, Collective):
             if step.group_size == 1 or not step.mesh_axes:

@@ -3,10 +3,10 @@
 A device computes one operation after the other, and a collective has to end before what comes after it, unless it is known to run beside
 operations:
 
-- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`): consecutive steps of one operation of the model, from one line,
-  with more products than permutations. Each product uses the block that is there while the next one is sent, so `K` permutations that take
-  `p` and `R` rounds of computation that take `c`, on average, take `(R - K) * c + K * max(c, p)`. What is sent after the last product has
-  nothing to run beside.
+- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`; attention along a sharded axis): consecutive steps of one
+  operation of the model, from one line, with more products than permutations. Each product uses the block that is there while the next one is
+  sent, so `K` permutations that take `p` and `R` rounds of computation that take `c`, on average, take `(R - K) * c + K * max(c, p)`. What
+  is sent after the last product has nothing to run beside.
 - **A machine with `overlap=True`**: all collectives between consecutive operations that run equally often are taken to be hidden behind
   them, as far as there is enough to compute. Records do not say what waits for what, so this is the least that a step can take. Nothing
   runs beside what runs more or less often: a sum after a loop waits for the loop.
@@ -21,7 +21,15 @@ from typing import NamedTuple
 
 from namedax.analysis.records import Collective, Operation, Step
 
-__all__ = ["Cost", "Timed", "Times", "schedule"]
+__all__ = ["Cost", "Timed", "Times", "is_small", "schedule"]
+
+# Bytes, and operations. What computes so little is part of something else, which XLA makes of both.
+_FEW = 64
+
+
+def is_small(step: Step) -> bool:
+    """Whether a step is an operation on a few numbers, such as an index."""
+    return isinstance(step, Operation) and step.bytes <= _FEW and step.flops <= _FEW
 
 
 class Cost(NamedTuple):
@@ -133,24 +141,31 @@ def _that_matter(costs: Costs, total: float) -> tuple[str, ...]:
 
 def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
     """Consecutive steps that belong together, with how long they take together."""
-
-    def line(pair: tuple[Step, Cost]) -> tuple[object, ...]:
-        return (pair[0].source, pair[0].operation, pair[0].phase)
-
-    for _, same in itertools.groupby(costs, (lambda pair: pair[0].trips) if overlap else line):
-        group = list(same)
-        if overlap:
+    if overlap:
+        for _, same in itertools.groupby(costs, lambda pair: pair[0].trips):
+            group = list(same)
             yield group, max(sum(c.seconds for step, c in group if isinstance(step, kind)) for kind in (Operation, Collective))
-            continue
+        return
+    for group in _lines(costs):
         last = max((i for i, (step, _) in enumerate(group) if _is_product(step)), default=-1) + 1
-        ring, rest = group[:last], group[last:]
-        length = _ring_length(ring)
+        length = _ring_length(group[:last])
         if length is None:
-            ring, rest = [], group
-        if ring and length is not None:
-            yield ring, length
-        if rest:
-            yield rest, sum(c.seconds for _, c in rest)
+            last = 0
+        else:
+            yield group[:last], length
+        if group[last:]:
+            yield group[last:], sum(c.seconds for _, c in group[last:])
+
+
+def _lines(costs: Costs) -> Iterator[Costs]:
+    """Consecutive steps of one line, in parts without a collective that all devices wait for, or one such collective."""
+    keys: list[tuple[object, ...]] = []
+    for step, _ in costs:
+        blocks = isinstance(step, Collective) and step.kind != "collective-permute"
+        key = (step.source, step.operation, step.phase, len(keys) if blocks else -1)
+        keys.append(keys[-1] if keys and is_small(step) else key)  # an index may have been computed anywhere
+    for _, same in itertools.groupby(zip(keys, costs, strict=True), lambda pair: pair[0]):
+        yield [cost for _, cost in same]
 
 
 def _is_product(step: Step) -> bool:
@@ -159,8 +174,6 @@ def _is_product(step: Step) -> bool:
 
 def _ring_length(group: Costs) -> float | None:
     """How long a ring takes, or `None` if the steps are not one."""
-    if any(isinstance(step, Collective) and step.kind != "collective-permute" for step, _ in group):
-        return None
     runs = [key for key, _ in itertools.groupby((type(step), step.trips) for step, _ in group)]
     slots = sum(trips for kind, trips in runs if kind is Collective)  # what is sent together is sent in the same round
     products = sum(step.trips for step, _ in group if _is_product(step))
