@@ -3,7 +3,6 @@
 Contents are compared, not pixels: rectangles, the texts on them, captions; and no text covers another one or leaves the sheet.
 """
 
-import itertools
 import re
 import subprocess
 import sys
@@ -19,8 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, Rectangle
 
 import namedax as nx
+from namedax.analysis.records import Collective, Operation
 from namedax.drawing.canvas import svg
+from namedax.drawing.front import draw_front
+from namedax.drawing.timeline import draw_timeline
+from namedax.drawing.traffic import draw_collectives
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
+from namedax.hlo import KINDS
 from tests import make
 from tests.harness import environment_without_devices, make_mesh
 
@@ -96,8 +100,10 @@ def assert_readable(figure, smallest=7):
     shown = texts(figure)
     for axes in figure.axes:
         if axes.axison:
-            ticks = [axis.get_major_ticks() for axis in (axes.xaxis, axes.yaxis)]
-            shown += [tick.label1 for tick in itertools.chain(*ticks) if tick.label1.get_visible() and tick.label1.get_text()]
+            for axis in (axes.xaxis, axes.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+                shown += [tick.label1 for tick in ticks if tick.label1.get_text()]
             shown += [label for label in (axes.xaxis.label, axes.yaxis.label) if label.get_text()]
     boxes = np.array([text.get_window_extent(renderer).extents for text in shown])
     low, high = boxes[:, :2], boxes[:, 2:]
@@ -334,6 +340,194 @@ def test_labels_that_do_not_fit_are_counts_or_left_out():
     assert len(said(figure)) == 2
 
 
+# --- what is sent ---------------------------------------------------------------------------------------------------------
+
+
+def collective(kind, axes, wire, trips=1, names=("batch",), operation="nx.mean", source="model.py:3", phase="forward"):
+    return Collective(kind, axes, 4, names, 2 * wire, wire, trips, "float32", operation, source, phase)
+
+
+SENT = [
+    collective("all-gather", ("x",), 3 * 2**20, 4, ("embed_fsdp",), "nx.einsum", "model.py:7"),
+    collective("reduce-scatter", ("x",), 4 * 2**20, 1, ("embed_fsdp",), "nx.einsum", "model.py:7", "gradient"),
+    collective("all-reduce", ("y",), 2**20, 2),
+    collective("all-reduce", ("y",), 2**20, 2),
+    collective("all-reduce", ("y", "x"), 2**10, 1, (), "", ""),
+]
+
+
+def lengths(figure):
+    """The length of every bar, by its height on the page and its kind."""
+    bars = [bar for bar in shapes(figure) if bar.get_gid() in KINDS]
+    tops = sorted({bar.get_y() for bar in bars})
+    return {(tops.index(bar.get_y()), bar.get_gid()): bar.get_width() for bar in bars}
+
+
+def test_traffic():
+    figure = draw_collectives(SENT, {"x": 4, "y": 2, "z": 1})
+    words = said(figure)
+    assert words[0] == "A device sends 20.0 MiB"
+    for text in (
+        "5 all-reduce (4.0 MiB)", "4 all-gather (12.0 MiB)", "1 reduce-scatter (4.0 MiB)", "x=4", "y=2", "z=1", "x=4 × y=2",
+        "16.0 MiB (80%)", "4.0 MiB (20%)", "nothing", "1.0 KiB (less than 1%)",
+    ):  # fmt: skip
+        assert words.count(text) == 1, text
+    start = words.index("all-gather, nx.einsum {embed_fsdp}, model.py:7")
+    assert set(words[start - 2 : start]) == {"4 times", "12.0 MiB"}
+    assert "reduce-scatter, nx.einsum {embed_fsdp}, model.py:7, gradient" in words
+    assert words.count("all-reduce, nx.mean {batch}, model.py:3") == 1  # twice the same is said once
+    assert "all-reduce" in words  # of which nothing is known
+    long = lengths(figure)
+    assert set(long) == {(0, "all-gather"), (0, "reduce-scatter"), (1, "all-reduce"), (2, "all-reduce")}
+    assert long[0, "all-gather"] == pytest.approx(3 * long[0, "reduce-scatter"])
+    assert long[1, "all-reduce"] == pytest.approx(long[0, "reduce-scatter"])
+    assert_readable(figure)
+
+
+def test_traffic_takes_time_on_a_machine():
+    link = nx.machines.Link(1e9, 0.0, "switch")
+    machine = nx.machines.Machine(flops={"float32": 1e12}, memory=16e9, bandwidth=1e11, links={...: link}, name="mine")
+    figure = draw_collectives(SENT[:2], {"x": 4}, machine)
+    seconds = sum(machine.time_of(each, {"x": 4}) for each in SENT[:2])
+    assert f"16.0 MiB (100%), {1e3 * seconds:.1f} ms" in said(figure)
+    assert "mine" in below_the_title(figure)
+    assert_readable(figure)
+
+
+def test_traffic_has_few_lines():
+    many = [collective("all-to-all", ("x",), 2**i, 1, (f"n{i}",), "nx.rename", f"model.py:{i}") for i in range(20)]
+    figure = draw_collectives(many, {"x": 64})
+    rows = [text for text in said(figure) if "model.py" in text or "others" in text]
+    assert rows == [*(f"all-to-all, nx.rename {{n{i}}}, model.py:{i}" for i in (19, 18, 17)), "17 others"]
+    assert {"17 times", "128.0 KiB"} <= set(said(figure))
+    assert_readable(figure)
+
+
+def test_no_traffic():
+    figure = draw_collectives([], {"x": 4})
+    assert said(figure) == ["Nothing is sent between devices", "Mesh x=4.", "x=4", "nothing"]
+    assert said(draw_collectives([], {})) == ["Nothing is sent between devices", "There is no mesh."]
+    with pytest.raises(MeshError) as error:
+        draw_collectives(SENT, {"xx": 4, "y": 2})
+    assert str(error.value) == (
+        "draw_collectives: all-gather goes over mesh axis 'x', which the mesh does not have; its axes are 'xx', 'y'. Did you mean 'xx'?"
+    )
+
+
+# --- when -----------------------------------------------------------------------------------------------------------------
+
+
+def operation(kind="dot_general", trips=1, source="model.py:9"):
+    return Operation(kind, ("hidden",), 1e9, 1000, trips, "float32", "nx.dot", source, "forward")
+
+
+def drawn_bars(figure):
+    """What is drawn of each kind: (lane, start, end) in the unit of the picture."""
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    found = {}
+    for bars in axes.collections:
+        for path in bars.get_paths():
+            (left, top), (right, _) = path.get_extents().get_points()
+            found.setdefault(bars.get_gid(), []).append((int(top), left, right))
+    return found
+
+
+def test_timeline():
+    figure = draw_timeline([(operation(trips=3), 0.0, 3e-3), (SENT[0], 2e-3, 6e-3), (operation("exp"), 6e-3, 8e-3)])
+    bars = {kind: [tuple(np.round(bar, 9)) for bar in ones] for kind, ones in drawn_bars(figure).items()}
+    assert bars == {"dot_general": [(0, 0, 3)], "exp": [(0, 6, 8)], "all-gather": [(1, 2, 6)]}
+    words = said(figure)
+    assert words[0] == "8.00 ms on one device"
+    assert below_the_title(figure) == "Computing 5.00 ms (62%), communicating 4.00 ms (50%), 1.00 ms of them at the same time."
+    assert {"all-gather 4.00 ms", "dot_general 3.00 ms", "exp 2.00 ms"} <= set(words)
+    listed = [text for text in words if "model.py" in text]
+    assert listed == [
+        "dot_general, nx.dot {hidden}, model.py:9, ×3",
+        "all-gather, nx.einsum {embed_fsdp}, model.py:7, ×4",
+        "exp, nx.dot {hidden}, model.py:9",
+    ]
+    assert {"3.00 ms", "37.5%", "4.00 ms", "50.0%", "2.00 ms", "25.0%"} <= set(words)
+    assert words.count("nx.dot {hidden}") == 2  # in the bars
+    assert {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()} >= {"computing", "communicating"}
+    assert [axes.get_xlabel() for axes in figure.axes if axes.axison] == ["ms"]
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("count", [1, 40, 5000])
+def test_thousands_of_steps(count):
+    rng, now, steps = np.random.default_rng(count), 0.0, []
+    for i in range(count):
+        step = (
+            operation(f"kind{rng.integers(12)}", source=f"model.py:{i}")
+            if rng.random() < 0.7
+            else SENT[rng.integers(len(SENT))]
+        )
+        steps.append((step, now, now + rng.random() ** 8 * 1e-4))
+        now = steps[-1][2]
+    figure = draw_timeline(steps)
+    bars = [bar for ones in drawn_bars(figure).values() for bar in ones]
+    assert len(bars) <= min(count, 2000)
+    for lane, of_lane in enumerate((Operation, Collective)):
+        took = sum(end - start for step, start, end in steps if isinstance(step, of_lane))
+        shown = sum(right - left for at, left, right in bars if at == lane)
+        scale = now / max(right for _, _, right in bars)
+        assert took * 0.99 <= shown * scale <= took + now / 2
+    assert ("are drawn together" in below_the_title(figure)) == (count > 1)
+    assert_readable(figure)
+
+
+def test_no_time():
+    figure = draw_timeline([], title="An empty step")
+    assert said(figure)[:2] == ["An empty step", "There is nothing that takes time."]
+    assert_readable(figure)
+    with pytest.raises(ArgumentError) as error:
+        draw_timeline([(operation(), 2.0, 1.0)])
+    assert str(error.value) == (
+        "draw_timeline: dot_general, nx.dot {hidden}, model.py:9 starts at 2.0 s and ends at 1.0 s, which is before."
+    )
+
+
+# --- what there is to choose from --------------------------------------------------------------------------------------------
+
+
+def dots(figure):
+    """The points of the plot, by their colour, and the line that joins those on the front."""
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    line, *both = axes.lines[:3]
+    return [sorted(zip(one.get_xdata(), one.get_ydata(), strict=True)) for one in (line, *both)]
+
+
+def test_front():
+    points = [(4e-3, 2 * 2**30, "{'batch': 'x'}", True), (2e-3, 4 * 2**30, "{}", True), (5e-3, 5 * 2**30, "bad", False)]
+    figure = draw_front(points, memory=3 * 2**30)
+    line, others, front = dots(figure)
+    assert line == front == [(2.0, 4.0), (4.0, 2.0)]
+    assert others == [(5.0, 5.0)]
+    words = said(figure)
+    assert words[0] == "3 candidates, 2 on the front"
+    assert "The dashed line is the memory that there is, 3.0 GiB." in below_the_title(figure)
+    assert [text for text in words if text.startswith("{")] == ["{}", "{'batch': 'x'}"]  # from the fastest on
+    assert {"2.00 ms", "4.0 GiB", "4.00 ms", "2.0 GiB"} <= set(words)
+    assert "bad" not in words
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_long_front(count):
+    label = str({f"name{i}": ("data", "model") for i in range(6)})
+    points = [(1e-3 * 1.3**i, 2**34 / 1.4**i, label, True) for i in range(count)]
+    figure = draw_front([*points, (1.0, 2.0**36, "", False)])
+    numbers = [text.get_text() for text in texts(figure) if text.get_fontsize() == 7]
+    assert numbers == [str(i + 1) for i in range(min(count, 10))]
+    assert_readable(figure)
+
+
+def test_no_candidates():
+    with pytest.raises(ArgumentError) as error:
+        draw_front([])
+    assert str(error.value) == "draw_front: there is no candidate to draw; a plan has at least one."
+
+
 # --- what cannot be drawn -----------------------------------------------------------------------------------------------
 
 
@@ -438,13 +632,24 @@ def test_pyplot_is_not_touched():
 def test_settings_do_not_matter():
     import matplotlib
 
-    x = nx.named(make.ones(8), ["a"])
-    want = svg(nx.draw(x))
-    with matplotlib.rc_context(
-        {"font.size": 30, "text.color": "red", "figure.facecolor": "black", "savefig.facecolor": "black"}
-    ):
+    def pictures():
+        yield svg(nx.draw(nx.named(make.ones(8), ["a"])))
+        yield svg(draw_collectives(SENT, {"x": 4, "y": 2}))
+        yield svg(draw_timeline([(operation(), 0.0, 1e-3), (SENT[0], 1e-3, 3e-3)]))
+        yield svg(draw_front([(1e-3, 2**30, "{}", True)]))
+
+    want = list(pictures())
+    settings = {
+        "font.size": 30,
+        "font.family": "serif",
+        "text.color": "red",
+        "figure.facecolor": "black",
+        "savefig.facecolor": "black",
+    }
+    settings |= {"axes.grid": True, "axes.facecolor": "black", "xtick.color": "red", "xtick.top": True, "axes.labelsize": 20}
+    with matplotlib.rc_context(settings):
         before = dict(matplotlib.rcParams)
-        assert svg(nx.draw(x)) == want
+        assert list(pictures()) == want
         assert dict(matplotlib.rcParams) == before
 
 

@@ -113,8 +113,8 @@ class Canvas:
         self.axes.add_artist(Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5))
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: Colour, width: float = 0.8, **style: Any) -> None:
-        """A line through points."""
-        self.axes.plot(xs, ys, color=colour, linewidth=width, solid_capstyle="butt", **style)
+        """A line through points, behind everything else."""
+        self.axes.plot(xs, ys, color=colour, linewidth=width, solid_capstyle="butt", zorder=0.5, **style)
 
     def text(self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any) -> None:
         """A text, from (x, y) to the right and downwards unless `ha` and `va` say otherwise. No character has a special meaning."""
@@ -153,8 +153,9 @@ def new_canvas(width: float, height: float, op: str) -> Canvas:
       ImportError: matplotlib is not installed.
     """
     require_matplotlib(op)
-    figure: Figure = _picture_class()(figsize=(width, height), dpi=_DPI, facecolor=PAPER, edgecolor=PAPER)
-    return Canvas(figure.add_axes((0, 0, 1, 1)), width, height)
+    with _default_settings():
+        figure: Figure = _picture_class()(figsize=(width, height), dpi=_DPI, facecolor=PAPER, edgecolor=PAPER)
+        return Canvas(figure.add_axes((0, 0, 1, 1)), width, height)
 
 
 def canvas_on(axes: Axes) -> Canvas:
@@ -166,15 +167,24 @@ def canvas_on(axes: Axes) -> Canvas:
 
 def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -> Axes:
     """Axes with a scale of their own on a part of a canvas, at (x, y) downwards from its upper left corner."""
-    axes: Axes = canvas.figure.add_axes(
-        (x / canvas.width, 1 - (y + height) / canvas.height, width / canvas.width, height / canvas.height)
-    )
+    place = (x / canvas.width, 1 - (y + height) / canvas.height, width / canvas.width, height / canvas.height)
+    with _default_settings():
+        axes: Axes = canvas.figure.add_axes(place)
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
     for spine in axes.spines.values():
         spine.set(color=GREY, linewidth=0.8)
-    axes.tick_params(colors=GREY, which="both", direction="out", length=3, width=0.8)
+    axes.tick_params(which="both", colors=GREY, direction="out", length=3, width=0.8, pad=3.5)
+    axes.tick_params(which="both", top=False, right=False, labelsize=8, labelfontfamily=FONT)
+    axes.grid(False, which="both")
     return axes
+
+
+def _default_settings() -> Any:
+    """A context in which matplotlib has its own settings and not the user's."""
+    import matplotlib.style
+
+    return matplotlib.style.context("default")
 
 
 def svg(figure: Figure) -> str:
@@ -187,6 +197,9 @@ def svg(figure: Figure) -> str:
     import matplotlib
 
     text = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}):  # the same text each time
+    with (
+        _default_settings(),
+        matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}),
+    ):  # the same text each time
         figure.savefig(text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
     return re.sub(r"^.*?(?=<svg\b)", "", text.getvalue(), count=1, flags=re.DOTALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["GREY", "INK", "PALETTE", "PAPER", "RULE", "colours_of_kinds", "device_colours", "ink_on"]
+__all__ = ["FAINT", "GREY", "INK", "OTHERS", "PALETTE", "PAPER", "RULE", "colours_of_kinds", "device_colours", "ink_on"]
 
 Colour = tuple[float, float, float]
 
@@ -14,7 +14,7 @@ def _rgb(text: str) -> Colour:
     return red, green, blue
 
 
-INK, GREY, RULE, PAPER = _rgb("#22272E"), _rgb("#5F6770"), _rgb("#D5DAE0"), (1.0, 1.0, 1.0)
+INK, GREY, FAINT, RULE, PAPER = _rgb("#22272E"), _rgb("#5F6770"), _rgb("#A9AFB7"), _rgb("#D5DAE0"), (1.0, 1.0, 1.0)
 
 #: Blue, orange, red, teal, green, yellow, purple, pink.
 PALETTE = tuple(map(_rgb, ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98")))
@@ -53,8 +53,9 @@ _COLLECTIVES = {
     "collective-permute": PALETTE[5],
     "collective-broadcast": _rgb("#9C6B4E"),
 }
-_OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AB7D6"), _rgb("#3F8F88"))
-_OTHERS = _rgb("#A9AFB7")
+_OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AC0E0"), _rgb("#2E7F78"))
+#: Of kinds that have no colour of their own.
+OTHERS = FAINT
 
 
 def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
@@ -64,4 +65,4 @@ def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
     True
     """
     operations = iter(_OPERATIONS)
-    return {kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, _OTHERS) for kind in dict.fromkeys(kinds)}
+    return {kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, OTHERS) for kind in dict.fromkeys(kinds)}
