@@ -72,7 +72,13 @@ test: $(VENV)/.ready-lint,test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
-test-all: test-rest test-x64 test-leaks test-optimized bench-check test-fuzz
+# Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
+test-all: test-rest test-x64 test-leaks test-optimized
+	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
+	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS); fuzz=$$?; \
+	wait $$counts; counts=$$?; \
+	echo "bench-check:"; cat $(VENV)/counts.txt; \
+	[ $$fuzz = 0 ] && [ $$counts = 0 ]
 
 test-rest: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not product and not leaks" --but-one-in 10

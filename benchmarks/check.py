@@ -25,8 +25,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-# Few optimisations of LLVM's: nothing that is counted depends on them, and compiling takes the time here.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0")
+# One module of LLVM's and few of its optimisations: nothing that is counted depends on them, and compiling takes the time here.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
+)
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples"))
 
 import jax

@@ -126,11 +126,18 @@ def test_indices_of_small_types(dtype, kind):
         "take_along_axis": (lambda x, i: nx.take_along_axis(x, i, "n"), (flat, i), LONG[at, 0], ["q"]),
         "at": (lambda x, i: (0 * x).at["n", numbers].add(jnp.arange(8.0)), (flat, i), hit, ["n"]),
     }
-    for resources in ({}, {"n": "x"}, {"n": "x", "q": "y"}):
-        for name, (function, args, want, names) in cases.items():
-            have = mapped(resources, function, *args, kind=kind) if resources else function(*args)
-            np.testing.assert_array_equal(values(have, names), want, err_msg=f"{name} {resources}")
+
+    def together(given):
+        return {name: function(*given[name]) for name, (function, *_) in cases.items()}
+
+    given = {name: args for name, (_, args, *_) in cases.items()}
+    for resources in ({"n": "x"}, {"n": "x", "q": "y"}):
+        have = mapped(resources, together, given, kind=kind)
+        for name, (*_, want, names) in cases.items():
+            np.testing.assert_array_equal(values(have[name], names), want, err_msg=f"{name} {resources}")
     if kind == "auto":  # where nothing is mapped, along positions, and along the axis that is read
+        for name, (function, args, want, names) in cases.items():
+            np.testing.assert_array_equal(values(function(*args), names), want, err_msg=name)
         np.testing.assert_array_equal(values(nx.take(flat, own, "n"), ["n"]), LONG[at, 0])
         batch = nx.named(jnp.asarray(LONG.T), ["b", None])
         for have in (
