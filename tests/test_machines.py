@@ -186,6 +186,19 @@ def test_the_last_mesh_axes_fill_a_node():
     )  # the pod has room for it, and two dimensions for three axes
 
 
+def test_layout():
+    h100, v5e = nx.machines.h100, nx.machines.v5e
+    within, between = h100.links[...], h100.links[...].beyond
+    mesh = jax.sharding.AbstractMesh((4, 4, 1, 4), ("a", "b", "one", "c"))
+    assert h100.layout(mesh) == {"a": ((4, between),), "b": ((2, between), (2, within)), "one": (), "c": ((4, within),)}
+    assert list(h100.layout(mesh)) == ["a", "b", "one", "c"]
+    assert v5e.layout({"a": 4, "b": 4}) == dict.fromkeys("ab", ((4, v5e.links[...]),))
+    with pytest.raises(
+        MeshError, match=r"^Machine\.time: this machine has no link for the mesh axis 'b'; it has links for 'a'"
+    ):
+        machine({"a": Link(1, 0)}).layout({"a": 2, "b": 2})
+
+
 def test_a_mesh_may_be_one():
     mesh = jax.sharding.AbstractMesh((64, 8), ("data", "model"))
     step = collective("all-gather", ("model",), 8, 10**9)

@@ -13,7 +13,7 @@ from namedax.analysis.records import Collective, Operation, Step
 from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.machines.collectives import seconds_of
 from namedax.machines.links import Link, positive
-from namedax.machines.places import Links, levels_of, sizes_of
+from namedax.machines.places import Links, levels_of, placed, sizes_of
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
 __all__ = ["Machine"]
@@ -92,6 +92,27 @@ class Machine:
         'switch'
         """
         return dataclasses.replace(self, links={**self.links, **links})
+
+    def layout(self, mesh: Any) -> dict[str, tuple[tuple[int, Link], ...]]:
+        """What the mesh axes go over: the last ones fill the links that join few devices, the others go beyond.
+
+        Args:
+          mesh: a mesh, or a dict of the sizes of its axes.
+
+        Returns:
+          For each mesh axis how many devices along it which link joins, from the slowest link to the fastest; nothing for an axis of one
+          device. Mesh axes of one size with equal layouts are interchangeable.
+
+        Raises:
+          MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
+
+        >>> import namedax as nx
+        >>> layout = nx.machines.h100.layout({"data": 16, "model": 4})
+        >>> [(size, link.reach) for size, link in layout["data"]]  # eight nodes, and two such groups of four in a node
+        [(8, None), (2, 8)]
+        """
+        sizes = sizes_of(mesh) or {}
+        return placed(self.links, sizes, sizes, self.name)
 
     def peak(self, dtype: Any) -> float:
         """The operations per second of an element type.

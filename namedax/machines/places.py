@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, MeshError, show_names
 from namedax.machines.links import Link
 
-__all__ = ["Level", "Links", "levels_of", "sizes_of"]
+__all__ = ["Level", "Links", "levels_of", "placed", "sizes_of"]
 
 #: By mesh axis; by several mesh axes together; `...` is all others.
 Links = Mapping[Any, Link]
@@ -75,18 +75,18 @@ def levels_of(
         mesh = {axes[0]: group_size}
     if missing := [axis for axis in axes if axis not in mesh]:
         raise MeshError(f"Machine.time: a collective goes over {show_names(missing)}, and the mesh has {show_names(mesh)}.")
-    placed = _placed(links, mesh, axes, machine)
-    parts = [part for axis in axes for part in placed[axis]]
+    over = placed(links, mesh, axes, machine)
+    parts = [part for axis in axes for part in over[axis]]
     whole = math.prod(mesh[axis] for axis in axes)
     if (
         group_size != whole
     ):  # groups within an axis: of what joins them, all that is known is that it is no faster than the slowest
         slowest = min((link for _, link in parts), key=lambda link: link.bandwidth, default=None)
-        return () if slowest is None else (Level((group_size,), slowest, _share(placed, slowest)),)
+        return () if slowest is None else (Level((group_size,), slowest, _share(over, slowest)),)
     together: dict[Link, list[int]] = collections.defaultdict(list)
     for size, link in parts:
         together[link].append(size)
-    return tuple(Level(tuple(sizes), link, _share(placed, link)) for link, sizes in together.items())
+    return tuple(Level(tuple(sizes), link, _share(over, link)) for link, sizes in together.items())
 
 
 def _link_of(links: Links, axis: str, machine: str) -> Link:
@@ -99,18 +99,23 @@ def _link_of(links: Links, axis: str, machine: str) -> Link:
     return link
 
 
-def _placed(
-    links: Links, mesh: Mapping[str, int], used: tuple[str, ...], machine: str
+def placed(
+    links: Links, mesh: Mapping[str, int], used: Collection[str], machine: str
 ) -> dict[str, tuple[tuple[int, Link], ...]]:
-    """By mesh axis: how many devices along it which link joins. The last axes fill the fastest links, as meshes are made."""
+    """By mesh axis: how many devices along it which link joins. The last axes fill the fastest links, as meshes are made.
+
+    Args:
+      links: of the machine.
+      mesh: the sizes of all mesh axes.
+      used: those that need a link.
+      machine: its name, for messages.
+    """
     left: dict[Link, int] = {}
-    placed: dict[str, tuple[tuple[int, Link], ...]] = {}
+    found: dict[str, tuple[tuple[int, Link], ...]] = {}
     for axis, size in reversed(list(mesh.items())):
-        if size > 1 and (axis in used or axis in links or ... in links):
-            placed[axis] = _along(axis, size, _link_of(links, axis, machine), left, machine)
-        else:
-            placed[axis] = ()
-    return placed
+        linked = size > 1 and (axis in used or axis in links or ... in links)
+        found[axis] = _along(axis, size, _link_of(links, axis, machine), left, machine) if linked else ()
+    return {axis: found[axis] for axis in mesh}
 
 
 def _along(axis: str, size: int, link: Link, left: dict[Link, int], machine: str) -> tuple[tuple[int, Link], ...]:
@@ -136,8 +141,8 @@ def _along(axis: str, size: int, link: Link, left: dict[Link, int], machine: str
     return _along(axis, size // inner, link.beyond, left, machine) + within
 
 
-def _share(placed: Mapping[str, tuple[tuple[int, Link], ...]], link: Link) -> float:
+def _share(over: Mapping[str, tuple[tuple[int, Link], ...]], link: Link) -> float:
     if link.dimensions is None:
         return 1.0
-    axes = sum(part[1] == link for parts in placed.values() for part in parts)
+    axes = sum(part[1] == link for parts in over.values() for part in parts)
     return min(1.0, link.dimensions / axes)
