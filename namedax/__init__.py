@@ -293,6 +293,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.ops.window.neighbours import pad as pad
     from namedax.ops.window.neighbours import roll as roll
     from namedax.ops.window.neighbours import shift as shift
+    from namedax.planning.planner import plan as plan
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.typing import checked as checked
@@ -497,6 +498,7 @@ _FACE = {
     "partition": "namedax.ops.sorting.sorting.partition",
     "percentile": "namedax.namespaces.reduction_forms.percentile",
     "permute_dims": "namedax.namespaces.spellings.permute_dims",
+    "plan": "namedax.planning.planner.plan",
     "positional": "namedax.ops.shape.conversion.positional",
     "positive": "namedax.numpy.positive",
     "pow": "namedax.numpy.pow",

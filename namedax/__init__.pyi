@@ -9,7 +9,7 @@ an editor stands in the stubs beside them, which `make stubs` writes.
 """
 
 import builtins
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
@@ -1052,6 +1052,20 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array: ...
 def shift(x: NamedArray, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> NamedArray: ...
 @overload
 def shift(x: ArrayLike, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> Array: ...
+def plan(
+    f: Any,
+    *args: Any,
+    mesh: Any = None,
+    machine: Any = None,
+    memory: float | None = None,
+    names: Iterable[Hashable] | None = None,
+    verify: int = 0,
+    progress: bool = True,
+    tries: int | None = None,
+    loops: Mapping[Hashable, Sequence[int | Any]] | None = None,
+    overlap: Sequence[Any] | None = None,
+    **kwargs: Any,
+) -> Any: ...
 def checked(fun: Any) -> Any:
     """Compares the arguments and results of a function with its annotations, on every call.
 

@@ -28,6 +28,7 @@ __all__ = [
     "NamedAxesLeftError",
     "NamedaxError",
     "PlacementConflictError",
+    "PlanError",
     "PositionalAxisError",
     "RawBlockError",
     "RearrangeError",
@@ -83,7 +84,17 @@ class MeshError(NamedaxError, ValueError):
 
 
 class PlacementConflictError(NamedaxError, ValueError):
-    """Two names on one mesh axis meet in one value."""
+    """Two names on one mesh axis meet in one value.
+
+    Attributes:
+      axes: the two names, where they are known.
+    """
+
+    axes: tuple[Hashable, ...] = ()
+
+
+class PlanError(NamedaxError, ValueError):
+    """`nx.plan` has found no assignment under which the program can run: in the memory that there is, or at all."""
 
 
 class RawBlockError(NamedaxError, ValueError):

@@ -47,6 +47,7 @@ ROOMS = (
     "machines",  # how long what is found takes
     "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
+    "planning",  # which layout a machine finds, by what is found of each
     "interop",
     "distributed",
     "testing",

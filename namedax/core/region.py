@@ -180,10 +180,12 @@ class Region:
         for name in names:
             for mesh_axis in self.resources.get(name, ()):
                 if mesh_axis in owner and owner[mesh_axis] != name:
-                    raise PlacementConflictError(
+                    error = PlacementConflictError(
                         f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
                         f"{mesh_axis!r}, which can hold only one of them. " + (remedy or _rename_first(mesh_axis))
                     )
+                    error.axes = (owner[mesh_axis], name)
+                    raise error
                 owner[mesh_axis] = name
 
 

@@ -1,0 +1,144 @@
+"""The function that is planned: its names, and what it is under another assignment."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh
+
+from namedax.analysis import costs
+from namedax.analysis.explain import explain
+from namedax.analysis.report import Report
+from namedax.core.array import dims_of, is_named
+from namedax.core.records import Record
+from namedax.core.region import ambient
+from namedax.operands.leaves import data_of
+from namedax.xmap import Xmapped, xmap
+
+__all__ = ["Census", "Held", "Program"]
+
+
+class Held(Record):
+    """An array among the arguments.
+
+    Attributes:
+      label: how messages call it.
+      dims: its axes.
+      bytes: of all of it.
+    """
+
+    label: str
+    dims: tuple[Hashable | None, ...]
+    bytes: int
+
+
+class Census(Record):
+    """What one trace with nothing mapped says of the names.
+
+    Attributes:
+      sizes: the size of every name; names of operations' own, which have none or several, are left out.
+      apart: pairs of names that meet in an argument or a result.
+      arguments: the arrays among the arguments.
+    """
+
+    sizes: dict[Hashable, int]
+    apart: frozenset[frozenset[Hashable]]
+    arguments: tuple[Held, ...]
+
+
+class Program:
+    """A mapped function with arguments, to be traced under one assignment after the other.
+
+    Args:
+      f: made by `nx.xmap`.
+      args: its arguments; of arrays only the types matter.
+      kwargs: likewise.
+    """
+
+    def __init__(self, f: Xmapped, args: Any, kwargs: Any):
+        self._f = f
+        static = {i % len(args) for i in f._static_argnums if -len(args) <= i < len(args)} if args else set()
+        self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
+        self.kwargs = {name: value if name in f._static_names else _types(value) for name, value in kwargs.items()}
+        self.name = f._name
+
+    def under(self, axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any = None) -> Xmapped:
+        """The function under another assignment; nobody else has it, so that what it was traced to goes with it."""
+        return self._mapped(self._again(), axis_resources, mesh, overlap)
+
+    def _again(self) -> Callable[..., Any]:
+        body = self._f._fun
+
+        @functools.wraps(body)
+        def again(*args: Any, **kwargs: Any) -> Any:
+            return body(*args, **kwargs)
+
+        return again
+
+    def _mapped(self, body: Callable[..., Any], axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any) -> Xmapped:
+        f = self._f
+        return xmap(
+            body,
+            f._in_axes,
+            f._out_axes,
+            axis_sizes=f._axis_sizes,
+            axis_resources=axis_resources,
+            mesh=mesh if axis_resources else None,
+            static_argnums=f._static_argnums,
+            overlap=f._overlap if overlap is None else overlap,
+            passes=f._passes,
+        )
+
+    def explained(self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Any) -> Report:
+        """What it sends, computes and holds under an assignment."""
+        return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
+
+    def census(self) -> Census:
+        """Traces the function with nothing mapped."""
+        sizes: dict[Hashable, int] = {}
+        apart: set[frozenset[Hashable]] = set()
+        arguments: list[Held] = []
+        body = self._f._fun
+
+        @functools.wraps(body)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            result = body(*args, **kwargs)
+            region = ambient()
+            assert region is not None
+            arguments.extend(_held(args, kwargs, self._f._parameters))
+            for leaf in jax.tree.leaves((args, kwargs, result), is_leaf=is_named):
+                names = [dim for dim in dims_of(leaf) if dim is not None]
+                apart.update(map(frozenset, itertools.combinations(names, 2)))
+            known = {name: region.size_of(name) for name in region.seen}
+            sizes.update((name, size) for name, size in known.items() if size is not None and size > 1)
+            return result
+
+        self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
+        return Census(sizes, frozenset(apart), tuple(arguments))
+
+
+def _types(tree: Any) -> Any:
+    """Arrays as their types: where they lie now says nothing of where they may lie."""
+
+    def one(leaf: Any) -> Any:
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=bool(getattr(leaf, "weak_type", False)))
+        return leaf
+
+    return jax.tree.map(one, tree)
+
+
+def _held(args: Any, kwargs: Any, parameters: tuple[str, ...] | None) -> Iterator[Held]:
+    for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=is_named)[0]:
+        group, first, *rest = path
+        if group.idx == 1:
+            name = str(first.key)
+        else:
+            name = parameters[first.idx] if parameters and first.idx < len(parameters) else f"argument {first.idx}"
+        data = data_of(leaf)
+        if hasattr(data, "dtype"):
+            yield Held(f"{name}{jax.tree_util.keystr(tuple(rest))}", tuple(dims_of(leaf)), costs.size_in_bytes(data))

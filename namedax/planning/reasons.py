@@ -1,0 +1,102 @@
+"""Why a layout is as good as it is, in a line, and what a second name would allow, in sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+from namedax.analysis.records import Collective
+from namedax.analysis.rendering import bytes_text
+from namedax.analysis.report import Report
+from namedax.errors import show_names
+from namedax.planning.program import Census, Held
+from namedax.resources.assignment import parse_resources
+
+__all__ = ["advice", "reason"]
+
+# What is smaller is not worth a word.
+_LARGE = 1 << 20
+
+
+def reason(report: Report, machine: Any, mesh: Mapping[str, int], times: Any) -> str:
+    """What a step of a layout does most of its time, and what it sends most, for which names."""
+    whole = times.compute + times.memory + times.communication
+    if not whole:
+        return "computes and sends nothing"
+    parts = (("computes", times.compute), ("moves memory", times.memory), ("sends", times.communication))
+    shares = ", ".join(f"{verb} {part / whole:.0%}" for verb, part in sorted(parts, key=lambda p: -p[1]) if part)
+    groups: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    sent: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    for step in report.collectives:
+        key = (step.kind, step.mesh_axes, step.names)
+        groups[key] += machine.time_of(step, mesh)
+        sent[key] += step.wire_bytes * step.trips
+    if not groups:
+        return f"{shares}; sends nothing"
+    ((kind, axes, names), seconds), *_ = groups.most_common(1)
+    words = f" for {', '.join(names)}" if names else ""
+    size = bytes_text(sent[kind, axes, names])
+    return f"{shares}; most in {kind}{words} over {'+'.join(axes)} ({size}, {seconds / whole:.0%})"
+
+
+def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping[str, int], census: Census) -> Iterator[str]:
+    """What a second name for an axis would allow, where the names that there are stand in the way.
+
+    `census.apart` has all pairs of names that are known to meet.
+    """
+    assignment = parse_resources(axis_resources)
+    for axis, size in mesh.items():
+        lives = [name for name, axes in assignment.items() if axis in axes]
+        if size > 1 and lives:
+            yield from _stored_whole(axis, size, lives, census)
+            yield from _left_whole(axis, size, report)
+
+
+def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census) -> Iterator[str]:
+    """Arguments that every device along a mesh axis holds whole, because all of their names meet one that lives there."""
+    groups: dict[Hashable, list[Held]] = {}
+    for held in census.arguments:
+        names = [dim for dim in held.dims if dim is not None]
+        if held.bytes < _LARGE or not set(names).isdisjoint(lives):
+            continue
+        if any(_could_live(name, lives, census) for name in names):
+            continue
+        for name in names:
+            if census.sizes.get(name, 0) % size == 0 and name in census.sizes:
+                groups.setdefault(name, []).append(held)
+    if not groups:
+        return
+    name, group = max(groups.items(), key=lambda item: sum(held.bytes for held in item[1]))
+    total = sum(held.bytes for held in group)
+    met = [other for other in lives if frozenset((name, other)) in census.apart]
+    yield (
+        f"{name!r} cannot live on {axis!r}, where {show_names(met or lives)} is: each of its {size} devices holds all of "
+        f"{_listed(group)}, {bytes_text(total)}. Stored under a second name for {name!r}, such as '{name}_fsdp', and read by "
+        f"{{{name}:{name}_fsdp}} in nx.einsum, it could be held in {size} parts."
+    )
+
+
+def _could_live(name: Hashable, lives: Iterable[Hashable], census: Census) -> bool:
+    """Whether the search was free to put a name of an argument on a mesh axis."""
+    return name in census.sizes and all(frozenset((name, other)) not in census.apart for other in lives)
+
+
+def _listed(group: list[Held]) -> str:
+    labels = [held.label for held in sorted(group, key=lambda held: -held.bytes)]
+    return labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more"
+
+
+def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
+    """Sums in the forward part that leave a large result whole on all devices of a mesh axis."""
+    forward = [step for step in report.collectives if step.phase == "forward" and axis in step.mesh_axes]
+    sums = [step for step in forward if step.kind == "all-reduce" and step.bytes >= _LARGE]
+    if not sums or any(step.kind == "reduce-scatter" for step in forward):
+        return
+    largest: Collective = max(sums, key=lambda step: step.bytes * step.trips)
+    names = f" for {', '.join(largest.names)}" if largest.names else ""
+    yield (
+        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({bytes_text(largest.bytes)}) whole on each of the "
+        f"{size} devices of {axis!r}. Written to a second name of one of its axes, such as {{pos_sp:pos}} in nx.einsum, it could be a "
+        f"reduce-scatter, and what follows up to the next use of that axis be held in {size} parts."
+    )
