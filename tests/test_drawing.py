@@ -317,6 +317,21 @@ def test_everything_can_be_read(size):
             assert sum(len(ids) for _, ids, _ in alone) == count
 
 
+@pytest.mark.parametrize("axis", "abcdef")
+def test_up_to_64_devices_are_listed(axis):
+    """Also where they make no range."""
+    figure = nx.draw(struct(["i"], 8), {"i": axis}, AbstractMesh((2,) * 6, tuple("abcdef")))
+    bit = 5 - "abcdef".index(axis)
+    assert [ids for _, ids, _ in labelled(figure)] == [{n for n in range(64) if n >> bit & 1 == part} for part in (0, 1)]
+    assert_readable(figure)
+
+
+def test_of_more_devices_a_block_says_how_many():
+    mesh = AbstractMesh((64, 2, 8, 2), ("a", "b", "c", "d"))
+    words = said(nx.draw(struct(["i"], 8), {"i": "c"}, mesh))
+    assert " ".join(words[-1].split()) == "14, 15, … 2047 (256)"
+
+
 # --- as a part of another figure ----------------------------------------------------------------------------------------
 
 
@@ -660,3 +675,12 @@ def test_svg():
     assert text.rstrip().endswith("</svg>")
     assert figure._repr_svg_() == text
     assert svg(nx.draw(make.ones(3))) == text
+
+
+def test_notebooks_show_svg():
+    """Whether or not they were told about matplotlib."""
+    from IPython.core.formatters import DisplayFormatter
+
+    figure = nx.draw(make.ones(3))
+    shown, _ = DisplayFormatter().format(figure)
+    assert shown["image/svg+xml"] == svg(figure)

@@ -89,7 +89,7 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
         (_MARGIN + _LEFT + _PLOT * (start + end) / 2 / total, isinstance(step, Collective)) for step, start, end in longest
     ]
     draw_marks(
-        canvas, [(x, y + 0.34 + 0.62 * sends) for x, sends in marks], y + 0.1, _MARGIN + _LEFT, _WIDTH - _MARGIN - _RIGHT
+        canvas, [(x, y + 0.358 + 0.725 * sends) for x, sends in marks], y + 0.1, _MARGIN + _LEFT, _WIDTH - _MARGIN - _RIGHT
     )
     _plot(plot_axes(canvas, _MARGIN + _LEFT, y + 0.3, _PLOT, plot - 0.3), bars, colours, total)
     if entries:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["broken", "count_of", "devices_text", "shortened", "time_text", "time_unit"]
 
-_MOST_PIECES = 16
+_LONGEST_LIST = 130  # characters: 32 devices of up to 64
 
 
 def devices_text(ids: Sequence[int]) -> str:
@@ -24,9 +24,8 @@ def devices_text(ids: Sequence[int]) -> str:
     pieces: list[str] = []
     for first, last in _runs(ids):
         pieces += [f"{first}–{last}"] if last - first > 1 else [str(number) for number in range(first, last + 1)]
-    if len(pieces) > _MOST_PIECES:
-        return f"{pieces[0]}, {pieces[1]}, … {pieces[-1]} ({len(ids):,})"
-    return ", ".join(pieces)
+    text = ", ".join(pieces)
+    return text if len(text) <= _LONGEST_LIST else f"{pieces[0]}, {pieces[1]}, … {pieces[-1]} ({len(ids):,})"
 
 
 def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
