@@ -6,13 +6,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from namedax.core.array import is_named
 from namedax.core.region import ambient
 from namedax.drawing.arrangement import MOST_BLOCKS
 from namedax.drawing.blocks import Holding, Layout, holding_of
 from namedax.drawing.canvas import canvas_on, height_of, lines_of, new_canvas, require_matplotlib
-from namedax.drawing.colours import GREY, INK, Colour, device_colours
+from namedax.drawing.colours import GREY, INK, DeviceColours
 from namedax.drawing.panels import Panel, draw_panel, fill, mesh_panel, panel_of
 from namedax.drawing.words import count_of
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, show_names
@@ -78,7 +79,7 @@ def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any
         if len(held) > 1:
             raise ArgumentTypeError(f"draw: ax= takes one array, and this is a tree of {len(held)}; draw them one by one.")
         canvas = canvas_on(ax)
-        fill(canvas, held[0], _colours(held, held[0].layout))
+        fill(canvas, held[0], _colours(held))
         return canvas.figure
     return _figure(held, _unused(axis_resources, [leaf for _, leaf in paths]))
 
@@ -108,10 +109,11 @@ def _unused(axis_resources: Mapping[Hashable, Any] | None, leaves: Sequence[Any]
     return f"No array here has the axis {show_names(unused)}." if unused else ""
 
 
-def _colours(held: Sequence[Holding], layout: Layout | None) -> dict[int, Colour]:
-    """A colour for each device, the same in all panels."""
-    ids = {int(number) for each in held for number in each.holders.flat} | set(layout.ids if layout else ())
-    return dict(zip(sorted(ids), device_colours(len(ids)), strict=True))
+def _colours(held: Sequence[Holding]) -> DeviceColours:
+    """A colour for each device, the same in all panels: for those of every mesh, and of every array that is on none."""
+    grids = [layout.grid for layout in {each.layout for each in held} if layout is not None]
+    grids += [each.holders for each in held if each.layout is None]
+    return DeviceColours(np.concatenate([grid.ravel() for grid in grids]).tolist())
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -120,9 +122,9 @@ def _colours(held: Sequence[Holding], layout: Layout | None) -> dict[int, Colour
 def _figure(held: Sequence[Holding], note: str) -> Figure:
     layouts = {each.layout for each in held}
     layout = next(iter(layouts)) if len(layouts) == 1 else None
-    colours = _colours(held, layout)
+    colours = _colours(held)
     chosen = _chosen(held)
-    panels = [mesh_panel(layout)] if layout is not None and len(layout.ids) > 1 else []
+    panels = [mesh_panel(layout)] if layout is not None and layout.grid.size > 1 else []
     panels += [panel_of(each) for each in chosen]
     places, width, height = _flow(panels)
     width = max(width, _NARROWEST)

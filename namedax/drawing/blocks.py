@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -21,22 +22,17 @@ from namedax.resources.mesh import entry_of
 __all__ = ["Dimension", "Holding", "Layout", "holding_of", "layout_of"]
 
 
-class Layout(Record):
-    """A mesh: its axes with their sizes, and the number of the device at each place. Devices that are not there are numbered in order."""
+class Layout(Record, frozen=False):
+    """A mesh: its axes with their sizes, and the numbers of its devices, in a dimension for each axis. Equal meshes have one layout."""
 
     axes: tuple[tuple[str, int], ...]
-    ids: tuple[int, ...]
+    grid: np.ndarray
     platform: str
 
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each mesh axis."""
         return dict(self.axes)
-
-    @property
-    def grid(self) -> np.ndarray:
-        """The numbers of the devices, a dimension for each mesh axis."""
-        return np.array(self.ids, int).reshape([size for _, size in self.axes])
 
 
 class Dimension(Record):
@@ -76,12 +72,18 @@ class Holding(Record):
         return math.prod(dim.parts for dim in self.dims)
 
 
+@functools.lru_cache(64)
 def layout_of(mesh: Any) -> Layout:
-    """What is drawn of a mesh, possibly an abstract one."""
+    """What is drawn of a mesh, possibly an abstract one, whose devices are numbered in order."""
     axes = tuple((axis, int(size)) for axis, size in mesh.shape.items())
     if isinstance(mesh, Mesh):
-        return Layout(axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform)
-    return Layout(axes, tuple(range(math.prod(size for _, size in axes))), "")
+        return _layout(axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform)
+    return _layout(axes, tuple(range(math.prod(size for _, size in axes))), "")
+
+
+@functools.lru_cache(64)
+def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: str) -> Layout:
+    return Layout(axes, np.array(ids, int).reshape([size for _, size in axes]), platform)
 
 
 def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Holding:

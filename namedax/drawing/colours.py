@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["FAINT", "GREY", "INK", "OTHERS", "PALETTE", "PAPER", "RULE", "colours_of_kinds", "device_colours", "ink_on"]
+__all__ = ["FAINT", "GREY", "INK", "OTHERS", "PALETTE", "PAPER", "RULE", "DeviceColours", "colours_of_kinds", "ink_on"]
 
 Colour = tuple[float, float, float]
 
@@ -22,14 +22,27 @@ PALETTE = tuple(map(_rgb, ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F"
 _LIGHTEST = 0.58
 
 
-def device_colours(count: int) -> list[Colour]:
-    """A colour for each of `count` devices. With more than eight, neighbours are shades of one hue.
+class DeviceColours:
+    """A colour for each device, by its number. With more than eight, neighbours are shades of one hue.
 
-    >>> len(set(device_colours(64)))
+    Args:
+      ids: the numbers of all devices.
+
+    >>> colours = DeviceColours(range(64))
+    >>> len({colours[number] for number in range(64)})
     64
     """
-    shades = -(-count // len(PALETTE))
-    return [_lighter(PALETTE[i // shades], _LIGHTEST * (i % shades) / max(shades - 1, 1)) for i in range(count)]
+
+    def __init__(self, ids: Iterable[int]):
+        self._ranks = {number: rank for rank, number in enumerate(sorted(set(ids)))}
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __getitem__(self, number: int) -> Colour:
+        shades = -(-len(self) // len(PALETTE))
+        hue, shade = divmod(self._ranks[number], shades)
+        return _lighter(PALETTE[hue], _LIGHTEST * shade / max(shades - 1, 1))
 
 
 def _lighter(colour: Colour, by: float) -> Colour:

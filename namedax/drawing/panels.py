@@ -7,7 +7,6 @@ and where its place is given instead, labels that do not fit are shortened to a 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from namedax.core.records import Record
 from namedax.drawing.arrangement import Arrangement, Sheet, arrange, cells
 from namedax.drawing.blocks import Dimension, Holding, Layout
 from namedax.drawing.canvas import Canvas, height_of, lines_of, text_height, text_width
-from namedax.drawing.colours import GREY, INK, Colour, ink_on
+from namedax.drawing.colours import GREY, INK, Colour, DeviceColours, ink_on
 from namedax.drawing.words import devices_text, shortened
 from namedax.hlo import size_text
 
@@ -176,7 +175,7 @@ def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], fl
 # --- drawing it -------------------------------------------------------------------------------------------------------
 
 
-def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: Mapping[int, Colour]) -> None:
+def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: DeviceColours) -> None:
     """Draws a panel with its upper left corner at (x, y)."""
     for text, size, colour, weight in panel.captions:
         canvas.text(x, y, text, size, colour, weight=weight)
@@ -191,7 +190,7 @@ def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: Mappin
         _draw_sheet(canvas, panel, sheet, x + right, top, colours)
 
 
-def fill(canvas: Canvas, held: Holding, colours: Mapping[int, Colour]) -> None:
+def fill(canvas: Canvas, held: Holding, colours: DeviceColours) -> None:
     """Draws the blocks of an array, without captions, over a whole canvas; several sheets side by side."""
     how = arrange(held.dims, held.holders.shape[-1])
     width = (canvas.width + 0.08) / len(how.sheets)
@@ -202,7 +201,7 @@ def fill(canvas: Canvas, held: Holding, colours: Mapping[int, Colour]) -> None:
         _draw_sheet(canvas, Panel(held, how, (), cell, 0, 0), sheet, i * width, 0.0, colours)
 
 
-def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: Mapping[int, Colour]) -> None:
+def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: DeviceColours) -> None:
     rows, columns = _edges(sheet.rows, panel.cell.height), _edges(sheet.columns, panel.cell.width)
     middle = {"ha": "center", "va": "center"}
     for i, j, row, column in cells(sheet):
@@ -217,7 +216,7 @@ def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, 
             canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GREY, **middle)
 
 
-def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: Mapping[int, Colour]) -> None:
+def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: DeviceColours) -> None:
     """A block, in front of the same block on other devices."""
     count = min(len(ids), _DEEPEST)
     sheets = [ids[round(i * (len(ids) - 1) / max(count - 1, 1))] for i in range(count)]
