@@ -1,5 +1,7 @@
 """Segment reductions in every placement of the axis and of the segments, against `jax.ops`."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +39,30 @@ def reduce(kind, data, ids):
     return getattr(jax.ops, f"segment_{kind}")(data, ids, COUNT)
 
 
+@jax.jit
+def oracle(data, ties, ids, per_b):
+    results = []
+    for kind, value in (("sum", data), ("max", ties), ("min", data)):
+        results += [reduce(kind, value, ids), jnp.stack([reduce(kind, value[:, i], per_b[i]) for i in range(3)], 1)]
+    return tuple(results)
+
+
+def project(f):
+    def scalar(data, ties):
+        results = f(data, ties, IDS, PER_B)
+        weights = [array(*leaf.shape, seed=9 + i) for i, leaf in enumerate(results)]
+        return sum(jnp.sum(jnp.where(jnp.isfinite(leaf), leaf, 0) * w) for leaf, w in zip(results, weights, strict=True))
+
+    return scalar
+
+
+@functools.cache
+def wanted():
+    """Six reductions, products, and the gradients of a projection of the six."""
+    gradients = jax.jit(jax.grad(project(oracle), (0, 1)))(DATA, TIES)
+    return oracle(DATA, TIES, IDS, PER_B), reduce("prod", DATA, IDS), gradients
+
+
 CASES = [("auto", *p) for p in PLACED] + [("explicit", *p) for p in PLACED if p[0] in ("axis", "same", "crossed")]
 
 
@@ -59,28 +85,14 @@ def test_segments(mesh_kind, label, shape, resources):
     axes = ["a", "b", "c", None]
     mapped = nx.xmap(fun, (axes, axes, ["a"], ["b", "a"]), ["s", *axes[1:]], **options)
 
-    @jax.jit
-    def oracle(data, ties, ids, per_b):
-        results = []
-        for kind, value in (("sum", data), ("max", ties), ("min", data)):
-            results += [reduce(kind, value, ids), jnp.stack([reduce(kind, value[:, i], per_b[i]) for i in range(3)], 1)]
-        return tuple(results)
-
     def same(have, want):
         jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=1e-5, atol=1e-5), have, want)
 
-    same(mapped(DATA, TIES, IDS, PER_B), oracle(DATA, TIES, IDS, PER_B))
-    same(nx.xmap(products, (axes, ["a"]), ["s", *axes[1:]], **options)(DATA, IDS), reduce("prod", DATA, IDS))
+    want, want_products, want_gradients = wanted()
+    same(mapped(DATA, TIES, IDS, PER_B), want)
+    same(nx.xmap(products, (axes, ["a"]), ["s", *axes[1:]], **options)(DATA, IDS), want_products)
 
-    def project(f):
-        def scalar(data, ties):
-            results = f(data, ties, IDS, PER_B)
-            weights = [array(*leaf.shape, seed=9 + i) for i, leaf in enumerate(results)]
-            return sum(jnp.sum(jnp.where(jnp.isfinite(leaf), leaf, 0) * w) for leaf, w in zip(results, weights, strict=True))
-
-        return scalar
-
-    same(jax.jit(jax.grad(project(mapped), (0, 1)))(DATA, TIES), jax.jit(jax.grad(project(oracle), (0, 1)))(DATA, TIES))
+    same(jax.jit(jax.grad(project(mapped), (0, 1)))(DATA, TIES), want_gradients)
 
 
 COSTS = [
