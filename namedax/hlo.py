@@ -13,10 +13,16 @@ all-gather. That is the larger side each time, so that an all-gather and the red
 its transpose have the same bytes. `Collective.wire_bytes` is what one device must send at least, on
 a ring of n devices:
 
-    all-reduce           2 (n - 1) / n * bytes     a reduce-scatter, then an all-gather all-gather             (n - 1) / n *
-    bytes reduce-scatter         (n - 1) / n * bytes all-to-all             (n - 1) / n * bytes     a device keeps its own part
-    ragged-all-to-all      (n - 1) / n * bytes     an estimate: known at run time only collective-permute
-    bytes collective-broadcast                 bytes
+    all-reduce            2 (n - 1) / n * bytes    a reduce-scatter, then an all-gather
+    all-gather              (n - 1) / n * bytes
+    reduce-scatter          (n - 1) / n * bytes
+    all-to-all              (n - 1) / n * bytes    a device keeps its own part
+    ragged-all-to-all       (n - 1) / n * bytes    an estimate: known at run time only
+    collective-permute                    bytes
+    collective-broadcast                  bytes
+
+**Where it comes from.** JAX hands XLA the line that an operation was written in, and namedax what the operation is called over names.
+Both stay in the text, as far as XLA keeps them: `Collective.operation`, `names` and `source`.
 
 A backend may widen what it sends: XLA's CPU backend reduces bfloat16 as float32, and exchanges it
 so in an all-to-all. The figures here are those of the compiled program, not of the source.
@@ -67,6 +73,10 @@ class Collective:
         as in `"f32+s32"`.
       in_loop: whether it stands in the body of a loop, and so runs once for each step. `bytes` are
         those of one step.
+      operation: the operation over names that it belongs to, such as `"nx.einsum"`; empty where it is not known. Sums that XLA combines
+        into one all-reduce have that of one of them.
+      names: the names that the operation goes over, as text; `"new:old"` for an axis that it renames.
+      source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
 
     >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
     7168
@@ -78,6 +88,9 @@ class Collective:
     count_of_operands: int = 1
     dtype: str = "f32"
     in_loop: bool = False
+    operation: str = dataclasses.field(default="", compare=False)
+    names: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    source: str = dataclasses.field(default="", compare=False)
 
     @property
     def wire_bytes(self) -> int:
@@ -177,11 +190,12 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     devices = _device_count(text)
     instructions = list(_instructions(text))
     types = {(i.computation, i.name): i.type for i in instructions}
+    lines = _lines(text)
     looped = _looped_computations(instructions)
     # Where an asynchronous collective is written short, its computation repeats what it does.
     wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
     return tuple(
-        _collective(i, types, i.computation in looped, devices)
+        _collective(i, types, i.computation in looped, devices, lines)
         for i in instructions
         if i.kind and i.computation not in wrapped and _group_size(i, devices) > 1
     )
@@ -224,7 +238,7 @@ _CALLS = (
 
 
 class _Instruction(Record):
-    """One line. `kind` is empty for whatever is not a collective, or only the end of one."""
+    """One line. `kind` and `line`, its text, are empty for whatever is not a collective, or only the end of one."""
 
     computation: str
     name: str
@@ -233,12 +247,13 @@ class _Instruction(Record):
     operands: tuple[str, ...]
     attributes: str
     calls: tuple[tuple[str, str], ...]
+    line: str
 
 
 def _instructions(text: str) -> Iterator[_Instruction]:
     computation = ""
-    for line in text.splitlines():
-        line = re.sub(_COMMENT, "", re.sub(_STRING, '""', line)).strip()
+    for whole in text.splitlines():
+        line = re.sub(_COMMENT, "", re.sub(_STRING, '""', whole)).strip()
         if match := re.match(_COMPUTATION, line):
             computation = match[1]
         elif match := re.match(_INSTRUCTION, line):
@@ -262,6 +277,7 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 calls=tuple(
                     (key, called) for key, value in re.findall(_CALLS, attributes) for called in re.findall(r"[\w.\-]+", value)
                 ),
+                line=whole if kind in KINDS else "",
             )
 
 
@@ -307,7 +323,9 @@ def _looped_computations(instructions: list[_Instruction]) -> set[str]:
 # --- From an instruction to a Collective ----------------------------------------------------------
 
 
-def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int) -> Collective:
+def _collective(
+    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int, lines: dict[str, str]
+) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
         operands = operands[:1]  # the others are the output's buffer, offsets and sizes
@@ -324,6 +342,7 @@ def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: boo
     arrays = [array for type_ in operand_types for array in re.findall(_ARRAY, type_)]
     size = sum(_array_bytes(dtype, shape) for dtype, shape in arrays)
     group_size = _group_size(i, devices)
+    operation, names = _operation(i.line)
     return Collective(
         kind=i.kind,
         bytes=size * group_size if i.kind == "all-gather" else size,
@@ -331,6 +350,9 @@ def _collective(i: _Instruction, types: dict[tuple[str, str], str], in_loop: boo
         count_of_operands=len(operands),
         dtype="+".join(dict.fromkeys(dtype for dtype, _ in arrays)),
         in_loop=in_loop,
+        operation=operation,
+        names=names,
+        source=_source(i.line, lines),
     )
 
 
@@ -338,6 +360,72 @@ def _array_bytes(dtype: str, shape: str) -> int:
     """The size of an array, from `"bf16"` and `"4,128"` (`"<=4,128"` if a size is dynamic)."""
     bits = 8 if dtype == "pred" else int((re.findall(r"\d+", dtype) or ["0"])[0])  # f8e4m3fn: 8
     return -(-bits * math.prod(int(d) for d in re.findall(r"\d+", shape)) // 8)
+
+
+# --- Where an instruction comes from ---------------------------------------------------------------------
+# `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, where tables before the first computation
+# say what the frame is. Older texts say the file and the line themselves: `source_file="/home/me/model.py" source_line=12`.
+
+_OP_NAME = r'\bop_name="((?:[^"\\]|\\.)*)"'
+_SCOPE = r"nx\.([\w.]+)\{([^{}]*)\}"
+_FRAME = r"\bstack_frame_id=(\d+)"
+_FILE_AND_LINE = r'\bsource_file="((?:[^"\\]|\\.)*)"\s+source_line=(\d+)'
+
+
+def _operation(line: str) -> tuple[str, tuple[str, ...]]:
+    """The operation over names that a line belongs to, and its names."""
+    found = re.search(_OP_NAME, line)
+    # The mapped function has all the others in it, and says nothing of what this one does.
+    scopes = [scope for scope in re.findall(_SCOPE, _unescaped(found[1])) if scope[0] != "xmap"] if found else []
+    if not scopes:
+        return "", ()
+    operation, names = scopes[-1]
+    return f"nx.{operation}", tuple(names.split(",")) if names else ()
+
+
+def _unescaped(text: str) -> str:
+    """A string of the text as it was: bytes that are not ASCII stand there in octal."""
+    as_bytes = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+    try:
+        return as_bytes.encode("latin-1").decode()
+    except UnicodeError:
+        return text
+
+
+def _source(line: str, lines: dict[str, str]) -> str:
+    if match := re.search(_FRAME, line):
+        return lines.get(match[1], "")
+    match = re.search(_FILE_AND_LINE, line)
+    return _file_and_line(match[1], match[2]) if match else ""
+
+
+def _file_and_line(file: str, line: str) -> str:
+    name = re.split(r"[/\\]", file)[-1]
+    return f"{name}:{line}"
+
+
+def _lines(text: str) -> dict[str, str]:
+    """The file and the line of every stack frame in the tables of a text."""
+    tables: dict[str, dict[str, str]] = {}
+    table: dict[str, str] = {}
+    for line in text.splitlines():
+        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = tables.setdefault(line, {})
+        elif match := re.match(r"(\d+) (.*)", line):
+            table[match[1]] = match[2]
+        elif re.match(_COMPUTATION, line):
+            break
+
+    def of(place: str) -> str:
+        file, number = re.search(r"\bfile_name_id=(\d+)", place), re.search(r"\bline=(\d+)", place)
+        known = tables.get("FileNames", {}).get(file[1]) if file else None
+        return _file_and_line(known.strip('"'), number[1]) if known and number else ""
+
+    places = {number: of(place) for number, place in tables.get("FileLocations", {}).items()}
+    frames = tables.get("StackFrames", {}).items()
+    return {
+        number: places.get(match[1], "") for number, frame in frames if (match := re.search(r"\bfile_location_id=(\d+)", frame))
+    }
 
 
 # `replica_groups` is written in one of three ways, all of which may stand for the same two groups:

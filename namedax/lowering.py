@@ -22,6 +22,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.scopes import Renaming, Scope, scope_text
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -34,7 +35,7 @@ from namedax.programs.serial import stepping
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
-from namedax.resources.serial import loops_of, on_devices
+from namedax.resources.serial import LoopAxis, loops_of, on_devices
 
 __all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
 
@@ -116,7 +117,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
         flat = [to_spec(data, PartitionSpec(), None) for data in flat]  # in the outer function no name lives on the new axes
     else:
-        flat = call.flat_body(*datas)
+        flat = call.within(call.flat_body)(*datas)
     results = [
         relayout(data, on_old(result.dims), in_outer(result.final, result.final))
         for data, result in zip(flat, call.results, strict=True)
@@ -334,13 +335,19 @@ class Call:
         return jax.tree.unflatten(self._tree, leaves)
 
     def within(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """`body` in the region, where custom derivatives that it has are taken, too."""
+        """`body` in the region, where custom derivatives that it has are taken, too, and in the scope that says where names live."""
 
         def run(*datas: Any) -> Any:
-            with enter(self.region):
+            with enter(self.region), Scope(self._scope(), holds=True):
                 return body(*datas)
 
         return run
+
+    def _scope(self) -> str:
+        """Says on which mesh axes names live: `nx.xmap{batch:x+y,hidden:z}`."""
+        places = self.region.resources.items()
+        on_mesh = ((name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis))) for name, axes in places)
+        return scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes))
 
     @property
     def late_sums(self) -> bool:
@@ -365,7 +372,8 @@ class Call:
 
     def run(self, *datas: Any) -> Any:
         """Runs the body as it is: data of the arguments to results."""
-        return self.rebuild(self.flat_body(*datas))
+        with Scope(self._scope(), holds=True):
+            return self.rebuild(self.flat_body(*datas))
 
     def _check_names_used(self) -> None:
         """Raises for a name in `axis_resources` or `axis_sizes` that no value had."""

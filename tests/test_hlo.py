@@ -541,6 +541,51 @@ def test_summary_of_nothing():
     assert str(summary(module(*P_Q))) == "none"
 
 
+# --- Where a collective comes from ----------------------------------------------------------------
+
+TABLES = """
+FileNames
+1 "/home/me/model.py"
+2 "C:\\\\work\\\\train.py"
+
+FunctionNames
+1 "loss"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=12 end_line=12 column=4 end_column=9}
+2 {file_name_id=2 function_name_id=1 line=7 end_line=7 column=4 end_column=9}
+
+StackFrames
+1 {file_location_id=2 parent_frame_id=1}
+2 {file_location_id=1 parent_frame_id=2}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "operation", "names", "source"),
+    [
+        ('op_name="jit(f)/shard_map/nx.xmap{b:x}/nx.sum{b}/psum" stack_frame_id=2', "nx.sum", ("b",), "model.py:12"),
+        (
+            'op_name="jit(f)/transpose(jvp(nx.einsum{k,new:old}))/psum" stack_frame_id=1',
+            "nx.einsum",
+            ("k", "new:old"),
+            "train.py:7",
+        ),
+        ('op_name="nx.xmap{b:x}/nx.scan{}/while/body/nx.nn.softmax{k}/pmax"', "nx.nn.softmax", ("k",), ""),
+        ('op_name="nx.xmap{b:x}/add" stack_frame_id=9', "", (), ""),
+        ('op_name="nx.sum{gr\\303\\266\\303\\237e}/psum"', "nx.sum", ("größe",), ""),
+        ('op_type="psum" op_name="jit(f)/psum" source_file="/home/me/model.py" source_line=30', "", (), "model.py:30"),
+    ],
+)
+def test_operation_names_and_line(metadata, operation, names, source):
+    text = module(*P_Q, f"%r = f32[16,5]{{1,0}} all-reduce(%p), {ALL}, metadata={{{metadata}}}")
+    head, rest = text.split("\n", 1)
+    (found,) = collectives(f"{head}\n{TABLES}{rest}")
+    assert (found.operation, found.names, found.source) == (operation, names, source)
+    assert found == Collective("all-reduce", 320, found.group_size)  # what it comes from does not make it another
+
+
 # --- Mistakes -------------------------------------------------------------------------------------
 
 

@@ -344,6 +344,21 @@ def test_a_sum_of_a_sum_is_one():
     assert after == {REDUCE: (1, 16 * 2 * F)}
 
 
+def test_a_number_that_is_added_on_the_way_gets_the_shape_of_the_sum():
+    """It has none of its own in a traced program, and what comes after may cut it, turn it or add it up."""
+    mesh = jax.make_mesh((8,), ("m",), axis_types=(AxisType.Auto,))
+    x, w = make.arange(128.0).reshape(16, 8) / 7, make.arange(64.0).reshape(8, 8) / 5
+
+    def body(x, w):
+        y = nx.dot(x, w, "hidden") * 2 + 1
+        return nx.rename(y, {"batch": "part"})
+
+    f = nx.xmap(body, axis_resources={"hidden": "m", "part": "m"}, mesh=mesh)
+    args = nx.named(x, ["batch", "hidden"]), nx.named(w, ["hidden", "out"])
+    np.testing.assert_allclose(nx.positional(f(*args), ["part", "out"]), x @ w * 2 + 1, rtol=1e-5)
+    assert set(hlo.summary(jax.jit(f).lower(*args).compile())) == {"reduce-scatter"}
+
+
 def test_side_effects_stay_and_happen_once():
     seen = []
 

@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.region import ambient
+from namedax.core.scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.axes import check_axes, is_axis_name
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -56,11 +57,16 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
                     "the arguments" if first is None else type_text(first),
                     [] if first is None else [dim for dim in first.dims if dim is not None],
                 )
+        if is_worth_saying(_arrays(bound.arguments)):
+            return in_scope(scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first)
+        return along(bound, wanted, first)
+
+    def along(bound: Any, wanted: list[Any], first: Any) -> Any:
         shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
                 bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
-        rank = first.ndim + shift  # type: ignore[union-attr]
+        rank = first.ndim + shift
         bound.arguments = {
             key: jax.tree.map(
                 lambda leaf: to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)

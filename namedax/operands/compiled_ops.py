@@ -34,11 +34,12 @@ import numpy as np
 from namedax.core.array import NamedArray, make
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, leave_for_kernel
+from namedax.core.scopes import Scope, is_open, names_in, scope_text, silent
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.operands.broadcasting import meet, wrap
 
 __all__ = [
-    *("SCALARS", "AxesAndNew", "run", "run_elementwise"),
+    *("SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of"),
     *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
 ]
 
@@ -62,15 +63,31 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
       *operands: arrays and Python scalars.
     """
     region = ambient()
+    given = (op, axes, *static)
     if region is None:
         # Within a `jax.shard_map` that is not ours names may have to be looked at.
+        is_traced = is_block = False
         for operand in operands:
-            if varies(operand._data if type(operand) is NamedArray else operand):
-                return function(op, axes, *static, *operands)
-        return _through_kernel(function, (op, axes, *static), operands, True)
-    if region.resources:
-        return function(op, axes, *static, *operands)
-    return _in_region(region, function, (op, axes, *static), operands, True)
+            data = operand._data if type(operand) is NamedArray else operand
+            if type(data) not in whole_types:
+                is_traced, is_block = is_traced or isinstance(data, jax.core.Tracer), is_block or varies(data)
+        call: Any = function if is_block else _through_kernel
+        more = (*given, *operands) if is_block else (function, given, operands, True)
+        if not is_traced:
+            return call(*more)
+    elif region.resources:
+        call, more = function, (*given, *operands)
+    else:
+        call, more = _in_region, (region, function, given, operands, True)
+    if is_open():
+        return call(*more)
+    with Scope(scope_of(function, given, operands)):
+        return call(*more)
+
+
+def scope_of(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> str:
+    """What an operation is called in programs."""
+    return scope_text(given[0], names_in(given[1], operands), function.__module__)
 
 
 def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any) -> Any:
@@ -78,9 +95,12 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
     region = ambient()
     if region is None:
         return _through_kernel(function, (op, *static), operands, False)
-    if region.mode == "auto":
-        return function(op, *static, *operands)
-    return _in_region(region, function, (op, *static), operands, False)
+    call: Any = function if region.mode == "auto" else _in_region
+    more = (op, *static, *operands) if region.mode == "auto" else (region, function, (op, *static), operands, False)
+    if is_open():
+        return call(*more)
+    with Scope(scope_text(op, (), function.__module__)):
+        return call(*more)
 
 
 #: Types of arrays that are no tracers, as far as they have been seen: JAX does not say which they are, and `isinstance` takes longer.
@@ -268,10 +288,19 @@ class _Watch(threading.local):
 
 
 class Watched(NamedTuple):
-    """The call of a kernel: the compiled function, the dims of its result, the arrays and numbers that it was given, and the result."""
+    """The call of a kernel.
+
+    Attributes:
+      call: the compiled function.
+      dims: those of its result.
+      scope: what the operation is called in programs; empty for one that acts on every element by itself.
+      datas: the arrays and numbers that it was given.
+      result: the result.
+    """
 
     call: Callable[..., Any]
     dims: Dims | None
+    scope: str
     datas: list[Any]
     result: Any
 
@@ -409,7 +438,8 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
         _watch.calls = watch
     result = data if dims is None else make(data, dims)
     if watch is not None and (found := _calls.young.get(lookup)) is not None:
-        watch.append(Watched(found[0], found[1], datas, result))
+        scope = scope_of(function, given, operands) if with_axes else ""
+        watch.append(Watched(found[0], found[1], scope, datas, result))
     return result
 
 
@@ -448,7 +478,7 @@ def _compile(function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[A
         result_dims[0] = result._dims if named else None
         return result._data if named else result
 
-    kernel.call = jax.jit(call, inline=True)
+    kernel.call = jax.jit(silent(call), inline=True)
     return kernel
 
 

@@ -22,6 +22,7 @@ from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient, enter
+from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -186,12 +187,19 @@ class Lifted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, vectorised over the names of these arguments."""
-        function, op = self.__wrapped__, self._op
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
-        blocks = [local_block(leaves[i], op, region) for i in places]
-        names = tuple(_sizes_by_name(op, blocks))
+        blocks = [local_block(leaves[i], self._op, region) for i in places]
+        names = tuple(_sizes_by_name(self._op, blocks))
+        if is_open() or not is_worth_saying(blocks):
+            return self._run(leaves, tree, places, blocks, names)
+        with Scope(scope_of_lifted(self, names), holds=True):
+            return self._run(leaves, tree, places, blocks, names)
+
+    def _run(self, leaves: list[Any], tree: Any, places: list[int], blocks: list[Any], names: tuple[Hashable, ...]) -> Any:
+        """Calls the function with these leaves of its arguments, among which arrays are at `places`, on the device as `blocks`."""
+        function, op, region = self.__wrapped__, self._op, ambient()
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
         if region is not None and region.resources:
             region.check_placement(op, names)

@@ -17,6 +17,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
+from namedax.core.scopes import in_scope
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
@@ -191,7 +192,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     """As `compiled_ops.run`, but without a kernel where a region says what sizes and places names have."""
     if ambient() is None:
         return compiled_ops.run(op, function, axes, static, *operands)
-    return function(op, axes, *static, *operands)
+    return in_scope(compiled_ops.scope_of(function, (op, axes), operands), function, op, axes, *static, *operands)
 
 
 def position_of(op: str, x: Any, axis: Any) -> int:

@@ -18,8 +18,11 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import jax
+
 from namedax.core.array import NamedArray, Parts, make
 from namedax.core.region import inhabited
+from namedax.core.scopes import Scope, is_open
 from namedax.operands.compiled_ops import SCALARS, new_table, remember, type_key, varies, watched, whole_types
 
 __all__ = ["of_arguments", "of_one", "of_operands", "of_two", "reflected"]
@@ -38,9 +41,9 @@ def _learn(
     """`function(*args, **kwargs)`; if it came down to one kernel of `datas`, that and the dims of its result are remembered."""
     result, calls = watched(function, args, kwargs)
     if len(calls) == 1:
-        call, dims, given, own = calls[0]
+        call, dims, scope, given, own = calls[0]
         if own is result and len(given) == len(datas) and all(a is b for a, b in zip(given, datas, strict=True)):
-            remember(table, key, (call, dims))
+            remember(table, key, (call, dims, scope))
     return result
 
 
@@ -57,7 +60,7 @@ def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         known = table.get(x._dims)
         if known is None:
             return _learn(table, x._dims, (x._data,), function, (x,), {})
-        call, dims = known
+        call, dims, _ = known
         try:
             data = call(x._data)
         except Exception:  # which the function itself says with names
@@ -93,7 +96,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         known = keys.get(key)
         if known is None:
             return _learn(keys, key, (x._data, b), function, (x, y), {})
-        call, dims = known
+        call, dims, _ = known
         try:
             data = call(x._data, b)
         except Exception:  # which the function itself says with names
@@ -122,7 +125,7 @@ def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         known = table.get(x._dims)
         if known is None:
             return _learn(table, x._dims, (y, x._data), function, (x, y), {})
-        call, dims = known
+        call, dims, _ = known
         try:
             data = call(y, x._data)
         except Exception:  # which the function itself says with names
@@ -163,7 +166,7 @@ def of_operands(function: Callable[..., Any]) -> Callable[..., Any]:
         known = table.get(where)
         if known is None:
             return _learn(table, where, datas, function, operands, {})
-        call, dims = known
+        call, dims, _ = known
         try:
             data = call(*datas)
         except Exception:  # which the function itself says with names
@@ -200,18 +203,25 @@ def of_arguments(function: F) -> F:
             if described is None:
                 return function(*args, **kwargs)
             key, datas = described
+        is_traced = False
         for data in datas:
-            if type(data) not in whole_types and varies(data):
-                return function(*args, **kwargs)
+            if type(data) not in whole_types:
+                if varies(data):
+                    return function(*args, **kwargs)
+                is_traced = is_traced or isinstance(data, jax.core.Tracer)
         try:
             known = table.get(key)
         except TypeError:  # an entry of a tuple is not hashable
             return function(*args, **kwargs)
         if known is None:
             return _learn(table, key, datas, function, args, kwargs)
-        call, dims = known
+        call, dims, scope = known
         try:
-            data = call(*datas)
+            if is_traced and scope and not is_open():
+                with Scope(scope):
+                    data = call(*datas)
+            else:
+                data = call(*datas)
         except Exception:  # which the function itself says with names
             known = None
         if known is None:

@@ -51,12 +51,13 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
     return wrap(result if result.shape == shape else jnp.broadcast_to(result, shape), dims)
 
 
-def elementwise_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`apply_elementwise` of one function, as kernels call it; made once for each function."""
+def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
+    """`apply_elementwise` of one function of this module, or another, as kernels call it; made once for each function."""
 
     def call(op: str, *operands: Any) -> Any:
         return apply_elementwise(op, function, *operands)
 
+    call.__module__ = module
     return call
 
 

@@ -12,10 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
+from jax.extend.source_info_util import current_name_stack, user_context
 
 from namedax.programs.primitives import Kind, MeshAxes, axes_of, call_whole, called, is_inlined, is_local, kind_of, programs_of
 
-__all__ = ["Evaluator", "Rule", "as_one_call", "collective_axes", "has_sums", "inlined", "is_inexact", "number_of", "skip"]
+__all__ = [
+    "Evaluator",
+    "Rule",
+    "as_one_call",
+    "collective_axes",
+    "has_sums",
+    "inlined",
+    "is_inexact",
+    "number_of",
+    "skip",
+    "source_of",
+]
 
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
@@ -98,6 +110,18 @@ def as_one_call(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
+def source_of(eqn: Any, within: Any = None) -> Any:
+    """A context manager in which what is bound has the lines and the scopes of `eqn`.
+
+    Args:
+      eqn: an equation.
+      within: the name stack of its program; default: that of the caller.
+    """
+    source = eqn.source_info
+    around = current_name_stack() if within is None else within
+    return user_context(source.traceback, name_stack=around + source.name_stack)
+
+
 # What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and
 # returns `None`; or `skip`.
 Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
@@ -131,6 +155,7 @@ class Evaluator:
         whole: bool = False,
     ):
         self._jaxpr, self._waiting, self._constant, self._whole = jaxpr, list[Any](), constant, whole
+        self._name_stack: Any = None
         self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
 
     def run(self, rule: Rule) -> list[Any]:
@@ -139,13 +164,15 @@ class Evaluator:
         Args:
           rule: takes an equation, and says how it is evaluated. Equations before it have been when that is done.
         """
+        self._name_stack = current_name_stack()
         for eqn in self._jaxpr.eqns:
             evaluate = rule(eqn)
             if evaluate is None:
                 self._waiting.append(eqn)
             elif evaluate is not skip:
                 self._flush()
-                results = evaluate()
+                with self.source_of(eqn):
+                    results = evaluate()
                 if results is not None:
                     self.known.update(zip(eqn.outvars, results, strict=True))
         self._flush()
@@ -158,6 +185,10 @@ class Evaluator:
     def operands(self, eqn: Any) -> list[Any]:
         """The values of the operands of an equation."""
         return [self.read(var) for var in eqn.invars]
+
+    def source_of(self, eqn: Any) -> Any:
+        """A context manager in which what is bound has the lines and the scopes of an equation of this program, which is being run."""
+        return source_of(eqn, self._name_stack)
 
     def as_it_stands(self, eqn: Any) -> None:
         """Evaluates an equation as written."""

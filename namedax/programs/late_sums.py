@@ -12,6 +12,7 @@ as it was. Values that are added to such a sum on the way (a residual) are added
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -422,15 +423,21 @@ def _is_index(aval: Any) -> bool:
 
 
 class _Sum(Record, frozen=False):
-    """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it."""
+    """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it.
+
+    `source` gives a context in which it has the line and the operation of the equation that was the sum, the first one where sums are
+    added up.
+    """
 
     part: Any
     axes: Axes
+    source: Callable[[], Any]
     rest: Any = None
 
     def take(self) -> Any:
         """The value."""
-        total = comm.psum(self.part, self.axes)
+        with self.source():
+            total = comm.psum(self.part, self.axes)
         return total if self.rest is None else self.rest + total
 
 
@@ -450,8 +457,9 @@ def _evaluate(plan: _Plan, values: Sequence[Any], whole: bool = False) -> list[A
             (out,) = eqn.outvars
             sums[out] = _apply(eqn, plan.late[out], waiting, evaluator, plan.loops)
         else:
+            source = functools.partial(evaluator.source_of, eqn)
             pairs = zip(evaluator.operands(eqn), eqn.outvars, strict=True)
-            sums.update((var, _Sum(operand, axes_of(eqn))) for operand, var in pairs)
+            sums.update((var, _Sum(operand, axes_of(eqn), source)) for operand, var in pairs)
         for var in eqn.outvars:
             if var not in plan.kept:
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
@@ -481,34 +489,40 @@ def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], evaluator: Evalua
 
     if kind_of(eqn) == Kind.SUM:
         assert sums[0] is not None
-        return _Sum(sums[0].part, late.axes)
+        return _Sum(sums[0].part, late.axes, sums[0].source)
     if _is_addition(eqn):
         x, y = sums
         sign = -1 if facts(eqn).algebra == Algebra.DIFFERENCE else 1
         if x is not None and y is not None:
-            return _Sum(apply(x.part, y.part), late.axes, _total(x.rest, y.rest, sign))
+            return _Sum(apply(x.part, y.part), late.axes, x.source, _total(x.rest, y.rest, sign))
         if x is not None:
-            return _Sum(x.part, late.axes, _total(x.rest, operands[1], sign))
+            return _Sum(x.part, late.axes, x.source, _total(x.rest, operands[1], sign))
         assert y is not None
-        return _Sum(y.part if sign > 0 else -y.part, late.axes, _total(operands[0], y.rest, sign))
+        return _Sum(y.part if sign > 0 else -y.part, late.axes, y.source, _total(operands[0], y.rest, sign))
     position = next(i for i, s in enumerate(sums) if s is not None)
     (one,) = (s for s in sums if s is not None)
 
     def on(value: Any) -> Any:
         return apply(*(value if i == position else operand for i, operand in enumerate(operands)))
 
-    rest = None if one.rest is None else on(one.rest)
+    rest = None if one.rest is None else on(_in_shape(one.rest, eqn.invars[position].aval))
     if late.scatter is not None:
         dim, axes = late.scatter
-        part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
-        # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
-        for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
-            part = (sliced if is_loop else comm.psum_scatter)(part, dim, tuple(group))
-        return _Sum(part, late.axes, rest)
+        with one.source():
+            part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
+            # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
+            for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
+                part = (sliced if is_loop else comm.psum_scatter)(part, dim, tuple(group))
+        return _Sum(part, late.axes, one.source, rest)
     if cast_axes(eqn):
         part = cast_data(one.part, cast_axes(eqn))
-        return _Sum(part, late.axes, rest)
-    return _Sum(on(one.part), late.axes, rest)
+        return _Sum(part, late.axes, one.source, rest)
+    return _Sum(on(one.part), late.axes, one.source, rest)
+
+
+def _in_shape(value: Any, aval: Any) -> Any:
+    """A value that was added to a sum of this type: a scalar, which JAX adds to any shape, in that shape."""
+    return value if jnp.shape(value) == aval.shape else jnp.broadcast_to(jnp.asarray(value, aval.dtype), aval.shape)
 
 
 def _total(x: Any, y: Any, sign: int) -> Any:

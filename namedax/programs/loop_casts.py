@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.programs.evaluator import Evaluator, is_inexact, skip
+from namedax.programs.evaluator import Evaluator, is_inexact, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, remat_with
 from namedax.resources.mesh import brought_in, is_foreign
@@ -45,12 +45,12 @@ class _CastFinder(Record, frozen=False):
     Attributes:
       sizes: the number of elements of every operand.
       steps: the number of steps, where it is known.
-      found: operands (their numbers), and the mesh axes over which to cast them before the loop.
+      found: operands (their numbers), and the mesh axes over which to cast them before the loop; with the first such cast.
     """
 
     sizes: Sequence[int]
     steps: int
-    found: set[tuple[int, MeshAxes]] = dataclasses.field(default_factory=set)
+    found: dict[tuple[int, MeshAxes], Any] = dataclasses.field(default_factory=dict)
 
     def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
         """Notes the casts in an open jaxpr with inputs of these origins; returns the origins of its results."""
@@ -81,7 +81,7 @@ class _CastFinder(Record, frozen=False):
                 union = frozenset((number, before | axes) for number, before in union)
                 # The gradient is reduced once, with the size of the operands, instead of in every step with that of the value.
                 if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(eqn.invars[0].aval):
-                    self.found |= union
+                    self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
             elif commutes(eqn):
                 known.update(dict.fromkeys(eqn.outvars, union))
@@ -225,7 +225,7 @@ def _evaluate_listed(
 class Hoist(Exception):
     """Something is to be taken out of a body, as `Body` says; raised while it is traced, for the tracing code."""
 
-    def __init__(self, closed: ClosedJaxpr, casts: set[tuple[int, MeshAxes]], mesh: Any):
+    def __init__(self, closed: ClosedJaxpr, casts: Mapping[tuple[int, MeshAxes], Any], mesh: Any):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
 
@@ -255,13 +255,13 @@ class Body:
         closed, n, mesh = jax.make_jaxpr(self.flat)(*datas), self.carried, self.region.mesh
         same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if same:  # otherwise JAX promotes the carry, and traces again
-            casts = self._casts(closed.jaxpr) if self.region.manual and LOOP_CASTS not in self.region.left_out else set()
+            casts = self._casts(closed.jaxpr) if self.region.manual and LOOP_CASTS not in self.region.left_out else {}
             if casts or any(is_foreign(const, mesh) for const in closed.consts):
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
-    def _casts(self, jaxpr: Any) -> set[tuple[int, MeshAxes]]:
-        """The casts of operands of the loop: their numbers, and the axes."""
+    def _casts(self, jaxpr: Any) -> dict[tuple[int, MeshAxes], Any]:
+        """The casts of operands of the loop: their numbers, and the axes; with the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
@@ -295,8 +295,10 @@ class Hoisted:
         self.const_forms: list[Forms] = [{} for _ in self.consts]
         for i, axes in self.casts:
             if i < count:
-                self.const_forms[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
+                with source_of(hoist.casts[i, axes]):
+                    self.const_forms[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
         self.sliced_casts = [(i - count, axes) for i, axes in self.casts if i >= count]
+        self._sources = [hoist.casts[i, axes] for i, axes in self.casts if i >= count]
         self.direct = self._direct()
 
     def _direct(self) -> tuple[Any, list[int]] | None:
@@ -321,7 +323,11 @@ class Hoisted:
 
     def slices(self, datas: Sequence[Any]) -> list[Any]:
         """What is sliced, and the forms of it that the body wants."""
-        return [*datas, *(cast_data(datas[i], axes) for i, axes in self.sliced_casts)]
+        cast = []
+        for (i, axes), source in zip(self.sliced_casts, self._sources, strict=True):
+            with source_of(source):
+                cast.append(cast_data(datas[i], axes))
+        return [*datas, *cast]
 
     def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:
         """One step, of data that come from `start`, or from another step, and of one slice of each of `slices`."""

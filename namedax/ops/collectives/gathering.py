@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
@@ -26,6 +27,7 @@ __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
 Axes = tuple[str, ...]
 
 
+@operation("axes")
 def pgather(x: Any, idx: Any, axes: Any) -> Any:
     """Reads entries of `x` along one or several axes, at indices over all of these together.
 

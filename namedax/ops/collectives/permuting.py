@@ -21,6 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -156,6 +157,7 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 # --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
 
 
+@operation("axis_name")
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
 
@@ -199,6 +201,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
     return _map(one, x)
 
 
+@operation("axis_name")
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
     """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
 
@@ -283,6 +286,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
     return wrap(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
 
 
+@operation("axis_name")
 def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
     """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
 
@@ -337,6 +341,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     return _map(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
 
 
+@operation("axis_name")
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
 
@@ -371,6 +376,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     return _map(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
 
 
+@operation("axis_name")
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """Gives every instance the entry of instance `source`.
 

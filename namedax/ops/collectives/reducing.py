@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -105,6 +106,7 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
 
 
+@operation("axis_name")
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
 
@@ -147,11 +149,13 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
     return _map(one, x)
 
 
+@operation("axis_name")
 def pmean(x: Any, axis_name: AxisName) -> Any:
     """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`."""
     return _over_present("pmean", "mean", x, axis_name)
 
 
+@operation("axis_name")
 def pmax(x: Any, axis_name: AxisName) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
@@ -160,11 +164,13 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
     return _over_present("pmax", "max", x, axis_name)
 
 
+@operation("axis_name")
 def pmin(x: Any, axis_name: AxisName) -> Any:
     """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`."""
     return _over_present("pmin", "min", x, axis_name)
 
 
+@operation("axis_name")
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
     """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
 

@@ -12,6 +12,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.scopes import in_scope, scope_text
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -88,7 +89,7 @@ def einsum(
     with explain_type_errors:
         if parsed.renames and ambient() is not None:
             # The mapped function learns of names that are in no operand and in no result; a kernel could not tell it.
-            return _einsum("einsum", parsed, *given, *operands)
+            return in_scope(scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands)
         return compiled_ops.run("einsum", _einsum, parsed, given, *operands)
 
 

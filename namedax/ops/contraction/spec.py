@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import NoReturn
 
 from namedax.core.records import Record
+from namedax.core.scopes import Renaming
 from namedax.errors import EinsumError
 
 __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
@@ -56,6 +57,15 @@ class EinsumSpec(Record):
         """Whether an axis is read or written under another name."""
         terms = (*self.operands, *([self.result] if self.result else []))
         return any(label != axis for term in terms for label, axis in term.names)
+
+    @functools.cached_property
+    def said(self) -> tuple[Hashable, ...]:
+        """The names that are summed over, and the renamings: what stands in the scope of the operation."""
+        terms = (*self.operands, *([self.result] if self.result else []))
+        labels = [label for term in self.operands for label, _ in term.names]
+        kept = {axis for _, axis in self.result.names} if self.result else {name for name in labels if labels.count(name) == 1}
+        renamings = (Renaming(new, old) for term in terms for new, old in term.names if new != old)
+        return tuple(dict.fromkeys([*(name for name in labels if name not in kept), *renamings]))
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
         """The specification with `number(name)` for every name, and without a text to point into."""

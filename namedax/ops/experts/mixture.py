@@ -39,6 +39,7 @@ from namedax.core.element_types import common_type
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.scopes import operation, theirs
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
     ArgumentError,
@@ -66,6 +67,7 @@ _OP = "mixture_of_experts"
 Axes = tuple[str, ...]
 
 
+@operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis))
 def mixture_of_experts(
     expert: Callable[[Any, Any], Any],
     params: Any,
@@ -186,7 +188,7 @@ class _Mixture:
     """One call: the operands as blocks of this device, in one order of their axes."""
 
     def __init__(self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names):
-        self.expert, self.names, self.experts = expert, names, routing.experts
+        self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
         self.leaves, self.tree = flatten(params)
         self.leaves = [_array(local_block(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves]

@@ -17,6 +17,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
+from namedax.core.scopes import operation
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -67,6 +68,7 @@ jax.tree_util.register_dataclass(
 )
 
 
+@operation("axis")
 def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
     """The `k` best experts of every token, and the weight of each.
 
@@ -116,6 +118,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
     return Routing(index, weight, probabilities, experts, axis, choice)
 
 
+@operation("over")
 def load_balancing_loss(routing: Routing, over: Any) -> Array:
     """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
 
@@ -149,6 +152,7 @@ def load_balancing_loss(routing: Routing, over: Any) -> Array:
     return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
 
 
+@operation("axis")
 def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
     """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 

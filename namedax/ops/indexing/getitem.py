@@ -26,6 +26,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import beyond
 from namedax.core.names import Dims
 from namedax.core.region import ambient
+from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
@@ -63,8 +64,8 @@ def read(
             return x
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
-        return _wrapped_read(op, None, *static, x, *arrays)
-    return compiled_ops.run(op, _wrapped_read, None, static, x, *arrays)
+        return in_scope(scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays)
+    return compiled_ops.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
 
 
 # --- one program for all places ---------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ def _cut(op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArr
     return wrap(lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone))
 
 
-def _wrapped_read(op: str, _: None, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:
+def _wrapped_read(op: str, _: Any, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:
     return wrap(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 

@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
@@ -76,7 +77,7 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     x, indices = _array(x), _array(indices)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
         return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
-    return _take("take", (axis,), mode, fill_value, x, indices)
+    return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)
 
 
 def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:

@@ -13,6 +13,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import PositionalAxisError
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
@@ -27,6 +28,7 @@ class _Place(StandIn):
     """Stands for a positional axis."""
 
 
+@operation("axis")
 def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
     """`nx.take_along_axis` with negative indices that count from the end."""
     op = "take_along_axis"

@@ -23,6 +23,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
+from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
 from namedax.operands import compiled_ops
@@ -203,12 +204,12 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
     parts, value = _unflip(op, x, parts, value)
     static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
-        return _write_parts(op, None, *static, x, value, *arrays)
-    return compiled_ops.run(op, _write_parts, None, static, x, value, *arrays)
+        return in_scope(scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays)
+    return compiled_ops.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
 
 
 def _write_parts(
-    op: str, _: None, parts: Sequence[Part], method: str, mode: Any, hints: Any, x: Any, value: Any, *arrays: Any
+    op: str, _: Any, parts: Sequence[Part], method: str, mode: Any, hints: Any, x: Any, value: Any, *arrays: Any
 ) -> Any:
     return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
 

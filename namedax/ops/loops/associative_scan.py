@@ -12,6 +12,7 @@ from jax import lax
 
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
 from namedax.operands.broadcasting import settled, wrap
@@ -25,6 +26,7 @@ from namedax.resources import communication as comm
 __all__ = ["FUNCTIONS"]
 
 
+@operation("axis", holds=True)
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0) -> Any:
     """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
 

@@ -20,6 +20,7 @@ from jax import lax
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.records import Record
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import wrap
@@ -32,6 +33,7 @@ __all__ = ["cond", "switch"]
 _NO_OPERAND = object()
 
 
+@operation(holds=True)
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NO_OPERAND
 ) -> Any:
@@ -72,6 +74,7 @@ def cond(
     return _select("cond", pred, branches, operands)
 
 
+@operation(holds=True)
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND) -> Any:
     """One of several functions of the operands, by number: `lax.switch` over names.
 

@@ -19,6 +19,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean
 from namedax.operands.entries import Entries
@@ -34,6 +35,7 @@ __all__ = ["FUNCTIONS", "scan_entries"]
 # --- scan ----------------------------------------------------------------------------------------------------------------
 
 
+@operation("axis", holds=True)
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -217,6 +219,7 @@ def _scan_over_devices(
     return carry, tree.unflatten([entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in kept])
 
 
+@operation("axis", holds=True)
 def fold(
     f: Callable[[Any, Any], Any],
     init: Any,
@@ -244,6 +247,7 @@ def fold(
 # --- loops ---------------------------------------------------------------------------------------------------------------
 
 
+@operation(holds=True)
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None) -> Any:
     """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
 
@@ -295,6 +299,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     return state.finish(until_it_fits(state.grow, attempt))
 
 
+@operation(holds=True)
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
 

@@ -30,6 +30,7 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
@@ -482,6 +483,7 @@ _TEXT = """
 """
 
 
+@operation(holds=True)
 def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
     """Solves `A(x) = b` by conjugate gradients.
 
@@ -497,6 +499,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
     return space.value(x), None
 
 
+@operation(holds=True)
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
     """Solves `A(x) = b` by the stabilised biconjugate gradient method.
 
@@ -512,6 +515,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0
     return space.value(x), None
 
 
+@operation(holds=True)
 def gmres(
     A: Any,
     b: Any,

@@ -18,6 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import Dims
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names
 from namedax.operands.entries import Entries
@@ -65,6 +66,7 @@ class _Entry:
         return [data_of(leaf) for leaf in leaves]
 
 
+@operation("axis", holds=True)
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
     """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
 

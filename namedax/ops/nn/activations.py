@@ -30,7 +30,7 @@ def _activation(name: str) -> Callable[..., Any]:
     function = getattr(jax.nn, name)
     signature = signature_of(function)
 
-    of_one = elementwise_call(function)
+    of_one = elementwise_call(function, __name__)
     shortcut = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, of_one, (), x))
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:

@@ -33,6 +33,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
@@ -319,6 +320,7 @@ def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, w
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
 
 
+@operation("axis")
 def batch_norm(
     x: Any,
     axis: Any,
@@ -386,6 +388,7 @@ def batch_norm(
         return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
+@operation("axis")
 def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     """Mean and variance over `axis`, in float32 (or float64). Arguments as for `layer_norm`.
 
@@ -434,6 +437,7 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
+@operation("shared")
 def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> LikeArguments:
     """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
 

@@ -13,6 +13,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import AxisNotFoundError, NamedAxesLeftError, PositionalAxisError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import nmap
@@ -37,6 +38,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 __all__ = ["categorical", "choice", "permutation"]
 
 
+@operation("axis")
 def categorical(
     key: Any,
     logits: Any,
@@ -155,6 +157,7 @@ def _categorical_without_replacement(
     return wrap_drawn(data, dims, len(front))
 
 
+@operation("axis")
 def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """Permutes `x` at random along an axis.
 
@@ -221,6 +224,7 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
     return draw(op, lambda key, shape, x: jax.random.permutation(key, x, at, True), key, {}, (), {"x": x}, rank=rank)
 
 
+@operation("axis")
 def choice(
     key: Any,
     a: Any,

@@ -25,6 +25,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
@@ -94,6 +95,23 @@ def draw(
     Returns:
       A named array, or a plain one if there are no names.
     """
+    given = (op, call, key, sizes, shape, parameters, events, last, rank)
+    if not is_worth_saying((key, *(parameters or {}).values())):
+        return _draw(*given)
+    return in_scope(scope_text(op, names_in((*sizes, last)), __name__), _draw, *given)
+
+
+def _draw(
+    op: str,
+    call: Callable[..., Any],
+    key: Any,
+    sizes: Sizes,
+    shape: Sequence[int],
+    parameters: Mapping[str, NamedArray] | None,
+    events: Mapping[str, int] | None,
+    last: Hashable | None,
+    rank: int | None,
+) -> Any:
     key = _checked_key(op, key)
     parameters, events = dict(parameters or {}), events or {}
     known = _all_sizes(op, key, sizes, parameters)

@@ -15,6 +15,7 @@ from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.shape.rename import move, transpose_to
@@ -184,10 +185,18 @@ def _enter(array: NamedArray, before: Dims) -> Any:
     return wrap(relayout(array._data, old, new), array._dims)
 
 
+def _names_placed(x: Any, axes: Any) -> list[Hashable]:
+    """The names in a pytree of axis mappings: what stands in the scope of the operation."""
+    if isinstance(axes, Mapping):
+        return _names_placed(x, list(axes.values()))
+    return [name for part in axes for name in _names_placed(x, part)] if isinstance(axes, (list, tuple)) else [axes]
+
+
 @overload
 def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
 @overload
 def positional(x: Any, axes: Any) -> Any: ...
+@operation(_names_placed)
 def positional(x: Any, axes: Any) -> Any:
     """Gives positions to all named axes.
 
@@ -226,6 +235,7 @@ def positional(x: Any, axes: Any) -> Any:
 def untag(x: ArrayLike, axes: Any) -> Array: ...
 @overload
 def untag(x: Any, axes: Any) -> Any: ...
+@operation(_names_placed)
 def untag(x: Any, axes: Any) -> Any:
     """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
 

@@ -12,6 +12,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
+from namedax.core.scopes import Renaming, operation
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found
 from namedax.operands.broadcasting import local_block, wrap
@@ -21,6 +22,12 @@ from namedax.resources.serial import LoopAxis
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 
 
+def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]:
+    """What stands in the scope of the operation."""
+    return [Renaming(new, old) for old, new in {**(names or {}), **more}.items()]
+
+
+@operation(_renamings)
 def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """Gives axes other names, all at once; where the placements differ, this is resharding.
 

@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands.axes import axis_key, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -58,6 +59,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     return wrap(data, dims)
 
 
+@operation("reps")
 def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
     """Repeats an array as a whole.
 
@@ -94,6 +96,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
+@operation("axis")
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array:

@@ -14,6 +14,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.names import is_name
+from namedax.core.scopes import operation
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
@@ -25,6 +26,7 @@ Axes = tuple[str, ...]
 __all__ = ["FUNCTIONS", "array_split", "split"]
 
 
+@operation("axis")
 def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Cuts an array into parts along one axis.
 
@@ -51,6 +53,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
     return _split("split", ary, indices_or_sections, axis, out_axis)
 
 
+@operation("axis")
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Like `split`, for a number of parts that need not be equal: the first ones are larger by one.
 

@@ -11,6 +11,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
@@ -48,6 +49,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
     return low
 
 
+@operation("axis")
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
 ) -> Array:

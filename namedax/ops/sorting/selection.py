@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found
 from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import local_block
@@ -79,6 +80,7 @@ def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
     return result if out_axis is None else rename(result, {found: out_axis})
 
 
+@operation("axis")
 def nonzero(
     a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None
 ) -> tuple[Array, ...]:
@@ -163,6 +165,7 @@ def _filled(op: str, result: Any, count: Any, places: int, fill: Any, found: _Fo
 _lifted_unique = along_axes(jnp.unique, "unique", ("axis",))
 
 
+@operation("axis")
 def unique(
     ar: Any,
     return_index: bool = False,

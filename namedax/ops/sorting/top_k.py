@@ -11,6 +11,7 @@ from jax import lax
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import AxisSizeError, as_integer
 from namedax.operands.broadcasting import local_block
 from namedax.operands.new_axis import finish_with_new_axis
@@ -27,6 +28,7 @@ class TopK(NamedTuple):
     indices: Any
 
 
+@operation("axis")
 def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
     """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 

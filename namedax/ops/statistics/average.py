@@ -16,6 +16,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
+from namedax.core.scopes import operation
 from namedax.errors import PositionalAxisError
 from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -29,6 +30,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 
 @axis_said
+@operation("axis")
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
 
@@ -40,6 +42,7 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 @axis_said
+@operation("axis")
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:

@@ -14,6 +14,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisNameError, PositionalAxisError, raise_not_found
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
@@ -36,6 +37,7 @@ class _Variable:
         return "the positional axis"
 
 
+@operation("axis")
 def cov(
     m: Any,
     y: Any = None,
@@ -93,6 +95,7 @@ def cov(
     return place(result)
 
 
+@operation("axis")
 def corrcoef(
     x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None
 ) -> Array:

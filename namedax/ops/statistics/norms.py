@@ -17,6 +17,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.axes import as_in_jax, axis_key, axis_said, resolve_axis
@@ -117,6 +118,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
+@operation("axis", "numpy.linalg.vector_norm")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
 

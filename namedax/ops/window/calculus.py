@@ -18,6 +18,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisSizeError
 from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import is_axis_name, resolve_axis
@@ -84,6 +85,7 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
+@operation("axis")
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     """The integral along one axis by the trapezoid rule.
 
@@ -117,6 +119,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     return _sum(_where_at(y, name, (n - 1,), areas * 0, areas), name)
 
 
+@operation("axis")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
@@ -172,6 +175,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
 
 
+@operation("axis")
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> LikeArguments:
     """Phases without jumps of a period: `jnp.unwrap`, by name or position.
 
@@ -208,6 +212,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
     return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
 
 
+@operation("axis", "scipy.signal.detrend")
 def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
     """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
 

@@ -19,6 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError
 from namedax.operands.axes import new_names
@@ -46,6 +47,7 @@ __all__ = ["FUNCTIONS", "conv", "conv_transpose"]
 # --- convolution ----------------------------------------------------------------------------------------------------
 
 
+@operation("axis")
 def conv(
     x: Any,
     kernel: Any,
@@ -100,6 +102,7 @@ def conv(
     return _by_name("conv", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
 
 
+@operation("axis")
 def conv_transpose(
     x: Any,
     kernel: Any,

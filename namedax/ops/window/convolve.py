@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import Region, enter
+from namedax.core.scopes import operation
 from namedax.core.variance import with_varying_form
 from namedax.errors import PositionalAxisError
 from namedax.operands.broadcasting import settled, wrap
@@ -31,6 +32,7 @@ __all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
 Axes = tuple[str, ...]
 
 
+@operation("axis")
 def convolve(
     a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
 ) -> LikeArguments:

@@ -20,6 +20,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentError,
@@ -276,6 +277,7 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
 _PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
 
 
+@operation("pad_width")
 def pad(
     array: Any,
     pad_width: Any,
@@ -384,6 +386,7 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
+@operation("axis")
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> Any:

@@ -16,6 +16,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.region import ambient
+from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -121,6 +122,7 @@ _WINDOWS = """
 """
 
 
+@operation("window")
 def max_pool(
     x: Any,
     window: Mapping[Hashable, int],
@@ -139,6 +141,7 @@ def max_pool(
     return _extreme("max_pool", x, window, strides, padding, out_axis)
 
 
+@operation("window")
 def min_pool(
     x: Any,
     window: Mapping[Hashable, int],
@@ -157,6 +160,7 @@ def min_pool(
     return _extreme("min_pool", x, window, strides, padding, out_axis)
 
 
+@operation("window")
 def avg_pool(
     x: Any,
     window: Mapping[Hashable, int],

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import inexact_type
+from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer
 from namedax.operands.axes import new_names
@@ -29,6 +30,7 @@ from namedax.resources.row_moves import FILL, move_rows
 __all__ = ["FUNCTIONS", "resize"]
 
 
+@operation("shape")
 def resize(
     image: Any,
     shape: Any,

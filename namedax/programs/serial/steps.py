@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import Evaluator, as_one_call
+from namedax.programs.evaluator import Evaluator, as_one_call, source_of
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -197,13 +197,17 @@ class Stepper:
                 continue
             values = [_read(known, v) for v in node.inputs]
             if node.collective:
-                self._finish(node, [self._as_if_summed(node, value) for value in values], known, sliced)
+                with source_of(node.eqn):
+                    self._finish(node, [self._as_if_summed(node, value) for value in values], known, sliced)
             else:
-                known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
+                with source_of(node.eqn):
+                    known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
 
     def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
         operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
-        for output, value in zip(node.outputs, together.run(node, self.axis, self.steps, operands), strict=True):
+        with source_of(node.eqn):
+            results = together.run(node, self.axis, self.steps, operands)
+        for output, value in zip(node.outputs, results, strict=True):
             if output in self.varies:
                 sliced[output] = (value, STACKED)
             else:
@@ -259,7 +263,8 @@ class Stepper:
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
         supply = iter(self._over_steps(step, folds))
         for node in collectives:
-            self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
+            with source_of(node.eqn):
+                self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
         sliced.update((v, (next(supply), STACKED)) for v in stacks)
         known.update((v, next(supply)) for v in constants)
         return {i: next(supply) for i, _ in wanted}
@@ -417,7 +422,8 @@ class Stepper:
             inputs = [_read(values, v) for v in node.inputs]
             if node.kind == Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
                 inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
-            values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
+            with source_of(node.eqn):
+                values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
 
     def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
         """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""

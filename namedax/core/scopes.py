@@ -1,0 +1,215 @@
+"""What operations are called in programs: `jax.named_scope`s such as `nx.sum{batch}`, which profiles, compiled programs and reports show.
+
+A scope is `nx.`, the operation as users call it, and the names that it was given, in braces, with commas between them; a renaming is
+`new:old`. Within an operation no other one says its name, unless code of the user runs there: the last scope of a name stack is the
+operation that an equation belongs to. Kernels, which all names share, say none.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import jax
+
+from namedax.core.array import NamedArray
+from namedax.core.names import is_name
+from namedax.core.records import Record
+from namedax.core.region import inhabited
+
+__all__ = [
+    *("Renaming", "Scope", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
+    *("scope_of_lifted", "scope_text", "silent", "theirs"),
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Whether an operation has said its name already, for all that it does.
+_open: contextvars.ContextVar[bool] = contextvars.ContextVar("scope_open", default=False)
+#: Whether an operation has said its name already, for all that it does.
+is_open = _open.get
+
+# The rooms whose functions users call in a namespace.
+_NAMESPACES = {
+    "namedax.ops.collectives.": "lax.",
+    "namedax.ops.contraction.pdot": "lax.",
+    "namedax.ops.experts.": "nn.",
+    "namedax.ops.loops.solvers": "scipy.sparse.linalg.",
+    "namedax.ops.nn.": "nn.",
+    "namedax.ops.random.": "random.",
+    "namedax.ops.window.pooling": "nn.",
+    "namedax.ops.window.resizing": "image.",
+}
+_HIDDEN = ("namedax.core.", "namedax.operands.", "namedax.ops.", "namedax.namespaces.")
+_UNTOLD = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
+
+
+class Renaming(Record):
+    """An axis that is called `new` after it was called `old`."""
+
+    new: Hashable
+    old: Hashable
+
+
+@functools.lru_cache(maxsize=4096)
+def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
+    """The text of a scope.
+
+    Args:
+      op: the operation, as messages call it.
+      names: the names that it goes over, and renamings.
+      module: where its function stands, which says the namespace that users call it in.
+
+    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
+    ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
+    """
+    space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
+    return f"nx.{space}{op.replace('[...]', '')}{{{','.join(map(_told, names))}}}"
+
+
+def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
+    """The text of the scope of a function of JAX that has been lifted: that of a namespace has its name there, any other is `nx.nmap`."""
+    module = function.__module__ or ""
+    is_public = module.startswith("namedax.") and not module.startswith(_HIDDEN)
+    return scope_text(f"{module.removeprefix('namedax.')}.{function.__name__}" if is_public else "nmap", names)
+
+
+def _told(name: Hashable) -> str:
+    return f"{_told(name.new)}:{_told(name.old)}" if isinstance(name, Renaming) else str(name).translate(_UNTOLD)
+
+
+def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
+    """The names that an operation goes over, each once.
+
+    Args:
+      axes: a name, a position or `None`, or a tuple, list or set of these, keys of a mapping among them; `...` for all names of `operands`; or
+        an object that holds names: its `said`, or what its method `renamed` asks for.
+      operands: the arrays.
+    """
+    if type(axes) is str:
+        return (axes,)
+    if axes is ...:
+        return tuple(dict.fromkeys(dim for x in operands if isinstance(x, NamedArray) for dim in x._dims if dim is not None))
+    if isinstance(axes, (list, set, frozenset, Mapping)) or type(axes) is tuple:
+        # An entry that is a tuple is one name.
+        parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
+        return tuple(dict.fromkeys(name for part in parts for name in part))
+    if hasattr(axes, "said"):
+        return cast("tuple[Hashable, ...]", axes.said)
+    if hasattr(axes, "renamed"):
+        found: list[Hashable] = []
+
+        def note(name: Hashable) -> Hashable:
+            found.append(name)
+            return name
+
+        axes.renamed(note)
+        return tuple(dict.fromkeys(found))
+    return (axes,) if is_name(axes) else ()
+
+
+class Scope:
+    """A context manager in which an operation says its name.
+
+    Args:
+      text: that of the scope.
+      holds: whether it runs code of the user, whose operations say theirs.
+    """
+
+    __slots__ = ("_holds", "_scope", "_token")
+
+    def __init__(self, text: str, holds: bool = False):
+        self._scope, self._holds = jax.named_scope(text), holds
+
+    def __enter__(self) -> None:
+        self._token = _open.set(not self._holds)
+        self._scope.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._scope.__exit__(kind, error, traceback)
+        _open.reset(self._token)
+
+
+def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`, an operation that says its name unless it is part of another one."""
+    if _open.get():
+        return function(*args)
+    with Scope(text):
+        return function(*args)
+
+
+def silent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose operations say no names."""
+
+    def run(*args: Any) -> Any:
+        token = _open.set(True)
+        try:
+            return function(*args)
+        finally:
+            _open.reset(token)
+
+    return run
+
+
+def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which is code of the user: its operations say their names."""
+
+    def run(*args: Any) -> Any:
+        token = _open.set(False)
+        try:
+            return function(*args)
+        finally:
+            _open.reset(token)
+
+    return run
+
+
+def operation(names: str | Callable[..., Any] | None = None, op: str | None = None, *, holds: bool = False) -> Callable[[F], F]:
+    """A decorator: in a mapped body, and under a trace, the function says its name.
+
+    Args:
+      names: the parameter that has the names, or a function of all arguments that gives them; `None`: none.
+      op: the operation, as messages call it; default: the name of the function.
+      holds: whether it runs code of the user, whose operations say theirs.
+    """
+
+    def decorate(function: F) -> F:
+        said, module = op or function.__name__, function.__module__
+        read = names if callable(names) else _reader(function, names)
+
+        @functools.wraps(function)
+        def scoped(*args: Any, **kwargs: Any) -> Any:
+            if _open.get() or not is_worth_saying(args):
+                return function(*args, **kwargs)
+            try:
+                text = scope_text(said, names_in(read(*args, **kwargs), args), module)
+            except TypeError:  # arguments that the function itself refuses
+                text = scope_text(said, (), module)
+            with Scope(text, holds):
+                return function(*args, **kwargs)
+
+        return cast("F", scoped)
+
+    return decorate
+
+
+def is_worth_saying(operands: Iterable[Any]) -> bool:
+    """Whether an operation becomes part of a program: it stands in a mapped body, or one of its operands is traced."""
+    return bool(inhabited) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)
+
+
+def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:
+    """A function that reads one parameter of all arguments."""
+    if parameter is None:
+        return lambda *args, **kwargs: None
+    code = inspect.unwrap(function).__code__
+    place = code.co_varnames.index(parameter)
+    is_positional = place < code.co_argcount
+
+    def read(*args: Any, **kwargs: Any) -> Any:
+        return args[place] if is_positional and place < len(args) else kwargs.get(parameter)
+
+    return read
