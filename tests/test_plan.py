@@ -114,6 +114,17 @@ def test_mesh_axes_that_are_alike_are_tried_once():
     assert {"batch": "y"} in tried
 
 
+def test_mesh_axes_of_one_size_are_not_alike_within_nodes_and_between():
+    # Eight nodes of eight GPUs: the second axis is within a node. What an activation needs goes there.
+    def body(x, w1, w2):
+        return nx.dot(nx.nn.relu(nx.dot(x, w1, "inputs")), w2, "hidden")
+
+    f = nx.xmap(body, (["batch", "inputs"], ["inputs", "hidden"], ["hidden", "outputs"]), ["batch", "outputs"])
+    args = [jax.ShapeDtypeStruct(shape, "bfloat16") for shape in ((4096, 8192), (8192, 32768), (32768, 8192))]
+    plan = nx.plan(f, *args, mesh=abstract(a=8, b=8), machine=machines.h100, names=["batch", "hidden"], progress=False)
+    assert plan.best == {"batch": "a", "hidden": "b"}
+
+
 def test_the_bound_of_the_memory_holds_and_the_front_is_one():
     arguments = shapes(1 << 14, 2048, 8192, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=4, y=2), machine=SLOW)

@@ -161,9 +161,9 @@ def _loops(loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None) -> dict[
 
 def _alike(machine: Machine, mesh: Any) -> dict[str, Hashable]:
     """What the links of each mesh axis have in common with others."""
-    single = {axis: link for axis, link in machine.links.items() if not isinstance(axis, tuple)}
     together = any(isinstance(axis, tuple) for axis in machine.links)
-    return {axis: axis if together else repr(single.get(axis, single.get(...))) for axis in mesh.axis_names}
+    over = machine.layout(mesh)
+    return {axis: axis if together else repr(over[axis]) for axis in mesh.axis_names}
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
