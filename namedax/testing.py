@@ -1,5 +1,7 @@
 """Checks for the tests of programs that are written over names.
 
+`assert_collectives` and `assert_no_gather` hold what a program sends: a change that makes it send more fails in a test.
+
 "Resources never change meaning" is what namedax promises for everything that it does itself. A function of raw leaves
 (`x.data`, `jax.tree.map` with `jnp` functions, an optimiser that takes a norm) is beyond its reach: in a body it computes with
 the block of one device. What cannot be seen can be tried: `assert_resources_do_not_matter` runs a program in three ways and
@@ -16,16 +18,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.analysis.explain import explain
+from namedax.analysis.records import Collective
+from namedax.analysis.rendering import bytes_text
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
+from namedax.hlo import KINDS
 from namedax.operands.leaves import data_of
 from namedax.ops.shape.conversion import order_like
 from namedax.xmap import Xmapped, xmap
 
-__all__ = ["assert_resources_do_not_matter"]
+__all__ = ["assert_collectives", "assert_no_gather", "assert_resources_do_not_matter"]
 
 
 def __dir__() -> list[str]:
@@ -365,3 +371,87 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
         )
     causes.append("The computation is ill-conditioned: sums in another order differ by more than rtol= and atol= allow.")
     return causes
+
+
+# --- what a program sends -------------------------------------------------------------------------------------------
+
+
+def assert_collectives(
+    f: Callable[..., Any], args: Sequence[Any], expected: Mapping[str, int | tuple[int, int]], **kwargs: Any
+) -> None:
+    """Checks which collectives a function has, as `nx.explain` finds them in the traced program.
+
+    Each counts as often as its loops run it. XLA may send several together as one, which is not seen here: the figures are the same on
+    every backend, and no devices are needed.
+
+    Args:
+      f: a function that `nx.explain` takes.
+      args: its arguments, as a tuple or list.
+      expected: for every kind, one of `nx.hlo.KINDS`, how many there are, or the number with the bytes of one device together. Of
+        kinds that are not in it there are none.
+      **kwargs: keyword arguments of `f`.
+
+    Raises:
+      AssertionError: there are others. It says which, with their names, bytes, operations and lines.
+      ArgumentError: `expected` has a kind that does not exist.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
+    >>> f = nx.xmap(lambda x: nx.mean(x, "batch"), axis_resources={"batch": "x"}, mesh=mesh)
+    >>> x = nx.named(jnp.ones((16, 4)), ["batch", "hidden"])
+    >>> nx.testing.assert_collectives(f, (x,), {"all-reduce": 1})
+    >>> nx.testing.assert_collectives(f, (x,), {"all-reduce": (1, 16)})
+    """
+    for kind in expected:
+        if kind not in KINDS:
+            raise ArgumentError(f"assert_collectives: {kind!r} is no kind of collective; the kinds are {', '.join(KINDS)}.")
+    report = explain(f, *args, **kwargs)
+    found = report.summary()
+    wrong = []
+    for kind in KINDS:
+        count, size = found.get(kind, (0, 0))
+        want = expected.get(kind, 0)
+        if (count, size) != want if isinstance(want, tuple) else count != want:
+            wanted = f"{want[0]} ({bytes_text(want[1])})" if isinstance(want, tuple) else str(want)
+            lines = [_collective_text(step) for step in report.collectives if step.kind == kind]
+            wrong.append("\n".join([f"  {kind}: {count} ({bytes_text(size)}), expected {wanted}", *lines]))
+    if wrong:
+        raise AssertionError(f"assert_collectives: {report.name} has other collectives than expected.\n" + "\n".join(wrong))
+
+
+def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any) -> None:
+    """Checks that no device gets the whole of an axis: the program has no all-gather for this name.
+
+    Args:
+      f: a function that `nx.explain` takes.
+      args: its arguments, as a tuple or list.
+      name: the name of the axis.
+      **kwargs: keyword arguments of `f`.
+
+    Raises:
+      AssertionError: there is one. It says what is gathered, and at which line.
+      ArgumentError: the name lives on no mesh axis in `f`, so that there is nothing to check.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
+    >>> f = nx.xmap(lambda x: nx.mean(x, "batch"), axis_resources={"batch": "x"}, mesh=mesh)
+    >>> nx.testing.assert_no_gather(f, (nx.named(jnp.ones((16, 4)), ["batch", "hidden"]),), "batch")
+    """
+    report = explain(f, *args, **kwargs)
+    if str(name) not in report.placements:
+        lives = ", ".join(f"{n}: {'+'.join(axes)}" for n, axes in report.placements.items()) or "none"
+        raise ArgumentError(
+            f"assert_no_gather: {name!r} lives on no mesh axis in {report.name}, so that it cannot be gathered; mapped names: {lives}. Map it "
+            "in axis_resources, or correct the name."
+        )
+    gathers = [step for step in report.collectives if step.kind == "all-gather" and str(name) in step.names]
+    if gathers:
+        lines = "\n".join(map(_collective_text, gathers))
+        raise AssertionError(f"assert_no_gather: {report.name} gathers {name!r}.\n{lines}")
+
+
+def _collective_text(step: Collective) -> str:
+    times = f"{step.trips} times " if step.trips > 1 else ""
+    names = f" for {', '.join(step.names)}" if step.names else ""
+    where = f" by {step.operation}" if step.operation else ""
+    return f"    {times}{bytes_text(step.bytes)} of {step.dtype} over {'+'.join(step.mesh_axes)}{names}{where} at {step.source or '?'} ({step.phase})"

@@ -103,6 +103,14 @@ def leaves_of(grads, params):
     return jax.tree.leaves(benchmark.unnamed(ordered))
 
 
+def is_explained(report, cost, memory):
+    """What `nx.explain` reads off the traced program is what the compiled one does; XLA may send several collectives as one."""
+    assert {kind: size for kind, (_, size) in report.summary().items()} == {kind: size for kind, (_, size) in cost.sent.items()}
+    assert all(report.summary()[kind][0] >= count for kind, (count, _) in cost.sent.items())
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    assert report.memory.peak == pytest.approx(held, rel=0.2)
+
+
 # Between them, what all others do; benchmarks/transformer.py shows all.
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ep+tp"])
@@ -114,6 +122,8 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
             continue
         program = make().lower(*args).compile()
         costs[name] = benchmark.Cost.of(program)
+        if name == benchmark.NAMED:
+            is_explained(nx.explain(make(), *args), costs[name], program.memory_analysis())
         have, have_grads = program(*args)
         np.testing.assert_allclose(have, loss, rtol=1e-5, err_msg=name)
         leaves = leaves_of(have_grads, args[0]) if name == benchmark.NAMED else jax.tree.leaves(have_grads)

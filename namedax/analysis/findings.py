@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namedax.analysis.records import Collective, Operation, Step
+from namedax.analysis.records import Collective, Step
 from namedax.analysis.rendering import bytes_text
 
 __all__ = ["findings_of"]
@@ -15,6 +15,8 @@ _LARGE = 1 << 20
 # Below this a collective waits for the network rather than sends.
 _SMALL = 4096
 _OFTEN = 8
+# The namespaces whose functions are JAX's own, lifted, where they are not ours.
+_LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
 
 
 def findings_of(
@@ -39,7 +41,7 @@ def findings_of(
     yield from _small(collectives)
     yield from _twice(collectives)
     yield from _lifted(collectives)
-    yield from _renamings(collectives, steps)
+    yield from _renamings(collectives)
     for line in dict.fromkeys(loops):
         yield f"The number of steps of the while loop at {line or 'an unknown line'} is not known; it counts as one."
 
@@ -92,22 +94,27 @@ def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
 
 def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
     for step in dict.fromkeys(collectives):
-        if step.kind == "all-gather" and step.operation.startswith("nx.nmap") and step.bytes > _SMALL:
+        if (
+            step.kind == "all-gather"
+            and step.operation.startswith(_LIFTED)
+            and step.operation != "nx.lax.all_gather"
+            and step.bytes > _SMALL
+        ):
             yield (
-                f"The lifted function at {step.source} gathers {', '.join(step.names)} ({bytes_text(step.bytes)}): it sees whole axes. Write it "
-                "with operations over names, or leave these names unmapped around it."
+                f"{step.operation} at {step.source} gathers {', '.join(step.names)} ({bytes_text(step.bytes)}): a lifted function sees whole axes. "
+                "Write it with operations over names, or leave these names unmapped around it."
             )
 
 
-def _renamings(collectives: Sequence[Collective], steps: Sequence[Step]) -> Iterator[str]:
-    """A gather that is cut again, along the same mesh axes and for the same names, at the next line."""
-    renamed = [step for step in collectives if step.operation == "nx.rename" and step.kind == "all-gather"]
-    cuts = Counter((step.names, step.mesh_axes) for step in renamed)
-    for (names, axes), count in cuts.items():
-        sizes = [step.bytes * step.trips for step in renamed if (step.names, step.mesh_axes) == (names, axes)]
-        computed = sum(isinstance(step, Operation) and step.operation == "nx.rename" for step in steps)
-        if count > 1 and sum(sizes) >= _LARGE and computed >= 0:
+def _renamings(collectives: Sequence[Collective]) -> Iterator[str]:
+    """Gathers of one name by renaming it, again and again."""
+    sizes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for step in collectives:
+        if step.operation == "nx.rename" and step.kind == "all-gather" and step.phase == "forward":
+            sizes.setdefault((step.names, step.mesh_axes), []).append(step.bytes * step.trips)
+    for (names, axes), found in sizes.items():
+        if len(found) > 1 and sum(found) >= _LARGE:
             yield (
-                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} {count} times, {bytes_text(sum(sizes))} in all. Rename once and "
-                "use the result, or keep the name that lives on the mesh through the operations between."
+                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {bytes_text(sum(found))} in all. Rename once "
+                "and use the result, or keep the name that lives on the mesh through the operations between."
             )

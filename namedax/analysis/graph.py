@@ -13,9 +13,9 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from namedax.analysis import costs
 from namedax.analysis.sources import Origin
 from namedax.core.records import Record
+from namedax.programs import costs
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -131,12 +131,13 @@ class Node:
 
 
 class Body:
-    """A program: what goes in (`None` for a literal), what comes out, and the operations in their order."""
+    """A program: what goes in (`None` for a literal), what comes out, the operations in their order, and which inputs a step cuts out of more."""
 
-    __slots__ = ("inputs", "nodes", "outputs")
+    __slots__ = ("inputs", "nodes", "outputs", "slices")
 
     def __init__(self, inputs: list[Value | None], outputs: list[Value | None], nodes: list[Node]):
         self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
+        self.slices: list[Value] = []
 
 
 class Graph(Record):
@@ -286,6 +287,7 @@ class _Builder:
                     value.layout.join(Layout(spec[1:]))
         values: list[Value | None] = [operands[i] if i < scan.consts else value for i, value in enumerate(inner)]
         self._body(node, scan.body, values, manual)
+        node.bodies[0].slices = inner[first_slice:]
         outputs = node.bodies[0].outputs
         self._alike(results[: scan.carries], outputs[: scan.carries])
         for result, output in zip(results[scan.carries :], outputs[scan.carries :], strict=True):

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from namedax.analysis import rendering
 from namedax.analysis.records import Collective, Memory, Operation, Step, Totals
+from namedax.drawing.timeline import draw_timeline
+from namedax.drawing.traffic import draw_collectives
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS
 from namedax.hlo import Collective as CompiledCollective
@@ -125,6 +127,19 @@ class Report:
     def time(self, machine: Any) -> float:
         """The seconds that a step takes by the cost model of a machine, see `nx.machines`."""
         return float(machine.time(self.steps, self.mesh).total)
+
+    def draw(self, machine: Any = None) -> Any:
+        """Draws what is sent over each mesh axis, or, with a machine of `nx.machines`, when a device computes and when it communicates.
+
+        Args:
+          machine: by whose cost model the timeline is.
+
+        Returns:
+          A matplotlib figure, as of `nx.draw`.
+        """
+        if machine is None:
+            return draw_collectives(self.collectives, self.mesh)
+        return draw_timeline(machine.time(self.steps, self.mesh).schedule)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in dicts, lists, strings and numbers, for `json`."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from namedax import hlo
-from namedax.analysis import costs
 from namedax.analysis.graph import Body, Node, Spec
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.sources import Origin
 from namedax.analysis.storage import Storage
+from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
 
 __all__ = ["steps_of"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from namedax.analysis import costs
 from namedax.analysis.graph import Body, Node, Value
+from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan
 
 __all__ = ["Storage", "kept_for_gradient"]
@@ -68,6 +68,14 @@ class Storage:
                 return True
         return len(consumers) > 1 and not costs.is_cheap(maker.eqn)
 
+    def _taken_by(self, value: Value) -> list[Node]:
+        """What takes a slice that a step cuts out, if it is cut out before: for more than elementwise operations, that is."""
+        users = [node for node in self._consumers(value) if node is not None]
+        fused = all(
+            node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn)) for node in users
+        )
+        return [] if fused and len(users) <= 1 else users
+
     def sources(self, value: Value) -> list[Value]:
         """The arrays in memory of which one is made: itself, or what is computed to have it."""
         found: dict[int, Value] = {}
@@ -88,10 +96,15 @@ class Storage:
 
     def is_read_here(self, value: Value) -> bool:
         """Whether an operand lies in memory, and is not computed where it is used."""
-        sources, root = self.sources(value), value
-        while root.maker is not None and (looked := list(_looked_at(root.maker, root))):
-            (root,) = looked
-        return len(sources) == 1 and sources[0] is root
+        sources = self.sources(value)
+        return len(sources) == 1 and sources[0] is self._root(value)
+
+    @staticmethod
+    def _root(value: Value) -> Value:
+        """What a value is another look at."""
+        while value.maker is not None and (looked := list(_looked_at(value.maker, value))):
+            (value,) = looked
+        return value
 
     def peak(self) -> int:
         """The most bytes that are held at one time, besides what the program is given."""
@@ -99,6 +112,7 @@ class Storage:
         last: dict[int, int] = {}
         made: dict[int, tuple[Value, int]] = {}
         end = len(self._body.nodes)
+        copies: list[Value] = []
 
         def use(value: Value, when: int) -> None:
             for source in self.sources(value):
@@ -115,16 +129,29 @@ class Storage:
         for output in self._body.outputs:
             if output is not None:
                 use(output, end)
+        for node in self._body.nodes:
+            for value in _rearranged(node):
+                root = self._root(value)
+                begin = order[id(root.maker)] if root.maker is not None and id(root.maker) in order else order[id(node)]
+                copy = Value(value.aval, value.layout, value.sizes)
+                copies.append(copy)
+                made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
+        for value in self._body.slices:
+            if users := [order[id(node)] for node in self._taken_by(value)]:
+                made[id(value)] = (value, min(users))
         return self._sweep(made, last)
 
     def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
         ends: dict[int, list[int]] = defaultdict(list)
         for key, (_, when) in made.items():
             ends[max(last.get(key, when), when)].append(key)
+        begins: dict[int, list[int]] = defaultdict(list)
+        for key, (_, when) in made.items():
+            begins[when].append(key)
         size = {key: value.bytes for key, (value, _) in made.items()}
         held = most = 0
         for when, node in enumerate(self._body.nodes):
-            new = [id(value) for value in node.results if id(value) in made]
+            new = [*begins[when]]
             dying = [key for key in ends[when] if key not in new]
             reused = sum(size[key] for key in dying) if _is_in_place(node) else 0
             grown = sum(size[key] for key in new)
@@ -140,6 +167,12 @@ class Storage:
 
 def _is_in_place(node: Node) -> bool:
     return node.kind == Kind.UPDATE or (node.eqn is not None and (costs.is_fused(node.eqn) or costs.is_update(node.eqn)))
+
+
+def _rearranged(node: Node) -> list[Value]:
+    """The operands of a contraction that are copied into another order first."""
+    orders = costs.is_in_order(node.eqn) if node.eqn is not None else ()
+    return [value for value, good in zip(node.operands, orders, strict=False) if value is not None and not good]
 
 
 def _carry_bytes(node: Node) -> int:

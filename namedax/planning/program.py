@@ -10,13 +10,13 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh
 
-from namedax.analysis import costs
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
 from namedax.core.array import dims_of, is_named
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.operands.leaves import data_of
+from namedax.programs import costs
 from namedax.xmap import Xmapped, xmap
 
 __all__ = ["Census", "Held", "Program"]

@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 __all__ = [
+    "KNOWN",
     "flops_of",
     "is_cheap",
     "is_contraction",
     "is_elementwise",
     "is_fused",
+    "is_in_order",
     "is_update",
     "is_view",
     "reduced_dimensions",
@@ -27,14 +29,12 @@ __all__ = [
 ]
 
 #: Another look at the same memory, or what XLA makes of the layout of its neighbours.
-_VIEWS = frozenset(
-    "reshape squeeze expand_dims pvary transpose bitcast_convert_type copy copy_p sharding_constraint reshard mesh_cast".split()
-)
+_VIEWS = frozenset("reshape squeeze pvary bitcast_convert_type copy sharding_constraint reshard".split())
 #: One operation for each element.
 _ELEMENTWISE = frozenset(
     """
-    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p
-    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite
+    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p log2
+    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
     and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
     eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
     stop_gradient name square
@@ -49,15 +49,17 @@ _EXPENSIVE = frozenset(
 )
 #: Without arithmetic; XLA computes them where they are used.
 _MOVES = frozenset(
-    "broadcast_in_dim iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
+    "broadcast_in_dim transpose iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
 )
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
 )
-_CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 _FREE = frozenset("name stop_gradient convert_element_type".split())
 #: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
+
+#: All whose cost is known.
+KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
 
 def size_in_bytes(aval: Any) -> int:
@@ -73,7 +75,7 @@ def size_in_bytes(aval: Any) -> int:
 
 def is_elementwise(eqn: Any) -> bool:
     """Whether each element of a result is made of those of the operands at the same place."""
-    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "copy_p", "sharding_constraint")
+    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "sharding_constraint", "reshard")
 
 
 def is_view(eqn: Any) -> bool:
@@ -99,6 +101,19 @@ def is_update(eqn: Any) -> bool:
 def is_contraction(eqn: Any) -> bool:
     """Whether it multiplies and adds up."""
     return eqn.primitive.name in ("dot_general", "ragged_dot_general", "conv_general_dilated")
+
+
+def is_in_order(eqn: Any) -> tuple[bool, ...]:
+    """Of each operand of a matrix product, whether its dimensions stand as a product of matrices wants them."""
+    if eqn.primitive.name != "dot_general":
+        return ()
+    (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
+    x, y = (var.aval.ndim for var in eqn.invars)
+    batch, n = len(left_batch), len(left)
+    leads = tuple(range(batch))
+    last = tuple(range(x - n, x)), tuple(range(y - n, y))
+    is_left = tuple(left_batch) == leads and tuple(left) == last[0]
+    return is_left, tuple(right_batch) == leads and tuple(right) in (last[1], tuple(range(batch, batch + n)))
 
 
 def reduced_dimensions(eqn: Any) -> tuple[int, ...]:

@@ -1,0 +1,457 @@
+"""`nx.explain` against the compiled program: kinds, bytes, operations, memory, lines; and what it says in words."""
+
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import json
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))  # in front: the example is called as the benchmark is
+import transformer_model as model
+
+if "transformer_benchmark" not in sys.modules:  # shared with test_by_hand
+    spec = importlib.util.spec_from_file_location(
+        "transformer_benchmark", Path(__file__).parents[1] / "benchmarks" / "transformer.py"
+    )
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
+benchmark = sys.modules["transformer_benchmark"]
+
+
+def make_mesh(shape, kind=AxisType.Auto):
+    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(kind,) * len(shape))
+
+
+def bytes_by_kind(sent):
+    return {kind: size for kind, (_, size) in sent.items() if size}
+
+
+def check(f, *args):
+    """That the report has the kinds and bytes of the compiled program; XLA may have sent several together."""
+    report = nx.explain(f, *args)
+    program = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
+    sent = benchmark.Cost.of(program).sent
+    assert bytes_by_kind(report.summary()) == bytes_by_kind(sent), f"{report.summary()} against XLA's {sent}"
+    assert all(report.summary()[kind][0] >= count for kind, (count, _) in sent.items())
+    return report, program
+
+
+# --- against the compiled program -----------------------------------------------------------------------------------
+
+W = nx.named(np.linspace(-1, 1, 3 * 16 * 16, dtype="float32").reshape(3, 16, 16), [None, "hidden", "out"])
+X = nx.named(np.linspace(-1, 1, 16 * 16, dtype="float32").reshape(16, 16), ["batch", "hidden"])
+
+
+def layers(w, x):
+    def layer(h, w):
+        return nx.rename(nx.tanh(nx.dot(h, w, "hidden")), {"out": "hidden"}), None
+
+    return nx.mean(nx.square(nx.scan(layer, x, w)[0]), ["batch", "hidden"])
+
+
+def read_stored(w, x):
+    w = nx.rename(w[0], {"out": "out_fsdp"})
+    h = nx.einsum("{batch,hidden},{hidden,out:out_fsdp}->{batch,out}", x, w)
+    return nx.mean(nx.nn.softmax(h, "out") * h, ["batch", "out"])
+
+
+def moved(w, x):
+    y = nx.rename(x, {"batch": "row"})
+    return nx.sum(nx.cumulative_sum(y, axis="row") * nx.roll(y, 3, "row"), ["row", "hidden"]) + 0 * nx.sum(w, ...)
+
+
+CASES = {
+    "unmapped": (layers, {}),
+    "data": (layers, {"batch": "x"}),
+    "contracted": (layers, {"hidden": "x"}),
+    "both": (layers, {"batch": "y", "hidden": "x"}),
+    "out": (layers, {"out": "x", "batch": "y"}),
+    "stored": (read_stored, {"out_fsdp": "x", "batch": "x"}),
+    "stored and used": (read_stored, {"out_fsdp": "x", "out": "y"}),
+    "moved": (moved, {"row": "x"}),
+    "two axes": (layers, {"batch": ("x", "y")}),
+}
+
+
+@pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
+@pytest.mark.parametrize("case", CASES)
+def test_kinds_and_bytes_are_those_of_the_compiled_program(case, gradient):
+    fun, resources = CASES[case]
+    kind = AxisType.Explicit if gradient == "outside" and case in ("both", "stored") else AxisType.Auto
+    mesh = make_mesh((4, 2), kind)
+    options = {"axis_resources": resources, "mesh": mesh}
+    if gradient == "inside":
+        f = nx.xmap(jax.value_and_grad(fun), **options)
+    else:
+        f = nx.xmap(fun, **options)
+        f = jax.jit(jax.value_and_grad(f)) if gradient == "outside" else f
+    report, _ = check(f, W, X)
+    assert all(step.group_size == math.prod(mesh.shape[axis] for axis in step.mesh_axes) for step in report.collectives)
+
+
+def test_one_mesh_axis_and_one_device_along_it():
+    for shape in [(8,), (8, 1)]:
+        report, _ = check(nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh(shape)), W, X)
+        assert [c.mesh_axes for c in report.collectives] == [("x",)]
+    assert nx.explain(nx.xmap(layers, axis_resources={"batch": "y"}, mesh=make_mesh((8, 1))), W, X).collectives == ()
+
+
+def test_a_training_step_with_an_optimiser():
+    mesh = make_mesh((4, 2))
+    loss = nx.xmap(layers, axis_resources={"batch": "x", "out": "y"}, mesh=mesh)
+    optimiser = optax.adam(1e-3)
+
+    @jax.jit
+    def step(w, state, x):
+        value, grads = jax.value_and_grad(loss)(w, x)
+        updates, state = optimiser.update(grads, state, w)
+        return optax.apply_updates(w, updates), state, value
+
+    w, x = nx.shard((W, X), {"batch": "x", "out": "y"}, mesh)
+    report, program = check(step, w, optimiser.init(w), x)
+    memory = program.memory_analysis()
+    assert report.memory.arguments == memory.argument_size_in_bytes
+    assert report.memory.results == pytest.approx(memory.output_size_in_bytes, abs=256)  # XLA counts its table of pointers
+
+
+def test_what_the_partitioner_must_send_between_mapped_functions():
+    mesh = make_mesh((8,))
+    double = nx.xmap(lambda x: 2 * x, axis_resources={"batch": "x"}, mesh=mesh)
+    whole = nx.xmap(lambda x: nx.sum(x, "hidden"), axis_resources={"hidden": "x"}, mesh=mesh)
+    (step,) = [c for c in nx.explain(jax.jit(lambda x: whole(double(x))), X).collectives if c.kind != "all-reduce"]
+    assert (step.kind, step.mesh_axes, step.bytes) == ("all-to-all", ("x",), 16 * 16 * 4 // 8)
+
+
+def test_a_reduction_outside_of_mapped_functions():
+    mesh = make_mesh((8,))
+    double = nx.xmap(lambda x: 2 * x, axis_resources={"batch": "x"}, mesh=mesh)
+    check(jax.jit(lambda x: jnp.sum(double(x).data)), nx.shard(X, {"batch": "x"}, mesh))
+
+
+@functools.cache
+def example(layout, layers=2):
+    config = dataclasses.replace(model.Config(layers=layers, embed=64, hidden=128, vocab=64, pos=32))
+    make, args = benchmark.rivals_of(layout, config, 16)[benchmark.NAMED]
+    f = make()
+    return f, args, f.lower(*args).compile()
+
+
+# The others are in test_by_hand, where they are compiled anyway.
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["single", "dp+tp", "fsdp", "tp+accumulation", "fsdp+accumulation", "ring", "ep"])
+def test_the_layouts_of_the_transformer(layout):
+    f, args, program = example(layout)
+    report = nx.explain(f, *args)
+    cost = benchmark.Cost.of(program)
+    assert bytes_by_kind(report.summary()) == bytes_by_kind(cost.sent)
+    assert all(report.summary()[kind][0] >= count for kind, (count, _) in cost.sent.items())
+    memory = program.memory_analysis()
+    assert report.memory.arguments == memory.argument_size_in_bytes
+    whole = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    assert report.memory.peak == pytest.approx(whole, rel=0.2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["single", "dp", "ep"])
+def test_operations_are_those_that_xla_counts(layout):
+    f, args, program = example(layout, layers=1)  # of a loop XLA counts one step
+    assert nx.explain(f, *args).flops == pytest.approx(program.cost_analysis()["flops"], rel=0.02)
+
+
+def test_operations_of_products_by_their_definition():
+    mesh = make_mesh((4, 2))
+    f = nx.xmap(lambda w, x: nx.dot(x, w, "hidden"), axis_resources={"batch": "x", "out": "y"}, mesh=mesh)
+    (step,) = nx.explain(f, W[0], X).operations
+    assert (step.kind, step.flops, step.dtype) == ("dot_general", 2 * 4 * 8 * 16, "float32")
+    assert step.bytes == 4 * (4 * 16 + 16 * 8 + 4 * 8)
+    image, kernel = nx.named(np.ones((8, 12, 12, 3), "float32"), ["n", None, None, None]), np.ones((3, 3, 3, 5), "float32")
+
+    def convolve(x):
+        return nx.nmap(
+            lambda x: jax.lax.conv_general_dilated(
+                x[None], kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )[0]
+        )(x)
+
+    report = nx.explain(nx.xmap(convolve, axis_resources={"n": "x"}, mesh=mesh), image)
+    assert report.flops == 2 * 2 * 10 * 10 * 5 * 3 * 3 * 3
+
+
+# --- abstract programs ----------------------------------------------------------------------------------------------
+
+
+def test_a_mesh_of_65536_devices_needs_none_of_them():
+    mesh = AbstractMesh((256, 256), ("x", "y"))
+    f = nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": "x", "out": "y"}, mesh=mesh)
+    w = nx.named(np.zeros((3, 512, 512), "float32"), [None, "hidden", "out"])
+    x = nx.named(np.zeros((1024, 512), "float32"), ["batch", "hidden"])
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (w, x))
+    report = nx.explain(f, *abstract)
+    assert report == nx.explain(f, w, x)
+    assert report.mesh == {"x": 256, "y": 256}
+    gathers = [c for c in report.collectives if c.kind == "all-gather"]
+    assert {(c.mesh_axes, c.bytes, c.trips) for c in gathers if c.phase == "forward"} == {(("y",), 4 * 512 * 4, 3)}
+    assert report.memory.arguments == 4 * (3 * 512 * 2 + 4 * 512)
+
+
+def test_loops_multiply():
+    f = nx.xmap(layers, axis_resources={"hidden": "x"}, mesh=make_mesh((4, 2)))
+    by_trips = Counter(step.trips for step in nx.explain(f, W, X).collectives)
+    assert set(by_trips) == {1, 3}
+    count, size = nx.explain(f, W, X).summary()["all-reduce"]
+    assert count == sum(n * trips for trips, n in by_trips.items())
+    assert size == sum(c.bytes * c.trips for c in nx.explain(f, W, X).collectives)
+
+
+def test_a_loop_of_unknown_length_is_said():
+    def body(x):
+        return nx.while_loop(lambda x: nx.max(x, ["batch", "hidden"]) < 100.0, lambda x: 2 * x, x)
+
+    report = nx.explain(nx.xmap(body, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), nx.abs(X))
+    assert any("is not known; it counts as one" in finding and "test_explain.py" in finding for finding in report.findings)
+
+
+# --- where it comes from --------------------------------------------------------------------------------------------
+
+
+def line_of(function, words):
+    lines, first = inspect.getsourcelines(function)
+    return f"test_explain.py:{first + next(i for i, line in enumerate(lines) if words in line)}"
+
+
+def test_every_collective_has_its_line_operation_names_and_phase():
+    f = nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": "x", "hidden": "y"}, mesh=make_mesh((4, 2)))
+    report = nx.explain(f, W, X)
+    dot, mean = line_of(layers, "nx.dot("), line_of(layers, "nx.mean(")
+    forward = {(c.operation, c.names, c.mesh_axes, c.source) for c in report.collectives if c.phase == "forward"}
+    assert forward == {("nx.dot", ("hidden",), ("y",), dot), ("nx.mean", ("batch", "hidden"), ("x", "y"), mean)}
+    gradient = [c for c in report.collectives if c.phase == "gradient"]
+    assert gradient
+    assert all(c.source.startswith("test_explain.py:") for c in gradient)
+    assert {c.names for c in gradient if c.mesh_axes == ("x",)} == {("batch",)}
+    assert report.placements == {"batch": ("x",), "hidden": ("y",)}
+    assert report.files == {"test_explain.py": __file__}
+
+
+def test_operations_have_their_lines():
+    report = nx.explain(nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), W, X)
+    by_line = report.by("line")
+    assert by_line[line_of(layers, "nx.dot(")].flops == pytest.approx(3 * (2 * 2 * 16 * 16 + 2 * 16))  # and the tanh
+    assert sum(total.flops for total in by_line.values()) == pytest.approx(report.flops)
+    assert report.memory.kept == {}
+
+
+def test_what_is_kept_for_the_gradient_is_said_by_line():
+    f = nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": "x"}, mesh=make_mesh((8,)))
+    kept = nx.explain(f, W, X).memory.kept
+    assert kept[line_of(layers, "nx.dot(")] >= 3 * 2 * 16 * 4  # the results of three layers
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def report():
+    mesh = make_mesh((4, 2))
+    return nx.explain(nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh), W, X)
+
+
+def test_groups_add_up(report):
+    for key in ("line", "kind", "operation", "phase"):
+        groups = report.by(key)
+        assert sum(total.wire_bytes for total in groups.values()) == report.wire_bytes
+        assert sum(total.flops for total in groups.values()) == pytest.approx(report.flops)
+        assert sum(total.bytes_accessed for total in groups.values()) == report.bytes_accessed
+    assert set(report.by("mesh_axis")) == {"x", "y", "(none)"}
+    assert report.by("kind")["all-reduce"].bytes == report.summary()["all-reduce"][1]
+    with pytest.raises(nx.errors.ArgumentError, match=r"Report.by: 'axis' is none of 'line', 'name', 'mesh_axis', 'kind'"):
+        report.by("axis")
+
+
+def test_it_prints_in_100_columns_and_says_what_there_is(report):
+    text = str(report)
+    assert max(map(len, text.splitlines())) <= 100
+    for words in (
+        "layers on x=4, y=2 (batch: x, hidden: y)",
+        "all-reduce float32",
+        "nx.dot{hidden}",
+        "kept for the gradient",
+        "nx.mean(",
+    ):
+        assert words in text
+    html = report._repr_html_()
+    assert "nx.square(nx.scan(layer, x, w)[0])" in html  # the line of the source
+    assert html.count("<table>") == html.count("</table>") > 1
+
+
+def test_it_is_data(report):
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["flops"] == report.flops
+    assert len(plain["collectives"]) == len(report.collectives)
+    assert plain["memory"]["peak"] == report.memory.peak
+    assert plain["summary"]["all-reduce"] == list(report.summary()["all-reduce"])
+
+
+def test_two_reports_compare(report):
+    other = nx.explain(nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": ("x", "y")}, mesh=make_mesh((4, 2))), W, X)
+    diff = report.diff(other)
+    assert diff.totals["bytes sent"] == (report.wire_bytes, other.wire_bytes)
+    assert diff.kinds["all-reduce"] == (report.summary()["all-reduce"], other.summary()["all-reduce"])
+    assert "bytes sent" in str(diff)
+    assert report.diff(report).kinds == {}
+
+
+def test_what_xla_has_made_of_it():
+    f = nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh((8,)))
+    report = nx.explain(f, W, X, compile=True)
+    assert [c.kind for c in report.compiled.collectives] == ["all-reduce"]
+    assert report.compiled.memory["arguments"] == report.memory.arguments
+    assert nx.explain(f, W, X).compiled is None
+
+
+def test_it_draws_itself(report):
+    texts = {text.get_text() for text in report.draw().findobj(match=lambda artist: hasattr(artist, "get_text"))}
+    assert any("all-reduce" in text for text in texts)
+    assert report.draw(nx.machines.v5p).axes
+
+
+def test_machines_time_it(report):
+    assert 0 < report.time(nx.machines.v5p) < 1
+
+
+# --- findings -------------------------------------------------------------------------------------------------------
+
+
+def findings(fun, resources, *args, mesh=None):
+    mesh = make_mesh((4, 2)) if mesh is None else mesh
+    return nx.explain(nx.xmap(fun, axis_resources=resources, mesh=mesh), *args).findings
+
+
+def test_a_mesh_axis_without_names():
+    assert any(
+        f.startswith("No name lives on the mesh axis 'y': its 2 devices") for f in findings(layers, {"batch": "x"}, W, X)
+    )
+    assert findings(layers, {"batch": ("x", "y")}, W, X) == ()
+
+
+def test_a_large_parameter_that_every_device_has():
+    large = nx.named(np.zeros((1, 512, 1024), "float32"), [None, "hidden", "out"])
+    x = nx.named(np.zeros((8, 512), "float32"), ["batch", "hidden"])
+
+    def one(w, x):
+        return nx.mean(nx.dot(x, w[0], "hidden"), ["batch", "out"])
+
+    (finding,) = findings(one, {"batch": ("x", "y")}, large, x)
+    assert finding.startswith("The argument float32[1,512,1024] (2.0 MiB) is held whole by every device of x=4, y=2.")
+    assert findings(one, {"batch": "x", "out": "y"}, large, x) == ()
+
+
+def test_collectives_that_are_too_small():
+    def many(x):
+        return nx.fori_loop(0, 20, lambda i, x: x + nx.mean(x, "batch"), x)
+
+    x = nx.named(np.zeros((16,), "float32"), ["batch"])
+    (finding,) = findings(many, {"batch": "x"}, x, mesh=make_mesh((8,)))
+    assert finding.startswith(f"nx.mean at {line_of(many, 'nx.mean(')} has 20 all-reduces of 4 B: so small")
+
+
+def test_a_sum_that_is_taken_twice():
+    x = nx.named(np.zeros((64, 2048), "float32"), ["batch", "hidden"])
+
+    def twice(x):
+        return nx.max(x * nx.sum(x, "batch"), "batch") + sum(nx.exp(nx.sum(y, "batch")) for y in (x, x * x))
+
+    (finding,) = findings(twice, {"batch": "x"}, x, mesh=make_mesh((8,)))
+    line = line_of(twice, "nx.sum(")
+    assert finding.startswith(f"nx.sum at {line} sums over x 3 times for batch (forward, 8.0 KiB each).")
+
+
+def test_renamings_that_gather_again():
+    x = nx.named(np.zeros((512, 1024), "float32"), ["row", "hidden"])
+
+    def again(x):
+        return nx.sum(nx.rename(x, {"row": "all"}) * 2, "all") + nx.sum(nx.rename(x * x, {"row": "all"}), "all")
+
+    (finding,) = findings(again, {"row": "x"}, x, mesh=make_mesh((8,)))
+    assert finding.startswith("nx.rename gathers row over x at 2 places, 4.0 MiB in all.")
+
+
+def test_an_axis_that_a_lifted_function_gathers():
+    x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
+
+    def ranked(x):
+        return nx.scipy.stats.rankdata(x, axis="hidden")
+
+    (finding,) = findings(ranked, {"hidden": "x"}, x, mesh=make_mesh((8,)))
+    line = line_of(ranked, "rankdata")
+    assert finding.startswith(
+        f"nx.scipy.stats.rankdata at {line} gathers hidden (16.0 KiB): a lifted function sees whole axes."
+    )
+
+
+# --- mistakes, and checks for users' tests --------------------------------------------------------------------------
+
+
+def test_what_is_no_function():
+    with pytest.raises(
+        nx.errors.ArgumentTypeError, match=r"explain: the first argument is the function to explain; got NamedArray"
+    ):
+        nx.explain(X)
+
+
+def test_collectives_can_be_held_in_tests():
+    f = nx.xmap(layers, axis_resources={"batch": "x", "hidden": "y"}, mesh=make_mesh((4, 2)))
+    size = nx.explain(f, W, X).summary()["all-reduce"]
+    nx.testing.assert_collectives(f, (W, X), {"all-reduce": size})
+    nx.testing.assert_collectives(f, (W, X), {"all-reduce": size[0]})
+    with pytest.raises(AssertionError) as failure:
+        nx.testing.assert_collectives(f, (W, X), {"all-reduce": 2, "all-gather": 1})
+    text = str(failure.value)
+    assert "layers has other collectives than expected" in text
+    assert f"all-reduce: {size[0]} (" in text
+    assert "expected 2" in text
+    assert "all-gather: 0 (0 B), expected 1" in text
+    assert f"3 times 256 B of float32 over y for hidden by nx.dot at {line_of(layers, 'nx.dot(')} (forward)" in text
+    with pytest.raises(nx.errors.ArgumentError, match=r"'allreduce' is no kind of collective; the kinds are all-reduce"):
+        nx.testing.assert_collectives(f, (W, X), {"allreduce": 1})
+
+
+def test_gathers_can_be_forbidden_in_tests():
+    mesh = make_mesh((4, 2))
+    f = nx.xmap(read_stored, axis_resources={"out_fsdp": "x", "batch": "y"}, mesh=mesh)
+    nx.testing.assert_no_gather(f, (W, X), "batch")
+    with pytest.raises(
+        AssertionError, match=r"read_stored gathers 'out_fsdp'.\n.* over x for out_fsdp by nx.einsum at test_explain.py"
+    ):
+        nx.testing.assert_no_gather(f, (W, X), "out_fsdp")
+    with pytest.raises(
+        nx.errors.ArgumentError, match=r"'hidden' lives on no mesh axis in read_stored, .* mapped names: out_fsdp: x, batch: y"
+    ):
+        nx.testing.assert_no_gather(f, (W, X), "hidden")
+
+
+def test_concrete_arguments_that_lie_elsewhere():
+    mesh = make_mesh((8,))
+    w = jax.device_put(jnp.ones((16, 16)), NamedSharding(mesh, P("x")))
+    f = jax.jit(
+        lambda w, x: nx.xmap(
+            lambda w, x: nx.dot(x, nx.named(w, ["hidden", "out"]), "hidden"), axis_resources={"batch": "x"}, mesh=mesh
+        )(w, x)
+    )
+    report, _ = check(f, w, nx.shard(X, {"batch": "x"}, mesh))
+    assert [(c.kind, c.bytes) for c in report.collectives] == [("all-gather", 16 * 16 * 4)]
