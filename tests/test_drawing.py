@@ -198,7 +198,10 @@ def test_captions():
 
 def test_values_that_are_yet_to_be_added_up_are_no_copies():
     x = jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(make_mesh((4, 2), "explicit"), P("x", unreduced={"y"})))
+    named = jax.tree.unflatten(jax.tree.structure(struct(["a"], 8)), [x])
+    assert repr(named) == "NamedArray(f32[]{a:8@x})"
     assert "partial sums over y=2" in said(nx.draw(x))
+    assert "partial sums over y=2" in said(nx.draw(named))
     assert not [text for text in said(nx.draw(x)) if "copies" in text]
 
 

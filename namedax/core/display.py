@@ -103,7 +103,7 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
     sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
-    spec = tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
+    spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
 
