@@ -7,6 +7,7 @@ many repetitions is free of what a call costs. Of several interleaved rounds the
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -27,6 +28,7 @@ from namedax.machines.collectives import seconds_of
 from namedax.machines.links import Kind, Link
 from namedax.machines.machine import Machine
 from namedax.machines.places import Level
+from namedax.resources.mesh import concrete_mesh
 
 __all__ = ["measure"]
 
@@ -43,7 +45,8 @@ def measure(mesh: Mesh | None = None) -> Machine:
     one axis a permutation too, in two sizes, from which bandwidth and latency follow by least squares. Every process of a mesh has to call it.
 
     Args:
-      mesh: a mesh with devices; by default all of them along one axis, whose link then stands for every mesh axis.
+      mesh: a mesh with devices; by default that of `jax.set_mesh`, and otherwise all devices along one axis, whose link then stands for
+        every mesh axis.
 
     Returns:
       The machine. On simulated devices its `memory` is their part of the machine's.
@@ -56,20 +59,24 @@ def measure(mesh: Mesh | None = None) -> Machine:
             f"machines.measure: takes a mesh with devices, jax.make_mesh(...); got {type(mesh).__name__}. For machines that are "
             "not here there are entries such as nx.machines.v5e."
         )
-    default = mesh is None
-    if mesh is None:
-        mesh = Mesh(np.array(jax.devices()), ("all",))
+    found = mesh or concrete_mesh(None)
+    here = found or Mesh(np.array(jax.devices()), ("all",))
+    with jax.set_mesh(here):  # another that surrounds the call may have other axes
+        machine = _measured(here)
+    if found is None and machine.links:
+        return dataclasses.replace(machine, links={...: machine.links["all"]})
+    return machine
+
+
+def _measured(mesh: Mesh) -> Machine:
     device = mesh.devices.flat[0]
     axes = [axis for axis, size in mesh.shape.items() if size > 1]
     groups = [group for count in range(1, len(axes) + 1) for group in itertools.combinations(axes, count)]
-    links = _links(mesh, groups)
-    if default and axes:
-        links = {...: links[axes[0]]}
     return Machine(
         flops={dtype: _peak(mesh, dtype) for dtype in ("float32", "bfloat16")},
         memory=_memory(device, jax.local_device_count()),
         bandwidth=_memory_bandwidth(mesh),
-        links=links,
+        links=_links(mesh, groups),
         name=f"{mesh.devices.size} x {device.device_kind}, measured",
         launch=_launch(mesh),
     )
