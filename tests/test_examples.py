@@ -117,3 +117,23 @@ def test_a_network_that_learned_too_little_is_an_error(tmp_path):
     run = run_digits("--steps", 1, "--out", tmp_path / "digits.png")
     assert run.returncode != 0
     assert re.search(r"AssertionError: none: only \d\d\.\d%", run.stderr), run.stderr
+
+
+def test_a_layout_is_planned_from_the_command_line(tmp_path):
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "plan.py"),
+        f"{ROOT / 'examples' / 'transformer_model.py'}:loss",
+        "--mesh",
+        "x=4",
+    ]
+    options = ["--set", "layers=2,pos=32", "--names", "batch,hidden,embed_fsdp", "--tries", "6", "--out", str(tmp_path / "new")]
+    run = subprocess.run(
+        [*command, *options], env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    table = (tmp_path / "new" / "plan.txt").read_text()
+    assert table.startswith("Layouts of loss on x=4 of v5p: ")
+    assert table in run.stdout
+    assert run.stderr == ""
+    assert (tmp_path / "new" / "plan.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -34,8 +34,8 @@ from namedax.xmap import Xmapped
 
 __all__ = ["plan"]
 
-# How many layouts are judged for each mesh axis, and at most.
-_TRIES = (40, 80, 120)
+# How many layouts are judged at most, on one, two and three mesh axes.
+_TRIES = (32, 60, 90)
 
 
 def plan(
@@ -71,7 +71,7 @@ def plan(
       names: which names may be mapped; default: all. Other names are not mapped.
       verify: so many of the best are compiled and timed on the mesh, which must have devices.
       progress: whether a line on standard error says how far it is, if that is a terminal.
-      tries: how many layouts are judged at most; default: 40 on one mesh axis, 80 on two, 120 on more. One takes about a second.
+      tries: how many layouts are judged at most; default: 32 on one mesh axis, 60 on two, 90 on more. One takes about a second.
       loops: for names that may be executed in steps, in how many, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
       overlap: what `overlap` of `nx.xmap` may be, such as `[False, True]`; default: what `f` has.
       **kwargs: keyword arguments of `f`.

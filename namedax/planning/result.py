@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.report import Report
+from namedax.drawing.front import draw_front
 from namedax.planning import rendering
 from namedax.planning.reasons import reason
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Candidate", "Plan"]
 
@@ -94,6 +98,19 @@ class Plan:
             if not front or one.peak < front[-1].peak:
                 front.append(one)
         return tuple(front)
+
+    def draw(self) -> Figure:
+        """A picture of the candidates by memory and time, with the front and the bound.
+
+        Returns:
+          A figure of matplotlib, as of `nx.draw`.
+
+        Raises:
+          ImportError: matplotlib is not installed.
+        """
+        front = {id(one) for one in self.front}
+        points = [(c.time, float(c.peak), rendering.resources_text(c.axis_resources), id(c) in front) for c in self.candidates]
+        return draw_front(points, self.memory)
 
     def __str__(self) -> str:
         return rendering.text(self)

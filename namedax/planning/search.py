@@ -25,7 +25,7 @@ __all__ = ["Outcome", "search"]
 _OVER = 3.0
 _WIDTH, _DEPTH = 6, 4
 # It ends when so many in a row were no better, as a part of all.
-_PATIENCE = 1 / 3
+_PATIENCE = 1 / 4
 
 
 class Outcome(Record):
