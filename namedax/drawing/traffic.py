@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_collectives"]
 
 _WIDTH, _MARGIN, _LEFT, _BAR = 10.5, 0.25, 2.1, 0.22  # inches: of the page, around it, of the mesh axes' names, of a bar
-_MOST = 4  # causes of a mesh axis
+_MOST = 6  # causes of a mesh axis
 _DOTS = 8
 
 Axes = tuple[str, ...]
