@@ -173,6 +173,54 @@ def test_operations_are_those_that_xla_counts(layout):
     assert nx.explain(f, *args).flops == pytest.approx(program.cost_analysis()["flops"], rel=0.02)
 
 
+def heat(u):
+    """The heat equation on a plate whose rows lie on the mesh: every step sends the boundary rows."""
+
+    def step(_, u):
+        return u + 0.1 * sum(nx.roll(u, shift, axis) - u for axis in ("row", "column") for shift in (1, -1))
+
+    return nx.fori_loop(0, 10, step, u)
+
+
+def u_net(p, x, target):
+    """Down by a convolution and a pooling, up by a transposed one, with what was there before beside it."""
+
+    def convolve(x, kernel, features_in, features_out, space=("h", "w")):
+        axes = {"kernel_axis": ("p", "q"), "features_in": features_in, "features_out": features_out}
+        return nx.nn.relu(nx.conv(x, kernel, space, **axes))
+
+    wide = convolve(x, p["in"], "c", "d")
+    pooled = nx.nn.max_pool(wide, {"h": 2, "w": 2}, out_axis={"h": "half_h", "w": "half_w"})
+    narrow = convolve(pooled, p["deep"], "d", "e", ("half_h", "half_w"))
+    up = nx.repeat(nx.repeat(narrow, 2, axis="half_h", out_axis="h"), 2, axis="half_w", out_axis="w")
+    both = nx.concatenate([wide, nx.rename(up, {"e": "d"})], "d", out_axis="both")
+    return nx.mean(nx.square(convolve(both, p["out"], "both", "o") - target), ["n", "h", "w", "o"])
+
+
+def u_net_arguments():
+    sizes = {"c": 2, "d": 4, "e": 4, "both": 8, "o": 1}
+
+    def kernel(a, b):
+        return nx.named(np.full((3, 3, sizes[a], sizes[b]), 0.1, "float32"), ["p", "q", a, b])
+
+    p = {"in": kernel("c", "d"), "deep": kernel("d", "e"), "out": kernel("both", "o")}
+    images, targets = np.ones((8, 16, 16, 2), "float32"), np.ones((8, 16, 16, 1), "float32")
+    return p, nx.named(images, ["n", "h", "w", "c"]), nx.named(targets, ["n", "h", "w", "o"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ["heat", "images over devices", "rows over devices"])
+def test_models_of_science_and_images(case):
+    mesh = make_mesh((4, 2))
+    if case == "heat":
+        plate = nx.named(np.ones((16, 16), "float32"), ["row", "column"])
+        report, _ = check(nx.xmap(heat, axis_resources={"row": "x"}, mesh=mesh), plate)
+        assert report.summary() == {"collective-permute": (20, 20 * 16 * 4)}  # two rows a step
+        return
+    resources = {"images over devices": {"n": ("x", "y")}, "rows over devices": {"h": "x", "half_h": "x", "n": "y"}}[case]
+    check(nx.xmap(jax.value_and_grad(u_net), axis_resources=resources, mesh=mesh), *u_net_arguments())
+
+
 def test_operations_of_products_by_their_definition():
     mesh = make_mesh((4, 2))
     f = nx.xmap(lambda w, x: nx.dot(x, w, "hidden"), axis_resources={"batch": "x", "out": "y"}, mesh=mesh)
