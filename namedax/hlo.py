@@ -486,5 +486,5 @@ def size_text(size: int) -> str:
     """A number of bytes as a person writes it: `4 B`, `25.1 KiB`."""
     if size < 1024:
         return f"{size} B"
-    power = min((size.bit_length() - 1) // 10, 3)
-    return f"{size / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"
+    power = min((size.bit_length() - 1) // 10, 5)
+    return f"{size / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB')[power - 1]}"

@@ -20,13 +20,12 @@ import numpy as np
 
 from namedax.analysis.explain import explain
 from namedax.analysis.records import Collective
-from namedax.analysis.rendering import bytes_text
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
-from namedax.hlo import KINDS
+from namedax.hlo import KINDS, size_text
 from namedax.operands.leaves import data_of
 from namedax.ops.shape.conversion import order_like
 from namedax.xmap import Xmapped, xmap
@@ -412,9 +411,9 @@ def assert_collectives(
         count, size = found.get(kind, (0, 0))
         want = expected.get(kind, 0)
         if (count, size) != want if isinstance(want, tuple) else count != want:
-            wanted = f"{want[0]} ({bytes_text(want[1])})" if isinstance(want, tuple) else str(want)
+            wanted = f"{want[0]} ({size_text(want[1])})" if isinstance(want, tuple) else str(want)
             lines = [_collective_text(step) for step in report.collectives if step.kind == kind]
-            wrong.append("\n".join([f"  {kind}: {count} ({bytes_text(size)}), expected {wanted}", *lines]))
+            wrong.append("\n".join([f"  {kind}: {count} ({size_text(size)}), expected {wanted}", *lines]))
     if wrong:
         raise AssertionError(f"assert_collectives: {report.name} has other collectives than expected.\n" + "\n".join(wrong))
 
@@ -454,4 +453,4 @@ def _collective_text(step: Collective) -> str:
     times = f"{step.trips} times " if step.trips > 1 else ""
     names = f" for {', '.join(step.names)}" if step.names else ""
     where = f" by {step.operation}" if step.operation else ""
-    return f"    {times}{bytes_text(step.bytes)} of {step.dtype} over {'+'.join(step.mesh_axes)}{names}{where} at {step.source or '?'} ({step.phase})"
+    return f"    {times}{size_text(step.bytes)} of {step.dtype} over {'+'.join(step.mesh_axes)}{names}{where} at {step.source or '?'} ({step.phase})"

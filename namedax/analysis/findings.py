@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from namedax.analysis.records import Collective, Step
-from namedax.analysis.rendering import bytes_text
+from namedax.hlo import size_text
 
 __all__ = ["findings_of"]
 
@@ -61,7 +61,7 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
     for what, size in replicated:
         if size >= _LARGE and sizes:
             yield (
-                f"The argument {what} ({bytes_text(size)}) is held whole by every device of {sizes}. Store it under a name that lives on "
+                f"The argument {what} ({size_text(size)}) is held whole by every device of {sizes}. Store it under a name that lives on "
                 "the mesh, and gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
             )
 
@@ -74,7 +74,7 @@ def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
             yield (
-                f"{operation} at {source or 'an unknown line'} has {count} {kind}s of {bytes_text(size)}: so small, each costs its latency. "
+                f"{operation} at {source or 'an unknown line'} has {count} {kind}s of {size_text(size)}: so small, each costs its latency. "
                 "Take it out of the loop, or leave its names unmapped."
             )
 
@@ -87,7 +87,7 @@ def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
     for (operation, names, axes, source, phase, size), count in seen.items():
         if count > 1 and names:
             yield (
-                f"{operation} at {source} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {bytes_text(size)} each). "
+                f"{operation} at {source} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {size_text(size)} each). "
                 "Add what is summed before it is summed, if it is used only together."
             )
 
@@ -101,7 +101,7 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             and step.bytes > _SMALL
         ):
             yield (
-                f"{step.operation} at {step.source} gathers {', '.join(step.names)} ({bytes_text(step.bytes)}): a lifted function sees whole axes. "
+                f"{step.operation} at {step.source} gathers {', '.join(step.names)} ({size_text(step.bytes)}): a lifted function sees whole axes. "
                 "Write it with operations over names, or leave these names unmapped around it."
             )
 
@@ -115,6 +115,6 @@ def _renamings(collectives: Sequence[Collective]) -> Iterator[str]:
     for (names, axes), found in sizes.items():
         if len(found) > 1 and sum(found) >= _LARGE:
             yield (
-                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {bytes_text(sum(found))} in all. Rename once "
+                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} in all. Rename once "
                 "and use the result, or keep the name that lives on the mesh through the operations between."
             )

@@ -11,29 +11,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from namedax.analysis.records import Totals
+from namedax.hlo import size_text
 
-__all__ = ["bytes_text", "difference", "flops_text", "html", "text"]
+__all__ = ["difference", "flops_text", "html", "text"]
 
 _WIDTH = 100
 _LINES = 12  # of a table in the terminal
 
 
-def bytes_text(size: float) -> str:
-    """A number of bytes, such as `1.5 MiB`."""
-    return _scaled(size, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
-
-
 def flops_text(count: float) -> str:
     """A number of operations, such as `1.5 GFLOP`."""
-    return _scaled(count, 1000.0, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"))
-
-
-def _scaled(value: float, step: float, units: Sequence[str]) -> str:
+    units = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP")
     for unit in units[:-1]:
-        if abs(value) < step:
-            return f"{value:.0f} {unit}" if unit == units[0] else f"{value:.1f} {unit}"
-        value /= step
-    return f"{value:.1f} {units[-1]}"
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == units[0] else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {units[-1]}"
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -60,7 +53,7 @@ def text(report: Any) -> str:
     if lines:
         parts.append(_heading("Lines, those that compute most first") + "\n" + _table(lines, _LINES))
     if report.memory.kept:
-        rows = [("kept for the gradient", "")] + [(line or "?", bytes_text(size)) for line, size in report.memory.kept.items()]
+        rows = [("kept for the gradient", "")] + [(line or "?", size_text(size)) for line, size in report.memory.kept.items()]
         parts.append(_table(rows, _LINES))
     if report.findings:
         parts.append(_heading("Findings") + "\n" + "\n".join(_warning(_wrapped(finding)) for finding in report.findings))
@@ -80,16 +73,16 @@ def _title(report: Any) -> str:
 def _totals(report: Any) -> str:
     memory = report.memory
     rows = [
-        ("computes", flops_text(report.flops), f"reads and writes {bytes_text(report.bytes_accessed)}"),
-        ("sends", bytes_text(report.wire_bytes), _kinds(report)),
+        ("computes", flops_text(report.flops), f"reads and writes {size_text(report.bytes_accessed)}"),
+        ("sends", size_text(report.wire_bytes), _kinds(report)),
         (
             "holds",
-            bytes_text(memory.peak),
-            f"at its peak (estimate); arguments {bytes_text(memory.arguments)}, results {bytes_text(memory.results)}",
+            size_text(memory.peak),
+            f"at its peak (estimate); arguments {size_text(memory.arguments)}, results {size_text(memory.results)}",
         ),
     ]
     if report.compiled is not None:
-        temporary = bytes_text(report.compiled.memory["temporary"])
+        temporary = size_text(report.compiled.memory["temporary"])
         rows.append(
             ("compiled", f"{len(report.compiled.collectives)}", f"collectives in the text, {temporary} of temporary memory")
         )
@@ -97,7 +90,7 @@ def _totals(report: Any) -> str:
 
 
 def _kinds(report: Any) -> str:
-    return ", ".join(f"{count} {kind} ({bytes_text(size)})" for kind, (count, size) in report.summary().items()) or "nothing"
+    return ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in report.summary().items()) or "nothing"
 
 
 def _sent_rows(report: Any) -> list[tuple[str, ...]]:
@@ -109,7 +102,7 @@ def _sent_rows(report: Any) -> list[tuple[str, ...]]:
         groups[key] = (count + step.trips, size + step.trips * step.wire_bytes)
     rows: list[tuple[str, ...]] = [("sent", "times", "collective", "over", "operation", "line", "")]
     for (kind, axes, where, source, phase, dtype), (count, size) in sorted(groups.items(), key=lambda item: -item[1][1]):
-        rows.append((bytes_text(size), str(count), f"{kind} {dtype}", axes, where, source, phase))
+        rows.append((size_text(size), str(count), f"{kind} {dtype}", axes, where, source, phase))
     return rows
 
 
@@ -117,8 +110,8 @@ def _line_rows(report: Any) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("computes", "reads, writes", "sends", "line", "")]
     groups = sorted(report.by("line").items(), key=lambda item: -item[1].flops)
     for line, total in groups:
-        sent = bytes_text(total.wire_bytes) if total.collectives else ""
-        rows.append((flops_text(total.flops), bytes_text(total.bytes_accessed), sent, line, source_line(report, line)))
+        sent = size_text(total.wire_bytes) if total.collectives else ""
+        rows.append((flops_text(total.flops), size_text(total.bytes_accessed), sent, line, source_line(report, line)))
     return rows if len(rows) > 1 else []
 
 
@@ -144,11 +137,10 @@ def difference(diff: Any) -> str:
     """What changes from one report to another."""
     rows = [("", "before", "after", "ratio")]
     for what, (before, after) in diff.totals.items():
-        shown = flops_text if what == "flops" else bytes_text
-        ratio = f"{after / before:.2f}" if before else ""
-        rows.append((what, shown(before), shown(after), ratio))
+        old, new = (flops_text(n) if what == "flops" else size_text(int(n)) for n in (before, after))
+        rows.append((what, old, new, f"{after / before:.2f}" if before else ""))
     for kind, pairs in diff.kinds.items():
-        old, new = (f"{count} ({bytes_text(size)})" for count, size in pairs)
+        old, new = (f"{count} ({size_text(size)})" for count, size in pairs)
         rows.append((kind, old, new, f"{pairs[1][1] / pairs[0][1]:.2f}" if pairs[0][1] else ""))
     return f"{_title(diff.before)}\n{_title(diff.after)}\n" + _table(rows, len(rows))
 
@@ -202,8 +194,8 @@ def _html_sources(report: Any) -> list[str]:
                 if total is None
                 else (
                     flops_text(total.flops),
-                    bytes_text(total.bytes_accessed),
-                    bytes_text(total.wire_bytes) if total.collectives else "",
+                    size_text(total.bytes_accessed),
+                    size_text(total.wire_bytes) if total.collectives else "",
                 )
             )
             code = linecache.getline(report.files[name], number).rstrip("\n")

@@ -10,7 +10,6 @@ from typing import Any
 
 from jax.sharding import AbstractMesh, Mesh
 
-from namedax.analysis.rendering import bytes_text
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -20,6 +19,7 @@ from namedax.errors import (
     did_you_mean,
     show_names,
 )
+from namedax.hlo import size_text
 from namedax.machines import Machine, measure
 from namedax.planning.program import Census, Program
 from namedax.planning.reasons import advice
@@ -252,7 +252,7 @@ def _nothing_fits(
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, mesh, census), "")
     return (
-        f"plan: none of {len(candidates)} layouts of {name} on {devices} fits into {bytes_text(memory)} for each device; the one that holds "
-        f"least needs {bytes_text(least.peak)}, with {resources_text(least.axis_resources)}. Take more devices, execute an axis in steps "
+        f"plan: none of {len(candidates)} layouts of {name} on {devices} fits into {size_text(int(memory))} for each device; the one that holds "
+        f"least needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. Take more devices, execute an axis in steps "
         f"(loops={{'batch': [4, 16]}}), compute layers again in the gradient (jax.checkpoint), or raise memory=. {second}".rstrip()
     )

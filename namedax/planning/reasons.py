@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from namedax.analysis.records import Collective
-from namedax.analysis.rendering import bytes_text
 from namedax.analysis.report import Report
 from namedax.errors import show_names
+from namedax.hlo import size_text
 from namedax.planning.program import Census, Held
 from namedax.resources.assignment import parse_resources
 
@@ -36,7 +36,7 @@ def reason(report: Report, machine: Any, mesh: Mapping[str, int], times: Any) ->
         return f"{shares}; sends nothing"
     ((kind, axes, names), seconds), *_ = groups.most_common(1)
     words = f" for {', '.join(names)}" if names else ""
-    size = bytes_text(sent[kind, axes, names])
+    size = size_text(sent[kind, axes, names])
     return f"{shares}; most in {kind}{words} over {'+'.join(axes)} ({size}, {seconds / whole:.0%})"
 
 
@@ -72,7 +72,7 @@ def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census) -
     met = [other for other in lives if frozenset((name, other)) in census.apart]
     yield (
         f"{name!r} cannot live on {axis!r}, where {show_names(met or lives)} is: each of its {size} devices holds all of "
-        f"{_listed(group)}, {bytes_text(total)}. Stored under a second name for {name!r}, such as '{name}_fsdp', and read by "
+        f"{_listed(group)}, {size_text(total)}. Stored under a second name for {name!r}, such as '{name}_fsdp', and read by "
         f"{{{name}:{name}_fsdp}} in nx.einsum, it could be held in {size} parts."
     )
 
@@ -96,7 +96,7 @@ def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
     largest: Collective = max(sums, key=lambda step: step.bytes * step.trips)
     names = f" for {', '.join(largest.names)}" if largest.names else ""
     yield (
-        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({bytes_text(largest.bytes)}) whole on each of the "
+        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({size_text(largest.bytes)}) whole on each of the "
         f"{size} devices of {axis!r}. Written to a second name of one of its axes, such as {{pos_sp:pos}} in nx.einsum, it could be a "
         f"reduce-scatter, and what follows up to the next use of that axis be held in {size} parts."
     )

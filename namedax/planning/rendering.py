@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from namedax.analysis.rendering import bytes_text
+from namedax.hlo import size_text
 
 __all__ = ["candidate", "resources_text", "seconds_text", "text"]
 
@@ -34,7 +34,7 @@ def candidate(one: Any) -> str:
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
     return (
         f"Candidate({resources_text(one.axis_resources)}{overlap}: {seconds_text(one.time)}{measured}, "
-        f"{bytes_text(one.peak)}{beyond})"
+        f"{size_text(one.peak)}{beyond})"
     )
 
 
@@ -63,7 +63,7 @@ def _title(plan: Any, on_front: int) -> list[str]:
     fitting = sum(one.fits for one in plan.candidates)
     words = (
         f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged, of which {fitting} fit into "
-        f"{bytes_text(plan.memory)} for each device, and {on_front} are on the front of time against memory"
+        f"{size_text(plan.memory)} for each device, and {on_front} are on the front of time against memory"
     )
     return textwrap.wrap(words, _WIDTH)
 
@@ -72,7 +72,7 @@ def _row(one: Any, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
     times = f"{seconds_text(one.time):>8}  "
     if verified:
         times += f"{'' if one.measured is None else seconds_text(one.measured):>8}  "
-    start = f"{'*' if is_best else ' '} {times}{bytes_text(one.peak):>9}  "
+    start = f"{'*' if is_best else ' '} {times}{size_text(one.peak):>9}  "
     words = resources_text(one.axis_resources)
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
