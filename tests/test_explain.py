@@ -418,6 +418,14 @@ def test_collectives_that_are_too_small():
     assert finding.startswith(f"nx.mean at {line_of(many, 'nx.mean(')} has 20 all-reduces of 4 B: so small")
 
 
+def test_what_is_left_to_the_partitioner():
+    f = nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh((8,)), partitioning="auto")
+    report = nx.explain(f, W, X, compile=True)
+    assert any(finding.startswith("What XLA's partitioner sends is not in this report") for finding in report.findings)
+    assert report.compiled.collectives
+    assert report.memory.arguments == report.compiled.memory["arguments"]
+
+
 def test_a_sum_that_is_taken_twice():
     x = nx.named(np.zeros((64, 2048), "float32"), ["batch", "hidden"])
 

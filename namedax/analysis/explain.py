@@ -73,13 +73,14 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     steps = tuple(steps_of(graph.body, label))
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
+    automatic = [label(origin) for origin in graph.automatic]
     return Report(
         _name(f),
         graph.mesh,
         placements,
         steps,
         _memory(graph.body, label),
-        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops)),
+        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops, automatic)),
         _compiled(traced) if compile else None,
         dict(label.files),
     )

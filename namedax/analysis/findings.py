@@ -25,6 +25,7 @@ def findings_of(
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
     loops: Iterable[str],
+    automatic: Iterable[str],
 ) -> Iterator[str]:
     """The findings of a program.
 
@@ -34,6 +35,7 @@ def findings_of(
       steps: the collectives and operations.
       replicated: arguments that every device holds whole, as a type in words, with their bytes.
       loops: lines of loops whose number of steps is not known.
+      automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
     yield from _unused(mesh, placements)
@@ -42,6 +44,11 @@ def findings_of(
     yield from _twice(collectives)
     yield from _lifted(collectives)
     yield from _renamings(collectives)
+    if lines := [line for line in dict.fromkeys(automatic) if line]:
+        yield (
+            f"What XLA's partitioner sends is not in this report: arrays are cut by sharding constraints ({', '.join(lines[:3])}), as with "
+            'partitioning="auto". compile=True says what it has made of them.'
+        )
     for line in dict.fromkeys(loops):
         yield f"The number of steps of the while loop at {line or 'an unknown line'} is not known; it counts as one."
 

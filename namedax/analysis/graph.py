@@ -22,6 +22,7 @@ from namedax.programs.primitives import (
     While,
     bodies_of,
     called_in_steps,
+    constraint,
     is_remat_of_gradient,
     kind_of,
     mapped_program,
@@ -147,11 +148,13 @@ class Graph(Record):
       body: the program.
       mesh: the sizes of all mesh axes of the meshes in it.
       unknown_loops: where loops stand whose number of steps is not known; each counts as one step.
+      automatic: where a program says how an array is to lie, and leaves to the partitioner how that comes about.
     """
 
     body: Body
     mesh: dict[str, int]
     unknown_loops: list[Origin]
+    automatic: list[Origin]
 
 
 def spec_of(partition_spec: Any) -> Spec:
@@ -166,16 +169,20 @@ def build(closed: Any, layouts: Sequence[Spec | None]) -> Graph:
     """The graph of a closed jaxpr, whose inputs lie as `layouts` says, where that is known."""
     builder = _Builder()
     jaxpr = closed.jaxpr
-    inputs = [Value(var.aval, Layout(spec), builder.mesh) for var, spec in zip(jaxpr.invars, layouts, strict=True)]
-    consts = [Value(var.aval, Layout(), builder.mesh) for var in jaxpr.constvars]
+    given = [
+        builder.layout_of(var.aval) if spec is None else Layout(spec) for var, spec in zip(jaxpr.invars, layouts, strict=True)
+    ]
+    inputs = [Value(var.aval, layout, builder.mesh) for var, layout in zip(jaxpr.invars, given, strict=True)]
+    consts = [Value(var.aval, builder.layout_of(var.aval), builder.mesh) for var in jaxpr.constvars]
     outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
-    return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops)
+    return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops, builder.automatic)
 
 
 class _Builder:
     def __init__(self) -> None:
         self.mesh: dict[str, int] = {}
         self.unknown_loops: list[Origin] = []
+        self.automatic: list[Origin] = []
         self._nodes: list[Node] = []
 
     def inside(
@@ -203,7 +210,16 @@ class _Builder:
         return [read(var) for var in jaxpr.outvars]
 
     def _new(self, aval: Any, manual: bool) -> Value:
-        return Value(aval, None if manual else Layout(), self.mesh)
+        return Value(aval, None if manual else self.layout_of(aval), self.mesh)
+
+    def layout_of(self, aval: Any) -> Layout:
+        """How a whole array lies by its type, which says it where a mesh has Explicit axes."""
+        sharding: Any = getattr(aval, "sharding", None)
+        spec = spec_of(sharding.spec) if hasattr(sharding, "spec") else ()
+        if not any(spec):
+            return Layout()
+        self.mesh.update(dict(sharding.mesh.shape))
+        return Layout(spec)
 
     def _equation(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
@@ -230,6 +246,8 @@ class _Builder:
             for body in bodies_of(eqn):
                 self._body(node, body, operands[1:], manual)
                 self._alike(results, node.bodies[-1].outputs)
+        elif kind == Kind.CONSTRAINT and not manual:
+            self._constrain(eqn, node)
         elif not manual:
             self._lay(eqn, node)
         return results
@@ -342,6 +360,20 @@ class _Builder:
             elif before.spec != spec:
                 node.moved = before.spec, spec
         return block
+
+    def _constrain(self, eqn: Any, node: Node) -> None:
+        """Outside of mapped functions, and with `partitioning="auto"` in them, programs say how an array is to lie."""
+        sharding = constraint(eqn)
+        (result,) = node.results
+        if not hasattr(sharding, "spec") or result.layout is None:
+            return
+        spec = spec_of(sharding.spec)
+        self.mesh.update(dict(sharding.mesh.shape))
+        self.automatic.append(node.origin)
+        result.layout.join(Layout(spec))
+        for operand in node.reads:
+            if operand.layout is not None:
+                operand.layout.join(result.layout)
 
     def _lay(self, eqn: Any, node: Node) -> None:
         """Outside of mapped functions: what is elementwise lies alike."""
