@@ -14,7 +14,18 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
 from jax.extend.source_info_util import current_name_stack, user_context
 
-from namedax.programs.primitives import Kind, MeshAxes, axes_of, call_whole, called, is_inlined, is_local, kind_of, programs_of
+from namedax.programs.primitives import (
+    Kind,
+    MeshAxes,
+    axes_of,
+    call_whole,
+    called,
+    is_inlined,
+    is_local,
+    is_to_be_inlined,
+    kind_of,
+    programs_of,
+)
 
 __all__ = [
     "Evaluator",
@@ -55,10 +66,17 @@ def inlined(jaxpr: Any) -> Any:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
             inputs = [var if isinstance(var, Literal) else within[var] for var in part.invars]
             within.update(zip(part.outvars, fresh, strict=True))
-            eqns.append(part.replace(invars=inputs, outvars=fresh))
+            eqns.append(part.replace(invars=inputs, outvars=fresh, source_info=_inlined_source(eqn, part)))
         results = [var if isinstance(var, Literal) else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
     return jaxpr.replace(eqns=eqns, outvars=[now(var) for var in jaxpr.outvars])
+
+
+def _inlined_source(call: Any, eqn: Any) -> Any:
+    """Where an equation comes from that stood in the program of a call."""
+    outer, inner = call.source_info, eqn.source_info
+    found = outer if is_to_be_inlined(call) else inner
+    return found.replace(name_stack=outer.name_stack + inner.name_stack)
 
 
 def is_inexact(aval: Any) -> bool:

@@ -51,6 +51,7 @@ __all__ = [
     "is_local",
     "is_remat_of_gradient",
     "is_tiled",
+    "is_to_be_inlined",
     "is_whole_sum",
     "kind_of",
     "linear_groups",
@@ -448,12 +449,14 @@ def is_inlined(eqn: Any, small: int) -> bool:
     inner = called(eqn)
     if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
         return False
-    if eqn.params.get("name") == _WHOLE:
-        return True
+    return eqn.params.get("name") == _WHOLE or is_to_be_inlined(eqn) or len(inner.eqns) <= small
+
+
+def is_to_be_inlined(eqn: Any) -> bool:
+    """Whether a call was made to be inlined. JAX remembers what it calls, with the lines of the first one who called it."""
     # A truth value, or, in JAX 0.12, one of several ways: JAX's own, which it leaves to its lowering, are meant.
     inline = eqn.params.get("inline", False)
-    is_meant = inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
-    return is_meant or len(inner.eqns) <= small
+    return inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
 
 
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
