@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import AbstractMesh, Mesh
 
+from namedax.analysis.records import Collective, Operation
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -20,7 +22,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.hlo import size_text
-from namedax.machines import Machine, measure
+from namedax.machines import Machine, Times, measure
 from namedax.planning.program import Census, Program
 from namedax.planning.reasons import advice
 from namedax.planning.rendering import resources_text, seconds_text
@@ -192,16 +194,28 @@ class _Judge:
             self.refused.append((resources, str(error)))
             return None
         mesh = dict(self._mesh.shape)
-        candidate = Candidate.of(resources, mesh, choice.overlap, report, self._machine, self._memory)
+        times = self._machine.time(report.steps, mesh)
+        candidate = Candidate.of(resources, mesh, choice.overlap, report, self._machine, times, self._memory)
         self.candidates.append(candidate)
         if self._progress is not None:
             self._progress.show(self.candidates)
-        return Outcome(candidate.time, candidate.peak)
+        return Outcome(
+            candidate.time, candidate.peak, report.memory.arguments, _parts(times, Operation), _parts(times, Collective)
+        )
 
     def end(self) -> None:
         """Ends the line of the progress."""
         if self._progress is not None:
             self._progress.end()
+
+
+def _parts(times: Times, kind: type) -> dict[Hashable, float]:
+    """The seconds of what each line of the program computes, or sends."""
+    found: Counter[Hashable] = Counter()
+    for step, start, end in times.schedule:
+        if isinstance(step, kind):
+            found[step.source, step.phase] += end - start
+    return dict(found)
 
 
 class _Progress:

@@ -10,16 +10,17 @@ from namedax.analysis.records import Collective
 from namedax.analysis.report import Report
 from namedax.errors import show_names
 from namedax.hlo import size_text
+from namedax.machines import Machine, Times
 from namedax.planning.program import Census, Held
 from namedax.resources.assignment import parse_resources
 
 __all__ = ["advice", "reason"]
 
-# What is smaller is not worth a word.
-_LARGE = 1 << 20
+# What is smaller is not worth a word: in bytes, and as a part of what a device holds at most.
+_LARGE, _SHARE = 1 << 20, 0.02
 
 
-def reason(report: Report, machine: Any, mesh: Mapping[str, int], times: Any) -> str:
+def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Times) -> str:
     """What a step of a layout does most of its time, and what it sends most, for which names."""
     whole = times.compute + times.memory + times.communication
     if not whole:
@@ -49,16 +50,16 @@ def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping
     for axis, size in mesh.items():
         lives = [name for name, axes in assignment.items() if axis in axes]
         if size > 1 and lives:
-            yield from _stored_whole(axis, size, lives, census)
+            yield from _stored_whole(axis, size, lives, census, max(_LARGE, _SHARE * report.memory.peak))
             yield from _left_whole(axis, size, report)
 
 
-def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census) -> Iterator[str]:
+def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, least: float) -> Iterator[str]:
     """Arguments that every device along a mesh axis holds whole, because all of their names meet one that lives there."""
     groups: dict[Hashable, list[Held]] = {}
     for held in census.arguments:
         names = [dim for dim in held.dims if dim is not None]
-        if held.bytes < _LARGE or not set(names).isdisjoint(lives):
+        if held.bytes < least or not set(names).isdisjoint(lives):
             continue
         if any(_could_live(name, lives, census) for name in names):
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.report import Report
 from namedax.drawing.front import draw_front
+from namedax.machines import Machine, Times
 from namedax.planning import rendering
 from namedax.planning.reasons import reason
 
@@ -50,14 +51,14 @@ class Candidate:
         mesh: Mapping[str, int],
         overlap: Any,
         report: Report,
-        machine: Any,
+        machine: Machine,
+        times: Times,
         memory: float,
     ) -> Candidate:
-        """The candidate that a report tells of."""
-        times = machine.time(report.steps, dict(mesh))
+        """The candidate that a report tells of, and the machine's times for it."""
         peak = report.memory.peak
         why = reason(report, machine, dict(mesh), times)
-        return cls(axis_resources, dict(mesh), overlap, report, float(times.total), peak, peak <= memory, None, why)
+        return cls(axis_resources, dict(mesh), overlap, report, times.total, peak, peak <= memory, None, why)
 
     def __repr__(self) -> str:
         return rendering.candidate(self)
@@ -78,7 +79,7 @@ class Plan:
     """
 
     name: str
-    machine: Any
+    machine: Machine
     memory: float
     candidates: tuple[Candidate, ...]
     refused: tuple[tuple[dict[Hashable, Any], str], ...] = ()

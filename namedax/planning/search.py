@@ -1,17 +1,19 @@
 """The search: which assignment is tried next, until none is expected to be better.
 
-Every assignment that was judged teaches what a name on a mesh axis does to the time and to the peak of the memory: a linear model of
-their logarithms, in how often names are cut, where, and beside which others. It only orders what is tried next; what counts is what the
-judge says of each. Next is what the model expects to be the best among all that can be reached from the best ones known in a few
-exchanges, in turn with the best-looking neighbour of the best one; so the end is an assignment of which no neighbour that looks
-promising is better.
+It begins with each name by itself, then takes data parallelism (the name that helps most, on as many mesh axes as help), and tries
+every other name in its company. Every assignment that was judged teaches what a name on a mesh axis does to the time of each part of the
+program (a line: what it computes, what it sends) and to the memory: a linear model of their logarithms, in how often names are cut,
+where, and beside which others. It only orders what is tried next; what counts is what the judge says of each.
+
+Next are, in turn, what the model expects to be the best among all that can be reached from the best ones known in a few exchanges, or by
+filling a mesh axis anew around one name, and the best-looking neighbour of the best one.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,16 +25,31 @@ __all__ = ["Outcome", "search"]
 
 # How much worse a choice counts for each factor by which it needs more memory than there is.
 _OVER = 3.0
-_WIDTH, _DEPTH = 6, 4
+_WIDTH, _DEPTH = 6, 3
+# By which factor more than ever seen a part may be expected to take, as a logarithm.
+_BEYOND = math.log(4.0)
+# What counts as nothing: as a part of what all compute, and in seconds.
+_LEAST, _TINY = 1e-4, 1e-12
 # It ends when so many in a row were no better, as a part of all.
 _PATIENCE = 1 / 4
 
 
 class Outcome(Record):
-    """What the judge says of a choice: the seconds of a step, and the bytes that a device holds at its peak."""
+    """What the judge says of a choice.
+
+    Attributes:
+      time: the seconds of a step.
+      peak: the bytes that a device holds at most.
+      arguments: of them, the bytes of the arguments.
+      computed: the seconds of each part of the program that computes.
+      sent: the seconds of each part that sends.
+    """
 
     time: float
     peak: int
+    arguments: int
+    computed: Mapping[Hashable, float]
+    sent: Mapping[Hashable, float]
 
 
 def search(
@@ -64,10 +81,13 @@ def search(
             found[choice] = outcome
         return True
 
-    for choice in itertools.chain(first, [space.empty], _openings(space)):
+    for choice in itertools.chain(first, [space.empty], space.alone()):
         attempt(choice)
     if not found:
         return found
+    base = _data_parallel(space, attempt, found)
+    for choice in list(space.beside(base)):
+        attempt(choice)
     best, idle = math.inf, 0
     while left() and idle < max(8, _PATIENCE * tries):
         guess = _Guess(space, found, memory)
@@ -84,12 +104,19 @@ def search(
     return found
 
 
-def _openings(space: Space) -> Iterator[Choice]:
-    """Every name by itself, on the largest mesh axis."""
-    largest = max(space.mesh.values(), default=1)
-    for choice in space.alone():
-        if any(role and n == largest for role, n in zip(choice.roles, space.mesh.values(), strict=True)):
-            yield choice
+def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]) -> Choice:
+    """The name that helps most by itself, on as many mesh axes as help."""
+    single = [choice for choice in found if sum(map(len, choice.roles)) == 1 and not choice.loops]
+    if not single:
+        return space.empty
+    base = min(single, key=lambda choice: found[choice].time)
+    (name,) = frozenset[Hashable]().union(*base.roles)
+    for i in sorted(range(len(space.mesh)), key=lambda i: -list(space.mesh.values())[i]):
+        more = space.canonical(base.replace(roles=tuple(r | {name} if j == i else r for j, r in enumerate(base.roles))))
+        attempt(more)
+        if more in found and found[more].time < found[base].time:
+            base = more
+    return base
 
 
 def _near(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
@@ -102,42 +129,72 @@ def _near(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choi
 
 
 def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """What is expected to be the best within a few exchanges of the best choices."""
+    """What is expected to be the best within a few exchanges of the best choices, or with a mesh axis filled anew."""
     beam, seen = ranked[:_WIDTH], set(ranked[:_WIDTH])
     best: tuple[float, Choice | None] = (guess.best - 1e-3, None)
-    for _ in range(_DEPTH):
+
+    def offer(pool: list[Choice], scores: np.ndarray) -> None:
+        nonlocal best
+        for i in np.argsort(scores, kind="stable"):
+            if pool[i] not in known:
+                if scores[i] < best[0]:
+                    best = (float(scores[i]), pool[i])
+                return
+
+    for depth in range(_DEPTH):
         pool = list(dict.fromkeys(c for choice in beam for c in space.neighbours(choice) if c not in seen))
+        if depth == 0:
+            filled = dict.fromkeys(_filled(space, guess, start) for start in space.rebuilt(ranked[0]))
+            pool += [choice for choice in filled if choice not in seen and choice not in pool]
         if not pool:
             break
         seen.update(pool)
         scores = guess(pool)
-        order = np.argsort(scores, kind="stable")
-        for i in order:
-            if pool[i] not in known:
-                if scores[i] < best[0]:
-                    best = (float(scores[i]), pool[i])
-                break
-        beam = [pool[i] for i in order[:_WIDTH]]
+        offer(pool, scores)
+        beam = [pool[i] for i in np.argsort(scores, kind="stable")[:_WIDTH]]
     return best[1]
+
+
+def _filled(space: Space, guess: _Guess, start: tuple[Choice, int]) -> Choice:
+    """A choice with more names on one of its mesh axes, as long as that is expected to help."""
+    choice, axis = start
+    score = float(guess([choice])[0])
+    while pool := list(space.joined(choice, axis)):
+        scores = guess(pool)
+        i = int(np.argmin(scores))
+        if scores[i] >= score:
+            break
+        choice, score = pool[i], float(scores[i])
+    return space.canonical(choice)
 
 
 class _Guess:
     """What a choice is expected to cost, from those that were judged: the logarithm of the time, more where memory is short.
 
-    Ridge regression of the differences to the mean, in the features of `_features`.
+    Ridge regression, in the features of `_features`, of the logarithms of what each part of the program computes, of what each part sends in
+    relation to what all compute, and of what is held of the arguments and besides. A name that divides the work of some lines does
+    nothing to the others; and what is sent for a name is expected to shrink when other names divide the work, until it is seen that it does not.
     """
 
     def __init__(self, space: Space, found: dict[Choice, Outcome], memory: float):
         self._space, self._memory = space, memory
-        self.best = min(map(self.of_outcome, found.values()))
-        rows = np.stack([self._features(choice) for choice in found])
-        targets = np.array([[math.log(max(o.time, 1e-12)), math.log(max(o.peak, 1))] for o in found.values()])
-        # What was found to be good counts more: there the model must be right.
-        score = np.array([self.of_outcome(o) for o in found.values()])
-        weight = np.exp(-np.minimum(score - score.min(), 4.0) / 2)[:, None]
-        self._mean = (weight * targets).sum(0) / weight.sum()
-        gram = rows.T @ (weight * rows) + 0.02 * np.eye(rows.shape[1])
-        self._slopes = np.linalg.solve(gram, rows.T @ (weight * (targets - self._mean)))
+        self._known: dict[Choice, np.ndarray] = {}
+        outcomes = list(found.values())
+        self.best = min(map(self.of_outcome, outcomes))
+        rows = self._rows(list(found))
+        computing, sending = _table(outcomes, "computed"), _table(outcomes, "sent")
+        # Steps that run side by side take less than their sum.
+        whole = np.array([max(outcome.time, _TINY) for outcome in outcomes])
+        scale = (whole / np.maximum(computing.sum(1) + sending.sum(1), _TINY))[:, None]
+        all_computed = np.maximum(computing.sum(1, keepdims=True), _TINY)
+        held = np.array([[max(o.arguments, 1), max(o.peak - o.arguments, 1)] for o in outcomes])
+        logs = (np.log(scale * (computing + _LEAST * all_computed)), np.log(sending / all_computed + _LEAST), np.log(held))
+        self._ends = np.cumsum([part.shape[1] for part in logs])
+        targets = np.concatenate(logs, axis=1)
+        self._mean = targets.mean(0)
+        self._most = targets.max(0) + _BEYOND
+        gram = rows.T @ rows + 0.02 * np.eye(rows.shape[1])
+        self._slopes = np.linalg.solve(gram, rows.T @ (targets - self._mean))
 
     def of_outcome(self, outcome: Outcome) -> float:
         """What counts: the smaller the better."""
@@ -145,21 +202,31 @@ class _Guess:
         return math.log(max(outcome.time, 1e-12)) + _OVER * max(0.0, over)
 
     def __call__(self, choices: list[Choice]) -> np.ndarray:
-        rows = np.stack([self._features(choice) for choice in choices])
-        expected = rows @ self._slopes + self._mean
-        return np.asarray(expected[:, 0] + _OVER * np.maximum(0.0, expected[:, 1] - math.log(self._memory)))
+        expected = np.exp(np.minimum(self._rows(choices) @ self._slopes + self._mean, self._most))
+        computed, sent, held = (part.sum(1) for part in np.split(expected, self._ends[:-1], axis=1))
+        over = np.log(np.maximum(held, 1.0) / self._memory)
+        return np.asarray(np.log(computed * (1 + sent)) + _OVER * np.maximum(0.0, over))
+
+    def _rows(self, choices: list[Choice]) -> np.ndarray:
+        for choice in choices:
+            if choice not in self._known:
+                self._known[choice] = self._features(choice)
+        return np.stack([self._known[choice] for choice in choices])
 
     def _features(self, choice: Choice) -> np.ndarray:
         space = self._space
         count = len(space.names)
-        bits = np.array([[math.log2(n) * (name in role) for name in space.names] for role, n in _axes(space, choice)])
-        bits = bits.reshape(-1, count)
-        pairs = np.einsum("ai,aj->ij", bits, np.sign(bits))[np.triu_indices(count, 1)]
+        axes = zip(choice.roles, space.mesh.values(), strict=True)
+        bits = np.array([[math.log2(n) * (name in role) for name in space.names] for role, n in axes]).reshape(-1, count)
+        pairs = (bits.T @ np.sign(bits))[np.triu_indices(count, 1)]
         steps = {name: loop.steps for name, loop in choice.loops}
         loops = [math.log2(steps.get(name, 1)) for name in space.names]
         overlap = [float(choice.overlap == other) for other in space.overlaps[1:]]
-        return np.concatenate([[1.0], bits.sum(0), 0.5 * bits.ravel(), 0.5 * pairs, loops, overlap])
+        return np.concatenate([[1.0], bits.sum(0), 0.1 * bits.ravel(), 0.1 * pairs, loops, overlap])
 
 
-def _axes(space: Space, choice: Choice) -> Iterator[tuple[frozenset[Hashable], int]]:
-    return zip(choice.roles, space.mesh.values(), strict=True)
+def _table(outcomes: list[Outcome], what: str) -> np.ndarray:
+    """The seconds of each part, a row for each outcome."""
+    rows: list[Mapping[Hashable, float]] = [getattr(outcome, what) for outcome in outcomes]
+    parts = list(dict.fromkeys(part for row in rows for part in row))
+    return np.array([[row.get(part, 0.0) for part in parts] for row in rows]).reshape(len(rows), len(parts))

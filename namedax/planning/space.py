@@ -72,8 +72,10 @@ class Space:
         """A choice as `axis_resources`: mesh axes in the order of the mesh, major first."""
         loops = dict(choice.loops)
         found: dict[Hashable, Any] = {}
-        for name in self.names:
-            axes: list[Any] = [axis for axis, role in zip(self._axes, choice.roles, strict=True) if name in role]
+        places = {name: [i for i, role in enumerate(choice.roles) if name in role] for name in self.names}
+        # Those of the first mesh axis come first, as one reads them.
+        for name in sorted(self.names, key=lambda name: (*places[name], len(self._axes))):
+            axes: list[Any] = [self._axes[i] for i in places[name]]
             if name in loops:
                 axes.append(loops[name])
             if axes:
@@ -171,12 +173,45 @@ class Space:
             yield choice.replace(overlap=overlap)
 
     def alone(self) -> Iterator[Choice]:
-        """Every name by itself, on every kind of mesh axis."""
-        for i in range(len(self._axes)):
-            for name in self.names:
+        """Every name by itself, on the largest mesh axis over which it divides."""
+        for name in self.names:
+            for i in sorted(range(len(self._axes)), key=lambda i: -self.mesh[self._axes[i]]):
                 choice = self.canonical(self.put(self.empty, name, (i,)))
                 if self.allowed(choice):
                     yield choice
+                    break
+
+    def beside(self, base: Choice) -> Iterator[Choice]:
+        """Every name on a mesh axis that is free in `base`, or taken from it, the smallest; the first over which it divides."""
+        order = sorted(range(len(self._axes)), key=lambda i: (bool(base.roles[i]), self.mesh[self._axes[i]]))
+        for name in self.names:
+            for i in order:
+                kept = (
+                    base.roles[i] if not any(frozenset((name, other)) in self.apart for other in base.roles[i]) else frozenset()
+                )
+                roles = tuple(kept | {name} if j == i else role for j, role in enumerate(base.roles))
+                choice = self.canonical(base.replace(roles=roles))
+                if choice != base and self.allowed(choice):
+                    yield choice
+                    break
+
+    def rebuilt(self, choice: Choice) -> Iterator[tuple[Choice, int]]:
+        """With one mesh axis emptied but for one name; and which axis it is."""
+        for i in range(len(self._axes)):
+            for name in self.names:
+                roles = tuple(frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles))
+                other = choice.replace(roles=roles)
+                if self.allowed(other):
+                    yield other, i
+
+    def joined(self, choice: Choice, axis: int) -> Iterator[Choice]:
+        """With one more name on a mesh axis."""
+        for name in self.names:
+            if name not in choice.roles[axis]:
+                role = choice.roles[axis] | {name}
+                other = choice.replace(roles=(*choice.roles[:axis], role, *choice.roles[axis + 1 :]))
+                if self.allowed(other):
+                    yield other
 
 
 def _in_order(loops: Mapping[Hashable, SerialLoop]) -> tuple[tuple[Hashable, SerialLoop], ...]:
