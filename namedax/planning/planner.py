@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -211,11 +210,12 @@ class _Judge:
 
 def _parts(times: Times, kind: type) -> dict[Hashable, float]:
     """The seconds of what each line of the program computes, or sends."""
-    found: Counter[Hashable] = Counter()
+    found: dict[Hashable, float] = {}
     for step, start, end in times.schedule:
         if isinstance(step, kind):
-            found[step.source, step.phase] += end - start
-    return dict(found)
+            part = (step.source, step.phase)
+            found[part] = found.get(part, 0.0) + end - start
+    return found
 
 
 class _Progress:

@@ -27,15 +27,15 @@ def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Tim
         return "computes and sends nothing"
     parts = (("computes", times.compute), ("moves memory", times.memory), ("sends", times.communication))
     shares = ", ".join(f"{verb} {part / whole:.0%}" for verb, part in sorted(parts, key=lambda p: -p[1]) if part)
-    groups: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], float] = {}
     sent: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
     for step in report.collectives:
         key = (step.kind, step.mesh_axes, step.names)
-        groups[key] += machine.time_of(step, mesh)
+        groups[key] = groups.get(key, 0.0) + machine.time_of(step, mesh)
         sent[key] += step.wire_bytes * step.trips
     if not groups:
         return f"{shares}; sends nothing"
-    ((kind, axes, names), seconds), *_ = groups.most_common(1)
+    (kind, axes, names), seconds = max(groups.items(), key=lambda item: item[1])
     words = f" for {', '.join(names)}" if names else ""
     size = size_text(sent[kind, axes, names])
     return f"{shares}; most in {kind}{words} over {'+'.join(axes)} ({size}, {seconds / whole:.0%})"
@@ -50,7 +50,7 @@ def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping
     for axis, size in mesh.items():
         lives = [name for name, axes in assignment.items() if axis in axes]
         if size > 1 and lives:
-            yield from _stored_whole(axis, size, lives, census, max(_LARGE, _SHARE * report.memory.peak))
+            yield from _stored_whole(axis, size, lives, census, _SHARE * report.memory.peak)
             yield from _left_whole(axis, size, report)
 
 
@@ -59,7 +59,7 @@ def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, l
     groups: dict[Hashable, list[Held]] = {}
     for held in census.arguments:
         names = [dim for dim in held.dims if dim is not None]
-        if held.bytes < least or not set(names).isdisjoint(lives):
+        if held.bytes < _LARGE or not set(names).isdisjoint(lives):
             continue
         if any(_could_live(name, lives, census) for name in names):
             continue
@@ -70,6 +70,8 @@ def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, l
         return
     name, group = max(groups.items(), key=lambda item: sum(held.bytes for held in item[1]))
     total = sum(held.bytes for held in group)
+    if total < least:
+        return
     met = [other for other in lives if frozenset((name, other)) in census.apart]
     yield (
         f"{name!r} cannot live on {axis!r}, where {show_names(met or lives)} is: each of its {size} devices holds all of "

@@ -63,7 +63,7 @@ def _title(plan: Any, on_front: int) -> list[str]:
     fitting = sum(one.fits for one in plan.candidates)
     words = (
         f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged, of which {fitting} fit into "
-        f"{size_text(plan.memory)} for each device, and {on_front} are on the front of time against memory"
+        f"{size_text(int(plan.memory))} for each device, and {on_front} are on the front of time against memory"
     )
     return textwrap.wrap(words, _WIDTH)
 
