@@ -7,6 +7,7 @@ itself, and its results as arrays.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
@@ -156,11 +157,16 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         shard_map=shard_map,
         late_sums=call.late_sums,
     )
+    # The traced body is taken apart and put together anew, so the scope stands around the execution.
     if call.results_are_placed:
-        return run(call.within(call.with_late_sums(call.body, loops)), out_specs=call.result_specs())
+        body = call.within(call.with_late_sums(call.body, loops), says=False)
+        with call.scope():
+            return run(body, out_specs=call.result_specs())
     traced = call.traced(loops)
     stepping.trace_in_steps(traced.trace, datas, specs, loops, mesh, manual)
-    return call.rebuild(run(call.within(traced), out_specs=call.probed_specs()))
+    with call.scope():
+        flat = run(call.within(traced, says=False), out_specs=call.probed_specs())
+    return call.rebuild(flat)
 
 
 def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
@@ -334,20 +340,20 @@ class Call:
         ]
         return jax.tree.unflatten(self._tree, leaves)
 
-    def within(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """`body` in the region, where custom derivatives that it has are taken, too, and in the scope that says where names live."""
+    def within(self, body: Callable[..., Any], says: bool = True) -> Callable[..., Any]:
+        """`body` in the region, where custom derivatives that it has are taken, too; if it `says` so, in the scope of the function."""
 
         def run(*datas: Any) -> Any:
-            with enter(self.region), Scope(self._scope(), holds=True):
+            with enter(self.region), self.scope() if says else contextlib.nullcontext():
                 return body(*datas)
 
         return run
 
-    def _scope(self) -> str:
-        """Says on which mesh axes names live: `nx.xmap{batch:x+y,hidden:z}`."""
+    def scope(self) -> Scope:
+        """The scope of the function, which says on which mesh axes names live: `nx.xmap{batch:x+y,hidden:z}`."""
         places = self.region.resources.items()
         on_mesh = ((name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis))) for name, axes in places)
-        return scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes))
+        return Scope(scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes)), holds=True)
 
     @property
     def late_sums(self) -> bool:
@@ -372,7 +378,7 @@ class Call:
 
     def run(self, *datas: Any) -> Any:
         """Runs the body as it is: data of the arguments to results."""
-        with Scope(self._scope(), holds=True):
+        with self.scope():
             return self.rebuild(self.flat_body(*datas))
 
     def _check_names_used(self) -> None:

@@ -235,6 +235,11 @@ def test_the_mapped_function_is_one_scope():
         assert all(own.count(("xmap", "batch:x+y")) <= 1 for _, own in traced(f, X))
         sums = [own for name, own in traced(f, X) if name == "psum_invariant"]
         assert sums == [(("xmap", "batch:x+y"), ("sum", "batch"))]
+    in_steps = nx.xmap(lambda x: nx.sum(x, "batch"), axis_resources={"batch": ("x", nx.SerialLoop(2))}, mesh=GRID)
+    for f in (in_steps, jax.grad(lambda x: jnp.sum(in_steps(x).data))):
+        found = traced(f, X)
+        assert all(own.count(("xmap", "batch:x")) <= 1 for _, own in found)
+        assert all(own[:1] == (("xmap", "batch:x"),) for name, own in found if name in ("psum_invariant", "scan"))
 
 
 def test_mapped_functions_within_others():
