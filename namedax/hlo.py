@@ -482,8 +482,9 @@ def _largest_component(pairs: list[tuple[int, int]]) -> int:
     return max((len(devices) for devices in component.values()), default=1)
 
 
-def size_text(size: int) -> str:
+def size_text(size: float) -> str:
     """A number of bytes as a person writes it: `4 B`, `25.1 KiB`."""
+    size = int(size)
     if size < 1024:
         return f"{size} B"
     power = min((size.bit_length() - 1) // 10, 5)

@@ -296,6 +296,20 @@ def test_every_collective_has_its_line_operation_names_and_phase():
     assert report.files == {"test_explain.py": __file__}
 
 
+def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_that_calls_it():
+    def first(x):
+        return nx.mean(nx.nn.silu(x), "batch")
+
+    def second(x):
+        y = nx.nn.silu(x)
+        return nx.mean(y, "batch")
+
+    x = nx.named(np.ones((64, 40), "float32"), ["batch", "hidden"])
+    for fun in (first, second):
+        report = nx.explain(nx.xmap(fun, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), x)
+        assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
+
+
 def test_operations_have_their_lines():
     report = nx.explain(nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), W, X)
     by_line = report.by("line")

@@ -530,7 +530,7 @@ def test_summary_orders_by_kind():
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 B"), (1024, "1.0 KiB"), (1024**3, "1.0 GiB"), (5000 * 1024**3, "5000.0 GiB")],
+    [(0, "0 B"), (1024, "1.0 KiB"), (1024**3, "1.0 GiB"), (5000 * 1024**3, "4.9 TiB")],
 )
 def test_sizes_in_text(size, text):
     assert str(Summary([Collective("all-reduce", size, 8)])) == f"1 all-reduce ({text})"

@@ -17,6 +17,7 @@ import jax
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
+from namedax.programs.primitives import calls_jax
 
 __all__ = ["Origin", "Source", "region_of", "source_of"]
 
@@ -45,10 +46,12 @@ class Origin(Record):
     Attributes:
       scopes: the stack of scopes around it, as text.
       source: the line of the user's file.
+      is_pinned: whether what is called here belongs to this line, whatever its own traceback says.
     """
 
     scopes: str = ""
     source: Source = NOWHERE
+    is_pinned: bool = False
 
     @property
     def phase(self) -> Phase:
@@ -74,8 +77,10 @@ class Origin(Record):
     def within(self, eqn: Any) -> Origin:
         """Of an equation of a program that stands where this says."""
         stack = str(eqn.source_info.name_stack)
-        source = source_of(eqn)
-        return Origin(f"{self.scopes}/{stack}" if stack else self.scopes, source if source.path else self.source)
+        scopes = f"{self.scopes}/{stack}" if stack else self.scopes
+        source = self.source if self.is_pinned else source_of(eqn)
+        # JAX traces a function of its own once: what it consists of has the traceback of the first that called it.
+        return Origin(scopes, source if source.path else self.source, self.is_pinned or calls_jax(eqn))
 
     def placements(self) -> Mapping[str, tuple[str, ...]]:
         """The mesh axes on which each name of the mapped functions around lives."""

@@ -48,7 +48,7 @@ def _picture_class() -> Any:
     return Picture
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _fonts(size: float, weight: str) -> Any:
     from matplotlib.font_manager import FontProperties
 

@@ -144,7 +144,7 @@ class Session:
             for child in children:
                 child.end()
                 self._hear(child)
-        if self.idle == IDLE:
+        if self.idle >= IDLE:
             print("fuzz: the processes do nothing", file=sys.stderr)
             return 2
         self._print()
