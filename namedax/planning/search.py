@@ -6,7 +6,7 @@ program (a line: what it computes, what it sends) and to the memory: a linear mo
 where, and beside which others. It only orders what is tried next; what counts is what the judge says of each.
 
 Next are, in turn, what the model expects to be the best among all that can be reached from the best ones known in a few exchanges, or by
-filling a mesh axis anew around one name, and the best-looking neighbour of the best one.
+filling a mesh axis anew around one name, such an axis for each name once, and the best-looking neighbour of the best one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ __all__ = ["Outcome", "search"]
 
 # How much worse a choice counts for each factor by which it needs more memory than there is.
 _OVER = 3.0
+# The same where that is only expected.
+_EXPECTED_OVER = 1.0
 _WIDTH, _DEPTH = 6, 3
 # By which factor more than ever seen a part may be expected to take, as a logarithm.
 _BEYOND = math.log(4.0)
@@ -89,15 +91,19 @@ def search(
     for choice in list(space.beside(base)):
         attempt(choice)
     best, idle = math.inf, 0
+    around: set[Hashable] = set()
     while left() and idle < max(8, _PATIENCE * tries):
         guess = _Guess(space, found, memory)
         ranked = sorted(found, key=lambda choice: guess.of_outcome(found[choice]))
         best, idle = (guess.best, 0) if guess.best < best else (best, idle)
         known = found.keys() | refused
         before = len(found)
-        tried = [
-            attempt(choice) for choice in (_far(space, guess, ranked, known), _near(space, guess, ranked, known)) if choice
-        ]
+        proposals = (
+            _far(space, guess, ranked, known),
+            _anew(space, guess, ranked[0], known, around),
+            _near(space, guess, ranked, known),
+        )
+        tried = [attempt(choice) for choice in proposals if choice]
         if not tried:
             break
         idle += len(found) - before
@@ -155,6 +161,18 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
     return best[1]
 
 
+def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: set[Hashable]) -> Choice | None:
+    """The best choice with a mesh axis filled anew around a name around which none has been: another family of layouts."""
+    starts = [(start, i) for start, i in space.rebuilt(best) for name in start.roles[i] if name not in around]
+    pool = [(_filled(space, guess, start), *start[0].roles[start[1]]) for start in starts]
+    pool = [one for one in pool if one[0] not in known]
+    if not pool:
+        return None
+    choice, name = pool[int(np.argmin(guess([one[0] for one in pool])))]
+    around.add(name)
+    return choice
+
+
 def _filled(space: Space, guess: _Guess, start: tuple[Choice, int]) -> Choice:
     """A choice with more names on one of its mesh axes, as long as that is expected to help."""
     choice, axis = start
@@ -205,7 +223,7 @@ class _Guess:
         expected = np.exp(np.minimum(self._rows(choices) @ self._slopes + self._mean, self._most))
         computed, sent, held = (part.sum(1) for part in np.split(expected, self._ends[:-1], axis=1))
         over = np.log(np.maximum(held, 1.0) / self._memory)
-        return np.asarray(np.log(computed * (1 + sent)) + _OVER * np.maximum(0.0, over))
+        return np.asarray(np.log(computed * (1 + sent)) + _EXPECTED_OVER * np.maximum(0.0, over))
 
     def _rows(self, choices: list[Choice]) -> np.ndarray:
         for choice in choices:
