@@ -163,14 +163,19 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
 
 def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: set[Hashable]) -> Choice | None:
     """The best choice with a mesh axis filled anew around a name around which none has been: another family of layouts."""
-    starts = [(start, i) for start, i in space.rebuilt(best) for name in start.roles[i] if name not in around]
-    pool = [(_filled(space, guess, start), *start[0].roles[start[1]]) for start in starts]
-    pool = [one for one in pool if one[0] not in known]
+    pool: list[Choice] = []
+    names: list[Hashable] = []
+    for start, i in space.rebuilt(best):
+        (name,) = start.roles[i]
+        filled = _filled(space, guess, (start, i)) if name not in around else best
+        if filled not in known:
+            pool.append(filled)
+            names.append(name)
     if not pool:
         return None
-    choice, name = pool[int(np.argmin(guess([one[0] for one in pool])))]
-    around.add(name)
-    return choice
+    chosen = int(np.argmin(guess(pool)))
+    around.add(names[chosen])
+    return pool[chosen]
 
 
 def _filled(space: Space, guess: _Guess, start: tuple[Choice, int]) -> Choice:
