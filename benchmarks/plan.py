@@ -58,9 +58,7 @@ def main() -> None:
     machine = nx.machines.measure(mesh)
     print(f"measured the machine in {time.perf_counter() - began:.0f} s: {machine}\n")
     # More are judged than are measured, so that the good ones are not all that is compared.
-    plan = nx.plan(
-        f, params, tokens, tokens, mesh=mesh, machine=machine, tries=3 * options.layouts // 2, verify=options.layouts
-    )
+    plan = nx.plan(f, params, tokens, tokens, mesh=mesh, machine=machine, tries=4 * options.layouts, verify=options.layouts)
     timed = [(c.time, c.measured, c.axis_resources) for c in plan.candidates if c.measured is not None]
     print(f"{'predicted':>10} {'measured':>10}")
     for predicted, measured, resources in sorted(timed, key=lambda row: row[0]):
