@@ -16,7 +16,9 @@ _RUNS, _ENOUGH = 8, 0.5
 
 
 def measured(form: Xmapped, args: Any, kwargs: Any) -> float:
-    """The seconds of a step: the shortest of several, because other programs can only disturb, when it is compiled and its arguments lie where it wants them.
+    """The seconds of a step when it is compiled and its arguments lie where it wants them: the shortest of several.
+
+    Other programs of the machine can only make it longer.
 
     Args:
       form: the mapped function; its mesh has devices.
