@@ -137,6 +137,20 @@ def test_what_the_partitioner_must_send_between_mapped_functions():
     assert (step.kind, step.mesh_axes, step.bytes) == ("all-to-all", ("x",), 16 * 16 * 4 // 8)
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(P("x"), {}), (P("x"), {"hidden": "x"}), (P(), {"batch": "x"}), (P("y"), {"batch": "x"}), (P(("x", "y")), {"batch": "x"})],
+)
+def test_arguments_that_lie_elsewhere_are_moved(before, after, kind):
+    mesh = make_mesh((2, 2), kind)
+    x = nx.named(jax.device_put(X.data, NamedSharding(mesh, before)), ["batch", "hidden"])
+    after = after or {"other": "x"}
+    f = nx.xmap(lambda x: 2 * x + (nx.arange(16, axis="other") if "other" in after else 0), axis_resources=after, mesh=mesh)
+    with jax.set_mesh(mesh):
+        check(jax.jit(lambda x: f(x)), x)
+
+
 def test_a_reduction_outside_of_mapped_functions():
     mesh = make_mesh((8,))
     double = nx.xmap(lambda x: 2 * x, axis_resources={"batch": "x"}, mesh=mesh)

@@ -25,6 +25,7 @@ from namedax.programs.primitives import (
     constraint,
     is_remat_of_gradient,
     kind_of,
+    mapped_axes,
     mapped_program,
     mesh_sizes,
     solve,
@@ -163,6 +164,11 @@ def spec_of(partition_spec: Any) -> Spec:
     while entries and not entries[-1]:
         entries.pop()
     return tuple(entries)
+
+
+def _only(spec: Spec, mesh_axes: frozenset[str]) -> Spec:
+    """A layout without the other mesh axes."""
+    return spec_of([tuple(axis for axis in axes if axis in mesh_axes) for axes in spec])
 
 
 def build(closed: Any, layouts: Sequence[Spec | None]) -> Graph:
@@ -339,7 +345,9 @@ class _Builder:
         self.mesh.update(mesh)
         blocks: list[Value | None] = []
         for value, var, spec in zip(operands, jaxpr.invars, in_specs, strict=True):
-            blocks.append(None if value is None else self._enter(value, var.aval, spec_of(spec), origin, manual))
+            blocks.append(
+                None if value is None else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), origin, manual)
+            )
         inner = self._run(jaxpr, blocks, origin, {**sizes, **mesh}, True)
         results: list[Value | None] = []
         for block, var, spec in zip(inner, eqn.outvars, out_specs, strict=True):
@@ -349,15 +357,15 @@ class _Builder:
             results.append(whole)
         return results
 
-    def _enter(self, value: Value, aval: Any, spec: Spec, origin: Origin, manual: bool) -> Value:
-        """An array from outside as the block that a mapped function takes."""
+    def _enter(self, value: Value, aval: Any, spec: Spec, mapped: frozenset[str], origin: Origin, manual: bool) -> Value:
+        """An array from outside as the block that a mapped function takes. Along mesh axes that it does not map it may lie as it did."""
         block = Value(aval, None, self.mesh)
         node = self._add(None, Kind.BARRIER, [value], [block], origin, self.mesh)
         if not manual and value.layout is not None:
             before = value.layout.root()
             if before.spec is None:
                 before.spec = spec
-            elif before.spec != spec:
+            elif spec not in (before.spec, _only(before.spec, mapped)):
                 node.moved = before.spec, spec
         return block
 
@@ -381,5 +389,12 @@ class _Builder:
             return
         for result in node.results:
             for operand in node.reads:
-                if operand.aval.shape == result.aval.shape and operand.layout is not None and result.layout is not None:
-                    result.layout.join(operand.layout)
+                if operand.aval.shape != result.aval.shape or operand.layout is None or result.layout is None:
+                    continue
+                if (
+                    not result.layout.join(operand.layout) and len(node.operands) == 1
+                ):  # the type of the result says another one
+                    before, after = operand.layout.root().spec, result.layout.root().spec
+                    assert before is not None
+                    assert after is not None
+                    node.moved, node.sizes = (before, after), self.mesh

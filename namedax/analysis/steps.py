@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from namedax import hlo
@@ -77,19 +78,29 @@ def _collective(
 
 
 def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
-    """An array that lies otherwise outside of a mapped function than in it, which XLA's partitioner moves."""
+    """An array that lies otherwise than before, outside of mapped functions, where XLA's partitioner moves it."""
     assert node.moved is not None
     before, after = node.moved
-    (value,) = node.reads
-    gathered = _axes(before) - _axes(after)
-    exchanged = {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}
-    aval = value.aval
-    if exchanged:
-        parts = math.prod(node.sizes.get(axis, 1) for axis in _axes(before))
-        yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, parts)
+    aval, sizes = node.reads[0].aval, node.sizes
+    first, then = (math.prod(sizes.get(axis, 1) for axis in _axes(spec)) for spec in (before, after))
+    if exchanged := {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}:
+        yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, first)
+    gathered: set[str] = set()
+    for old, new in itertools.zip_longest(before, after, fillvalue=()):
+        kept = [axis for axis in old if axis not in exchanged]
+        if new[: len(kept)] == tuple(kept):
+            continue  # each device keeps a part of what it has
+        if tuple(kept[: len(new)]) != new and _parts(kept, sizes) == _parts(new, sizes):
+            mesh_axes = tuple(dict.fromkeys((*kept, *new)))
+            yield from _collective(node, label, "collective-permute", mesh_axes, aval, trips, then)
+        else:
+            gathered.update(axis for axis in kept if axis not in new)
     if gathered:
-        parts = math.prod(node.sizes.get(axis, 1) for axis in _axes(after))
-        yield from _collective(node, label, "all-gather", tuple(sorted(gathered)), aval, trips, parts)
+        yield from _collective(node, label, "all-gather", tuple(sorted(gathered)), aval, trips, then)
+
+
+def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
+    return math.prod(sizes.get(axis, 1) for axis in axes)
 
 
 def _axes(spec: Spec) -> set[str]:

@@ -256,7 +256,7 @@ TABLE: Mapping[str, Known] = {
     "scan": Known(Kind.SCAN, ("jaxpr", "length", "reverse", "unroll")),
     "while": Known(Kind.WHILE, ("cond_nconsts", "cond_jaxpr", "body_nconsts", "body_jaxpr")),
     "cond": Known(Kind.BRANCH, ("branches",)),
-    "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh")),
+    "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh", "newly_manual_axes")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
 # Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
@@ -567,6 +567,11 @@ def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
 def mesh_sizes(eqn: Any) -> dict[str, int]:
     """The size of each axis of the mesh over which a program is mapped."""
     return dict(eqn.params["mesh"].shape)
+
+
+def mapped_axes(eqn: Any) -> MeshAxes:
+    """The mesh axes over which a program is mapped; the others of the mesh stay with the partitioner."""
+    return frozenset(eqn.params["newly_manual_axes"])
 
 
 # --- what can be seen of any equation -------------------------------------------------------------------------------
