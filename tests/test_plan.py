@@ -81,7 +81,7 @@ def test_a_small_model_is_data_parallel():
         pytest.param({"x": 2, "y": 2, "z": 2}, marks=pytest.mark.full),
     ],
 )
-@pytest.mark.parametrize("batch", [64, 4096])
+@pytest.mark.parametrize("batch", [pytest.param(64, marks=pytest.mark.product), 4096])
 def test_it_is_within_two_percent_of_the_best_of_all(sizes, batch):
     mesh, arguments = abstract(**sizes), shapes(batch, 256, 1024, 128)
     times = []
@@ -91,7 +91,7 @@ def test_it_is_within_two_percent_of_the_best_of_all(sizes, batch):
         except nx.errors.NamedaxError:
             continue
         times.append(report.time(SLOW))
-        if len(sizes) == 3 and len(times) > 150:  # the rest are the same under the symmetry of the mesh
+        if len(sizes) == 3 and len(times) > 150:  # of three mesh axes a part of them, since all would take minutes
             break
     plan = nx.plan(mapped(), *arguments, mesh=mesh, machine=SLOW)
     assert plan.candidates[0].time <= 1.02 * min(times)

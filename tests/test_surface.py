@@ -360,11 +360,11 @@ def takes_named_arrays(name):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.product] if k % 3 else []) for k, name in enumerate(LIFTED)]
+    "name", [pytest.param(name, marks=[pytest.mark.product] if k % 6 else []) for k, name in enumerate(LIFTED)]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_takes_named_arrays_outside_of_jit(name):
-    """All entries, and plain arrays; one function in three in `make test-all`: every function is compared in a program above."""
+    """All entries, and plain arrays; one function in six in `make test-all`: every function is compared in a program above."""
     takes_named_arrays(name)
 
 
