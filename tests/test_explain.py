@@ -324,6 +324,15 @@ def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_th
         assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
 
 
+def test_a_name_that_is_read_and_contracted_is_said_once():
+    def read(w, x):
+        return nx.einsum("{batch,hidden},{hidden:stored,out}->{batch,out}", x, w)
+
+    w = nx.named(np.ones((16, 8), "float32"), ["stored", "out"])
+    report = nx.explain(nx.xmap(read, axis_resources={"stored": "x"}, mesh=make_mesh((8,))), w, X)
+    assert {step.names for step in report.operations if step.kind == "dot_general"} == {("hidden", "stored")}
+
+
 def test_operations_have_their_lines():
     report = nx.explain(nx.xmap(layers, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), W, X)
     by_line = report.by("line")

@@ -68,7 +68,8 @@ class Origin(Record):
     def names(self) -> tuple[str, ...]:
         """The names that the operation goes over; of a renaming `new:old` both."""
         found = self._operation()
-        return tuple(name for pair in found[1].split(",") for name in pair.split(":") if name) if found else ()
+        names = (name for pair in found[1].split(",") for name in pair.split(":") if name) if found else ()
+        return tuple(dict.fromkeys(names))
 
     def _operation(self) -> tuple[str, str] | None:
         found = [pair for pair in _SCOPE.findall(self.scopes) if pair[0] != _REGION]
