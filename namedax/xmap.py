@@ -46,7 +46,7 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 
-__all__ = ["Xmapped", "xmap"]
+__all__ = ["Xmapped", "dynamic_arguments", "static_indices", "xmap"]
 
 Partitioning = Literal["manual", "auto"]
 
@@ -397,20 +397,21 @@ def _no_devices(name: str, mesh: Any) -> str:
 # --- arguments to named arrays --------------------------------------------------------------------------------------
 
 
-def _static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
+def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
+    """The positions of the static arguments, of so many that are given by position."""
     return frozenset(i % count for i in xmapped._static_argnums if -count <= i < count)
 
 
-def _split(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def dynamic_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The dynamic arguments."""
-    static = _static_indices(xmapped, len(args))
+    static = static_indices(xmapped, len(args))
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
     return dynamic, {name: value for name, value in kwargs.items() if name not in xmapped._static_names}
 
 
 def _join(xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """`args` and `kwargs` with their dynamic entries replaced by `dynamic`, which `_split` gave the structure of."""
-    static = _static_indices(xmapped, len(args))
+    """`args` and `kwargs` with their dynamic entries replaced by `dynamic`, which `dynamic_arguments` gave the structure of."""
+    static = static_indices(xmapped, len(args))
     supply = iter(dynamic[0])
     return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {**kwargs, **dynamic[1]}
 
@@ -460,8 +461,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 
 def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
-    dynamic = _split(xmapped, args, kwargs)
-    names = _dynamic_parameters(xmapped)
+    dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
     arguments: list[Argument] = []
     region = ambient()
 

@@ -17,7 +17,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.operands.leaves import data_of
 from namedax.programs import costs
-from namedax.xmap import Xmapped, xmap
+from namedax.xmap import Xmapped, static_indices, xmap
 
 __all__ = ["Census", "Held", "Program"]
 
@@ -61,7 +61,7 @@ class Program:
 
     def __init__(self, f: Xmapped, args: Any, kwargs: Any):
         self._f = f
-        static = {i % len(args) for i in f._static_argnums if -len(args) <= i < len(args)} if args else set()
+        static = static_indices(f, len(args))
         self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
         self.kwargs = {name: value if name in f._static_names else _types(value) for name, value in kwargs.items()}
         self.name = f._name

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.xmap import Xmapped
+from namedax.xmap import Xmapped, dynamic_arguments
 
 __all__ = ["measured"]
 
@@ -26,11 +26,7 @@ def measured(form: Xmapped, args: Any, kwargs: Any) -> float:
       kwargs: likewise.
     """
     compiled = form.lower(*args, **kwargs).compile()
-    static = form._static_argnums
-    places = {i % len(args) for i in static if -len(args) <= i < len(args)} if args else set()
-    dynamic = [arg for i, arg in enumerate(args) if i not in places]
-    keywords = {name: value for name, value in kwargs.items() if name not in form._static_names}
-    given = jax.tree.map(_array, (tuple(dynamic), keywords))
+    given = jax.tree.map(_array, dynamic_arguments(form, args, kwargs))
     leaves, tree = jax.tree.flatten(given)
     placed = jax.tree.unflatten(tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings)))
     times: list[float] = []
