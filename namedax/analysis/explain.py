@@ -152,9 +152,10 @@ def _memory(body: Body, label: Callable[[Origin], str]) -> Memory:
     arguments = sum(value.bytes for value in body.inputs if value is not None)
     results = sum(value.bytes for value in body.outputs if value is not None)
     kept: Counter[str] = Counter()
-    for node, size in kept_for_gradient(body):
+    storage = Storage(body)
+    for node, size in kept_for_gradient(body, storage):
         kept[label(node.origin)] += size
-    return Memory(arguments, results, dict(kept.most_common()), arguments + Storage(body).peak())
+    return Memory(arguments, results, dict(kept.most_common()), arguments + storage.peak())
 
 
 def _compiled(traced: Any) -> Compiled:

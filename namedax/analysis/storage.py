@@ -31,8 +31,7 @@ class Storage:
             for value in dict.fromkeys(node.reads):
                 self._users[id(value)].append(node)
         self._results = {id(value) for value in body.outputs if value is not None}
-        self._known: dict[int, bool] = {}
-        self.is_written = {id(v): self._written(v) for node in reversed(body.nodes) for v in node.results}
+        self.is_written = {id(value): self._written(value) for node in body.nodes for value in node.results}
 
     def _consumers(self, value: Value) -> Iterator[Node | None]:
         """What uses an array, or another look at it; `None` where it is a result."""
@@ -47,12 +46,6 @@ class Storage:
                 yield node
 
     def _written(self, value: Value) -> bool:
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = self._find_written(value)
-        return known
-
-    def _find_written(self, value: Value) -> bool:
         maker = value.maker
         if maker is None:
             return False  # it comes from outside
@@ -61,20 +54,14 @@ class Storage:
         if maker.eqn is None or not costs.is_fused(maker.eqn):
             return True
         consumers = list(self._consumers(value))
-        for node in consumers:
-            if node is None or node.eqn is None or node.bodies:
-                return True
-            if not (costs.is_fused(node.eqn) or costs.sums_up(node.eqn)):
-                return True
+        if any(node is None or not _computes_operands(node) for node in consumers):
+            return True
         return len(consumers) > 1 and not costs.is_cheap(maker.eqn)
 
     def _taken_by(self, value: Value) -> list[Node]:
         """What takes a slice that a step cuts out, if it is cut out before: for more than elementwise operations, that is."""
         users = [node for node in self._consumers(value) if node is not None]
-        fused = all(
-            node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn)) for node in users
-        )
-        return [] if fused and len(users) <= 1 else users
+        return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
 
     def sources(self, value: Value) -> list[Value]:
         """The arrays in memory of which one is made: itself, or what is computed to have it."""
@@ -112,7 +99,6 @@ class Storage:
         last: dict[int, int] = {}
         made: dict[int, tuple[Value, int]] = {}
         end = len(self._body.nodes)
-        copies: list[Value] = []
 
         def use(value: Value, when: int) -> None:
             for source in self.sources(value):
@@ -134,7 +120,6 @@ class Storage:
                 root = self._root(value)
                 begin = order[id(root.maker)] if root.maker is not None and id(root.maker) in order else order[id(node)]
                 copy = Value(value.aval, value.layout, value.sizes)
-                copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
         for value in self._body.slices:
             if users := [order[id(node)] for node in self._taken_by(value)]:
@@ -158,11 +143,17 @@ class Storage:
             inner = max((Storage(body).peak() for body in node.bodies), default=0)
             if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry takes the place of what it starts with
                 reused = min(sum(size[key] for key in dying), _carry_bytes(node))
-            held += max(grown - min(reused, grown), 0)
+            reused = min(reused, grown)
+            held += grown - reused
             most = max(most, held + inner)
-            held -= sum(size[key] for key in dying) - min(reused, grown)
+            held -= sum(size[key] for key in dying) - reused
             held -= sum(size[key] for key in ends[when] if key in new)
         return most
+
+
+def _computes_operands(node: Node) -> bool:
+    """Whether XLA computes what is elementwise before an operation together with it."""
+    return node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
 
 
 def _is_in_place(node: Node) -> bool:
@@ -185,9 +176,7 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
     """The results of a node that are another look at a value."""
     if node.moved is not None:
         return
-    if node.eqn is None:
-        yield from (result for operand, result in zip(node.reads, node.results, strict=True) if operand is value)
-    elif node.kind == Kind.BARRIER:
+    if node.kind == Kind.BARRIER:
         yield from (result for operand, result in zip(node.operands, node.results, strict=True) if operand is value)
     elif costs.is_view(node.eqn):
         yield from node.results
@@ -200,10 +189,9 @@ def _looked_at(node: Node, value: Value) -> Iterator[Value]:
             yield operand
 
 
-def kept_for_gradient(body: Body) -> Iterator[tuple[Node, int]]:
+def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
     """The operations of the forward part whose results the gradient reads, with their bytes."""
     read = {id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads}
-    storage = Storage(body)
     counted: set[int] = set()
     for node in body.nodes:
         if node.origin.phase == "gradient":

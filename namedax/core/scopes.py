@@ -143,22 +143,19 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
 
 def silent(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose operations say no names."""
-
-    def run(*args: Any) -> Any:
-        token = _open.set(True)
-        try:
-            return function(*args)
-        finally:
-            _open.reset(token)
-
-    return run
+    return _as_part(function, True)
 
 
 def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which is code of the user: its operations say their names."""
+    return _as_part(function, False)
+
+
+def _as_part(function: Callable[..., Any], is_part: bool) -> Callable[..., Any]:
+    """`function`, whose operations count as part of another one, or do not."""
 
     def run(*args: Any) -> Any:
-        token = _open.set(False)
+        token = _open.set(is_part)
         try:
             return function(*args)
         finally:

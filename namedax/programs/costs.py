@@ -37,7 +37,7 @@ _ELEMENTWISE = frozenset(
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
     and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
     eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
-    stop_gradient name square
+    stop_gradient name
     """.split()
 )
 #: Of these, the ones that take many instructions: XLA does not compute them twice.
