@@ -61,10 +61,16 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
         return run(shard_map(call.within(call.with_late_sums(call.body)), out_specs=call.result_specs()), datas)
-    # Named arrays come back, and their axes are known only when the body has been traced: it is mapped once to see them.
-    traced = call.traced()
-    jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
-    return call.rebuild(run(shard_map(call.within(traced), out_specs=call.probed_specs()), datas))
+    # Named arrays come back, and their axes are known only when the body has been traced, which JAX does before it reads this list.
+    specs_of_results: list[PartitionSpec] = []
+    body = call.with_late_sums(call.flat_body)
+
+    def noted(*datas: Any) -> list[Any]:
+        results: list[Any] = body(*datas)
+        specs_of_results[:] = call.probed_specs()
+        return results
+
+    return call.rebuild(run(shard_map(call.within(noted), out_specs=specs_of_results), datas))
 
 
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:

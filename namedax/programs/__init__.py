@@ -2,8 +2,9 @@
 
 `primitives` is the only table of what is known of each of JAX's primitives, and `waiting` the rule whether a sum may wait;
 `evaluator` evaluates a program, some equations in another way than they are written. The passes build on these, and `passes`
-names them for users: `late_sums`, `loop_casts`, and the steps of a `SerialLoop`, in `serial`. `raw` looks through a body for
-what works on blocks, `costs` says what one equation computes, and `plain_layouts` works around a bug of XLA's CPU backend.
+names them for users: `late_sums`, `loop_casts`, and the steps of a `SerialLoop`, in `serial`. `indices` knows integers that are
+computed from the indices of devices, `raw` looks through a body for what works on blocks, `costs` says what one equation
+computes, and `plain_layouts` works around a bug of XLA's CPU backend.
 
 Read `primitives`, `waiting` and `evaluator` first, then `late_sums`.
 """

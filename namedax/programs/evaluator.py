@@ -5,7 +5,7 @@ What a single equation does is the business of `namedax.programs.primitives`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -15,13 +15,14 @@ from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, su
 from jax.extend.source_info_util import current_name_stack, user_context
 
 from namedax.programs.primitives import (
+    LOCAL_KINDS,
     Kind,
     MeshAxes,
     axes_of,
     call_whole,
     called,
+    facts_of,
     is_inlined,
-    is_local,
     is_to_be_inlined,
     kind_of,
     programs_of,
@@ -46,17 +47,19 @@ _SMALL = 32
 
 def inlined(jaxpr: Any) -> Any:
     """An open jaxpr without the calls that are to be inlined, which JAX 0.12 leaves to its lowering, nor calls of small programs."""
-    if not any(is_inlined(eqn, _SMALL) for eqn in jaxpr.eqns):
+    pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
+    calls = {id(eqn) for eqn, known in pairs if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)}
+    if not calls:
         return jaxpr
     eqns: list[Any] = []
     stands_for: dict[Any, Any] = {}
 
-    def now(var: Any) -> Any:
-        return var if isinstance(var, Literal) else stands_for.get(var, var)
+    def now(variables: Sequence[Any]) -> list[Any]:
+        return [stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables]
 
     for eqn in jaxpr.eqns:
-        operands = [now(var) for var in eqn.invars]
-        if not is_inlined(eqn, _SMALL):
+        operands = now(eqn.invars) if stands_for else eqn.invars
+        if id(eqn) not in calls:
             eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
             continue
         inner = called(eqn)
@@ -64,12 +67,12 @@ def inlined(jaxpr: Any) -> Any:
         # The same program may be called many times: each time its variables are others.
         for part in (inner := inlined(inner)).eqns:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
-            inputs = [var if isinstance(var, Literal) else within[var] for var in part.invars]
+            inputs = [var if type(var) is Literal else within[var] for var in part.invars]
             within.update(zip(part.outvars, fresh, strict=True))
             eqns.append(part.replace(invars=inputs, outvars=fresh, source_info=_inlined_source(eqn, part)))
-        results = [var if isinstance(var, Literal) else within[var] for var in inner.outvars]
+        results = [var if type(var) is Literal else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
-    return jaxpr.replace(eqns=eqns, outvars=[now(var) for var in jaxpr.outvars])
+    return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
 
 
 def _inlined_source(call: Any, eqn: Any) -> Any:
@@ -109,14 +112,15 @@ def has_sums(jaxpr: Any, known: dict[int, bool] | None = None) -> bool:
       known: what has been found of programs, by their ids, for as long as they live; it is added to.
     """
     known = {} if known is None else known
-    found = known.get(id(jaxpr))
-    if found is None:
-        found = known[id(jaxpr)] = any(
-            kind_of(eqn) == Kind.SUM or any(has_sums(getattr(part, "jaxpr", part), known) for part in programs_of(eqn))
-            for eqn in jaxpr.eqns
-            if not is_local(eqn)
+    if id(jaxpr) not in known:
+        facts = facts_of(jaxpr.eqns)
+        known[id(jaxpr)] = Kind.SUM in [fact.kind for fact in facts] or any(
+            has_sums(getattr(part, "jaxpr", part), known)
+            for eqn, fact in zip(jaxpr.eqns, facts, strict=True)
+            if fact.kind not in LOCAL_KINDS
+            for part in programs_of(eqn)
         )
-    return found
+    return known[id(jaxpr)]
 
 
 def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
@@ -160,6 +164,7 @@ class Evaluator:
       values: of its constants and inputs.
       constant: the value of a literal.
       whole: whether a large group becomes a call of a program, so that its equations are not bound anew.
+      needed: the variables that are read after the group of the equation that makes them; default: it may be all.
 
     Attributes:
       known: the values of variables, as far as the program has been evaluated.
@@ -171,19 +176,26 @@ class Evaluator:
         values: Sequence[Any],
         constant: Callable[[Any], Any] = lambda literal: literal.val,
         whole: bool = False,
+        needed: Container[Any] | None = None,
     ):
         self._jaxpr, self._waiting, self._constant, self._whole = jaxpr, list[Any](), constant, whole
+        self._needed = needed
         self._name_stack: Any = None
         self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
 
-    def run(self, rule: Rule) -> list[Any]:
+    def run(self, rule: Rule, places: Iterable[int] | None = None) -> list[Any]:
         """The results of the program.
 
         Args:
           rule: takes an equation, and says how it is evaluated. Equations before it have been when that is done.
+          places: the numbers of the equations that the rule is asked for, in their order; the others are evaluated as written. Default: all.
         """
         self._name_stack = current_name_stack()
-        for eqn in self._jaxpr.eqns:
+        eqns, begin = self._jaxpr.eqns, 0
+        for place in range(len(eqns)) if places is None else places:
+            eqn = eqns[place]
+            self._waiting += eqns[begin:place]
+            begin = place + 1
             evaluate = rule(eqn)
             if evaluate is None:
                 self._waiting.append(eqn)
@@ -193,6 +205,7 @@ class Evaluator:
                     results = evaluate()
                 if results is not None:
                     self.known.update(zip(eqn.outvars, results, strict=True))
+        self._waiting += eqns[begin:]
         self._flush()
         return [self.read(var) for var in self._jaxpr.outvars]
 
@@ -217,10 +230,12 @@ class Evaluator:
         """Evaluates the equations that wait, as one small jaxpr."""
         if not self._waiting:
             return
-        variables = (v for eqn in self._waiting for v in eqn.invars if not isinstance(v, Literal))
-        inputs = list(dict.fromkeys(v for v in variables if v in self.known))
-        outputs = [v for eqn in self._waiting for v in eqn.outvars if not isinstance(v, DropVar)]
-        effects = frozenset().union(*(eqn.effects for eqn in self._waiting))
+        known, needed = self.known, self._needed
+        inputs = list(dict.fromkeys([v for eqn in self._waiting for v in eqn.invars if type(v) is not Literal and v in known]))
+        outputs = [
+            v for eqn in self._waiting for v in eqn.outvars if not isinstance(v, DropVar) and (needed is None or v in needed)
+        ]
+        effects = frozenset().union(*[eqn.effects for eqn in self._waiting])
         part = self._jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects)
         evaluate = as_one_call if self._whole else _one_by_one
         results = evaluate(part, [self.known[v] for v in inputs])

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -26,8 +25,10 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined, number_of, skip
+from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined
+from namedax.programs.indices import Index, Indices
 from namedax.programs.primitives import (
+    LOCAL_KINDS,
     Algebra,
     Kind,
     Scan,
@@ -37,8 +38,8 @@ from namedax.programs.primitives import (
     called,
     cast_axes,
     facts,
+    facts_of,
     has_side_effects,
-    is_local,
     is_whole_sum,
     kind_of,
     remat_again,
@@ -51,8 +52,6 @@ from namedax.resources.own_block import sliced
 __all__ = ["Traced", "postponing"]
 
 Axes = tuple[str, ...]
-# A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
-_Index = dict[str | None, int]
 
 Check = Callable[[ClosedJaxpr], None]
 
@@ -83,7 +82,7 @@ def postponing(
 def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
     """The results of a traced body, its sums postponed if they are to be late."""
     seen: dict[int, bool] = {}
-    plan = _Plan(closed.jaxpr, {}, loops, seen) if late and has_sums(closed.jaxpr, seen) else None
+    plan = _Plan(closed.jaxpr, dict, loops, seen) if late and has_sums(closed.jaxpr, seen) else None
     values = [*closed.consts, *datas]
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
@@ -178,41 +177,56 @@ class _Plan:
 
     Args:
       jaxpr: the program.
-      known: what is known of its inputs.
+      known: gives what is known of its inputs, if that is asked for.
       loops: axes that are executed in steps.
       seen: which programs have sums, for `has_sums`.
+
+    Attributes:
+      jaxpr: the program without what nothing depends on.
+      gathers: the sums that are gathers, by their results.
+      late: what is known of sums still to be taken.
+      kept: those of them that are not taken at once.
+      inner: the plans of what equations run, by the ids of these.
     """
 
-    def __init__(self, jaxpr: Any, known: Mapping[Any, _Index], loops: Set[str], seen: dict[int, bool]):
+    def __init__(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]], loops: Set[str], seen: dict[int, bool]):
         self._original = jaxpr  # it must live as long as what is known of it by its id
-        self.jaxpr, self.loops, self._seen = inlined(jaxpr), loops, seen
-        jaxpr = self.jaxpr
-        self.indices = _Indices(known)
+        self.loops, self._seen = loops, seen
         self.gathers: dict[Any, _Gather] = {}
-        updates: dict[Any, Any] = {}
-        for eqn in jaxpr.eqns:
-            self.indices.visit(eqn)
-            kind = kind_of(eqn)
-            if kind == Kind.SUM and updates:
-                self._find_gather(eqn, updates)
-            elif kind == Kind.UPDATE:
-                updates[eqn.outvars[0]] = eqn
-        self.live = self._live()
-        operands = (*(self._operands(eqn) for eqn in jaxpr.eqns if id(eqn) in self.live), jaxpr.outvars)
-        self.uses = Counter([var for each in operands for var in each if not isinstance(var, Literal)])
         self.late: dict[Any, _Late] = {}
-        self.inner: dict[int, _Plan] = {}
-        for eqn in jaxpr.eqns:
-            if id(eqn) in self.live:
-                if self.late or kind_of(eqn) == Kind.SUM:  # before it there is no sum yet
-                    self._visit(eqn)
-                if not is_local(eqn):
-                    self._look_inside(eqn)
-        # What leads to a gain is kept; what does not is taken at once.
         self.kept: set[Any] = set()
-        for var, late in reversed(self.late.items()):  # in the order of the program
-            if late.gain or var in self.kept:
-                self.kept.update(late.source)
+        self.inner: dict[int, _Plan] = {}
+        self._look_at(inlined(jaxpr), known)
+
+    def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
+        # This sees every equation of every body, so it calls functions only for the few that matter.
+        facts = facts_of(jaxpr.eqns)
+        self.indices = Indices(known, jaxpr, facts)
+        pairs = list(zip(jaxpr.eqns, facts, strict=True))
+        sums = [eqn for eqn, fact in pairs if fact.kind is Kind.SUM]
+        updates = {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
+        for eqn in sums if updates else ():
+            self._find_gather(eqn, updates)
+        dead, self.uses = self._uses(jaxpr)
+        if dead:
+            pairs = [(eqn, fact) for eqn, fact in pairs if id(eqn) not in dead]
+            jaxpr = jaxpr.replace(eqns=[eqn for eqn, _ in pairs])
+        self.jaxpr, late = jaxpr, self.late
+        for eqn, fact in pairs:
+            kind = fact.kind
+            if kind is Kind.SUM:
+                self._visit(eqn)
+            elif late:  # before a sum there is nothing that waits
+                for var in eqn.invars:
+                    if type(var) is not Literal and var in late:
+                        self._visit(eqn)
+                        break
+            if kind not in LOCAL_KINDS:
+                self._look_inside(eqn, kind)
+        # What leads to a gain is kept; what does not is taken at once.
+        for var, found in reversed(late.items()):  # in the order of the program
+            if found.gain or var in self.kept:
+                self.kept.update(found.source)
 
     @property
     def gains(self) -> bool:
@@ -223,15 +237,47 @@ class _Plan:
         gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
         return eqn.invars if gather is None else [gather.block]
 
-    def _live(self) -> set[int]:
-        """The equations that the results, or side effects, depend on."""
-        needed = {var for var in self.jaxpr.outvars if not isinstance(var, Literal)}
-        live: set[int] = set()
-        for eqn in reversed(self.jaxpr.eqns):
-            if not needed.isdisjoint(eqn.outvars) or (eqn.effects and has_side_effects(eqn)):
-                live.add(id(eqn))
-                needed.update([var for var in self._operands(eqn) if not isinstance(var, Literal)])
-        return live
+    def _uses(self, jaxpr: Any) -> tuple[set[int], dict[Any, int]]:
+        """The equations that neither results nor side effects depend on, and how often the others use each variable."""
+        uses: dict[Any, int] = {}
+        for var in jaxpr.outvars:
+            if type(var) is not Literal:
+                uses[var] = uses[var] + 1 if var in uses else 1
+        dead: set[int] = set()
+        for eqn in reversed(jaxpr.eqns):
+            for out in eqn.outvars:
+                if out in uses:
+                    break
+            else:
+                if not (eqn.effects and has_side_effects(eqn)):
+                    dead.add(id(eqn))
+                    continue
+            for var in self._operands(eqn) if self.gathers else eqn.invars:
+                if type(var) is not Literal:
+                    uses[var] = uses[var] + 1 if var in uses else 1
+        return dead, uses
+
+    def places(self) -> tuple[list[int], set[Any]]:
+        """The numbers of the equations that are not evaluated as written, and the variables that are read from one of their groups in another."""
+        places: list[int] = []
+        group, made, needed = 0, dict[Any, int](), {var for var in self.jaxpr.outvars if type(var) is not Literal}
+        for number, eqn in enumerate(self.jaxpr.eqns):
+            operands = self._operands(eqn) if self.gathers else eqn.invars
+            is_changed = id(eqn) in self.inner or not (
+                self.kept.isdisjoint(eqn.outvars) and self.gathers.keys().isdisjoint(eqn.outvars)
+            )
+            for var in operands:
+                is_changed = is_changed or (type(var) is not Literal and var in self.kept)
+            if is_changed:
+                places.append(number)
+                group += 1
+            for var in operands:
+                if type(var) is not Literal and var in made and made[var] != group:
+                    needed.add(var)
+            for out in eqn.outvars:
+                made[out] = group
+            group += is_changed
+        return places, needed
 
     def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
@@ -247,16 +293,20 @@ class _Plan:
         if places:
             self.gathers[eqn.outvars[0]] = _Gather(block, tuple(places))
 
-    def _look_inside(self, eqn: Any) -> None:
+    def _look_inside(self, eqn: Any, kind: Kind) -> None:
         """Plans what an equation runs, where that can be changed."""
         inner, operands = called(eqn), eqn.invars
-        if kind_of(eqn) == Kind.SCAN:
+        if kind is Kind.SCAN:
             scan = Scan.of(eqn)
             inner, operands = scan.open_body, operands[: scan.consts]
         if inner is None or not has_sums(inner, self._seen):
             return
-        facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
-        plan = _Plan(inner, {var: fact for var, fact in facts if fact is not None}, self.loops, self._seen)
+
+        def known() -> dict[Any, Index]:
+            facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
+            return {var: fact for var, fact in facts if fact is not None}
+
+        plan = _Plan(inner, known, self.loops, self._seen)
         if plan.gains:
             self.inner[id(eqn)] = plan
 
@@ -340,85 +390,6 @@ def _size(var: Any) -> int:
     return size
 
 
-class _Indices:
-    """Integers of a program that are sums of multiples of the indices of devices; and its arrays of zeros, which count as the integer 0.
-
-    Args:
-      known: of the inputs.
-    """
-
-    def __init__(self, known: Mapping[Any, _Index]):
-        self._known = dict(known)
-
-    def of(self, var: Any) -> _Index | None:
-        """A sum `{axis: factor}`, with the constant under `None`; nothing where it is not known."""
-        if not isinstance(var, Literal):
-            return self._known.get(var)
-        value = number_of(var)
-        if value is not None and _is_index(var.aval):
-            return {None: int(value)}
-        return {None: 0} if value is not None and value == 0 else None
-
-    def is_zero(self, var: Any) -> bool:
-        """Whether a value is zero everywhere."""
-        return self.of(var) == {None: 0}
-
-    def visit(self, eqn: Any) -> None:
-        """Notes what an equation gives."""
-        found, known = None, facts(eqn)
-        if known.algebra is None and not known.repeats and known.kind != Kind.PLACE:
-            return
-        if known.kind == Kind.PLACE:
-            axes = axes_of(eqn)
-            found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
-        elif known.repeats or cast_axes(eqn):
-            found = self.of(eqn.invars[0])
-        elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.invars, *eqn.outvars)):
-            terms = [self.of(var) for var in eqn.invars]
-            if all(term is not None for term in terms):
-                found = self._combine(eqn, [term for term in terms if term is not None])
-        if found is not None:
-            self._known[eqn.outvars[0]] = found
-
-    @staticmethod
-    def _combine(eqn: Any, terms: list[_Index]) -> _Index | None:
-        algebra, (first, *rest) = facts(eqn).algebra, terms
-        if algebra == Algebra.SAME:
-            return first
-        if algebra == Algebra.SUM:
-            return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
-        if algebra == Algebra.PRODUCT:
-            scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
-            return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
-        # An index that counts from the end where it is negative, which an index of a device never is.
-        if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
-            return {None: 0}
-        if algebra == Algebra.CHOICE and first == {None: 0}:
-            return rest[0]
-        return None
-
-    def block(self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]) -> tuple[int, Axes] | None:
-        """The dimension and the mesh axes, major first, along which every device has the block of this size that starts there."""
-        cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
-        if len(cut) != 1 or any(not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut):
-            return None
-        (dim,) = cut
-        found = self.of(starts[dim])
-        if found is None or found.get(None, 0) != 0:
-            return None
-        axes = sorted((axis for axis, n in found.items() if axis is not None and n), key=lambda axis: -found[axis])
-        stride = part[dim]
-        for axis in reversed(axes):
-            if found[axis] != stride:
-                return None
-            stride *= lax.axis_size(axis)
-        return (dim, tuple(axes)) if stride == shape[dim] else None
-
-
-def _is_index(aval: Any) -> bool:
-    return getattr(aval, "shape", None) == () and (aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer))
-
-
 # --- the program with its sums postponed ----------------------------------------------------------------------------
 
 
@@ -442,7 +413,8 @@ class _Sum(Record, frozen=False):
 
 
 def _evaluate(plan: _Plan, values: Sequence[Any], whole: bool = False) -> list[Any]:
-    evaluator = Evaluator(plan.jaxpr, values, whole=whole)
+    places, needed = plan.places()
+    evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
     sums: dict[Any, _Sum] = {}
 
     def gather(eqn: Any, found: _Gather) -> list[Any]:
@@ -465,8 +437,6 @@ def _evaluate(plan: _Plan, values: Sequence[Any], whole: bool = False) -> list[A
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
 
     def rule(eqn: Any) -> Any:
-        if id(eqn) not in plan.live:
-            return skip
         waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
         found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
         if found is not None:
@@ -476,7 +446,7 @@ def _evaluate(plan: _Plan, values: Sequence[Any], whole: bool = False) -> list[A
         inner = plan.inner.get(id(eqn))
         return None if inner is None else lambda: _call(eqn, inner, evaluator.operands(eqn))
 
-    return evaluator.run(rule)
+    return evaluator.run(rule, places)
 
 
 def _apply(eqn: Any, late: _Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]) -> _Sum:

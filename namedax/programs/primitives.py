@@ -24,6 +24,7 @@ from namedax.resources.own_block import PRIMITIVE
 
 __all__ = [
     "COLLECTIVES",
+    "LOCAL_KINDS",
     "TABLE",
     "Algebra",
     "Kind",
@@ -45,14 +46,9 @@ __all__ = [
     "constraint",
     "dimension_of",
     "facts",
+    "facts_of",
     "has_side_effects",
-    "is_in_groups",
-    "is_inlined",
-    "is_local",
-    "is_remat_of_gradient",
-    "is_tiled",
-    "is_to_be_inlined",
-    "is_whole_sum",
+    *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined", "is_whole_sum"),
     "kind_of",
     "linear_groups",
     "mapped_program",
@@ -261,8 +257,8 @@ TABLE: Mapping[str, Known] = {
 _NOTHING = Known(Kind.UNKNOWN)
 # Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
 # scatter that adds has the program of one addition.
-_LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
-_LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in _LOCAL_KINDS and name != "scatter-add")
+LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
+_LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add")
 # Those that name mesh axes, and run no programs either.
 _NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
@@ -278,6 +274,11 @@ COLLECTIVES = frozenset(
 def facts(eqn: Any) -> Known:
     """What is known of the primitive of an equation."""
     return TABLE.get(eqn.primitive.name, _NOTHING)
+
+
+def facts_of(eqns: Sequence[Any]) -> list[Known]:
+    """What is known of the primitives of many equations, which one look at a whole program asks for."""
+    return [TABLE[name] if (name := eqn.primitive.name) in TABLE else _NOTHING for eqn in eqns]
 
 
 def kind_of(eqn: Any) -> Kind:

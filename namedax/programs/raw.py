@@ -18,11 +18,22 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, subjaxprs
+from jax.extend.core import ClosedJaxpr
 
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, show_names
-from namedax.programs.primitives import COLLECTIVES, Kind, axes_of, facts, is_local, kind_of, name_of, programs_of
+from namedax.programs.primitives import (
+    COLLECTIVES,
+    LOCAL_KINDS,
+    Kind,
+    Known,
+    axes_of,
+    facts,
+    facts_of,
+    kind_of,
+    name_of,
+    programs_of,
+)
 
 __all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "refuse_raw"]
 
@@ -47,26 +58,37 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
     for name, axes in resources.items():
         for axis in axes:
             names.setdefault(axis, []).append(name)
-    for eqn, path in _equations(closed.jaxpr, ()):
-        if not is_local(eqn) and _is_raw_collective(eqn, path, names):
+    for eqn, known, path in _equations(closed.jaxpr, (), {}):
+        if known.kind not in LOCAL_KINDS and _is_raw_collective(eqn, path, names):
             _raise_for_collective(eqn, names, function)
-        if facts(eqn).takes is not None and not eqn.outvars[0].aval.shape:
+        if known.takes is not None and not eqn.outvars[0].aval.shape:
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
             if reduced and _is_raw_reduction((*path, eqn)):
                 _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
 
 
-def _equations(jaxpr: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """All equations that may matter, each with those whose programs it is in, the outermost first."""
-    for eqn in jaxpr.eqns:
-        if is_local(eqn):
-            if facts(eqn).takes is not None:
-                yield eqn, path
+def _equations(jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]) -> list[tuple[Any, Known, tuple[Any, ...]]]:
+    """All equations that may matter, with what is known of them, each with those whose programs it is in, the outermost first.
+
+    Args:
+      jaxpr: the program.
+      path: the equations that it is in.
+      seen: whether there are any in a program, by its id; it is added to.
+    """
+    if not seen.get(id(jaxpr), True):
+        return []
+    found: list[tuple[Any, Known, tuple[Any, ...]]] = []
+    for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
+        if known.kind in LOCAL_KINDS or known.kind is Kind.CAST:
+            if known.takes is not None:
+                found.append((eqn, known, path))
             continue
-        yield eqn, path
-        if programs_of(eqn):
-            for part in subjaxprs(jaxpr.replace(eqns=[eqn])):
-                yield from _equations(part, (*path, eqn))
+        if known.kind is not Kind.CALL:
+            found.append((eqn, known, path))
+        for part in programs_of(eqn):
+            found += _equations(getattr(part, "jaxpr", part), (*path, eqn), seen)
+    seen[id(jaxpr)] = bool(found)
+    return found
 
 
 def _scope(path: tuple[Any, ...]) -> str:
