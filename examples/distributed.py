@@ -17,7 +17,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 
 import namedax as nx
 
@@ -123,10 +122,8 @@ def run(title, steps, folder=None):
 def move(folder, tree, title):
     """Saves a tree, and restores it under another assignment. Every process writes and reads its part."""
     sizes, axis_resources = ASSIGNMENTS[title]
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(folder.resolve(), tree)
-        checkpointer.wait_until_finished()
-        return checkpointer.restore(folder.resolve(), nx.interop.abstract(tree, axis_resources, make_mesh(sizes)))
+    nx.checkpoints.save(folder, tree)
+    return nx.checkpoints.restore(folder, tree, axis_resources=axis_resources, mesh=make_mesh(sizes))
 
 
 def say(text):

@@ -20,6 +20,7 @@ from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
 
 if _TYPE_CHECKING:  # editors go to a definition by these lines
+    from namedax import checkpoints as checkpoints
     from namedax import distributed as distributed
     from namedax import errors as errors
     from namedax import hlo as hlo
@@ -355,6 +356,7 @@ _FACE = {
     "cbrt": "namedax.numpy.cbrt",
     "ceil": "namedax.numpy.ceil",
     "checked": "namedax.typing.checked",
+    "checkpoints": "namedax.checkpoints",
     "clip": "namedax.numpy.clip",
     "concat": "namedax.ops.shape.joining.concatenate",
     "concatenate": "namedax.ops.shape.joining.concatenate",

@@ -15,6 +15,7 @@ from typing import Any, overload
 import jax
 
 from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed
 from namedax import errors as errors
 from namedax import hlo as hlo

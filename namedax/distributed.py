@@ -33,7 +33,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tuple[Assignment, Mesh]:
+def placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tuple[Assignment, Mesh]:
+    """An assignment and a mesh with devices, by which arrays are placed outside of mapped functions."""
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
@@ -85,7 +86,7 @@ def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable,
     >>> process_entries("batch", 8, {"batch": "data"}, mesh)  # of two processes the first would have 0 to 3
     array([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    assignment, mesh = _placement(axis_resources, mesh, "process_entries")
+    assignment, mesh = placement(axis_resources, mesh, "process_entries")
     axes = assignment.get(name, ())
     if not axes:
         return np.arange(size)
@@ -136,7 +137,7 @@ def from_process_local(
     P('data', None)
     """
     op = "from_process_local"
-    assignment, mesh = _placement(axis_resources, mesh, op)
+    assignment, mesh = placement(axis_resources, mesh, op)
     region = Region({}, assignment, mesh, "manual", None)
     wanted = dict(global_sizes or {})
     seen: set[Hashable] = set()

@@ -23,6 +23,7 @@ __all__ = [
     "AxisNotFoundError",
     "AxisResourceError",
     "AxisSizeError",
+    "CheckpointError",
     "EinsumError",
     "MeshError",
     "NamedAxesLeftError",
@@ -95,6 +96,10 @@ class PlacementConflictError(NamedaxError, ValueError):
 
 class PlanError(NamedaxError, ValueError):
     """`nx.plan` has found no assignment under which the program can run: in the memory that there is, or at all."""
+
+
+class CheckpointError(NamedaxError, ValueError):
+    """A checkpoint cannot hold what is to be saved, or does not hold what is asked for; see `nx.checkpoints`."""
 
 
 class RawBlockError(NamedaxError, ValueError):

@@ -148,15 +148,14 @@ def test_the_numbers_are_those_of_a_program_without_names(trained):
 @pytest.mark.full
 def test_a_checkpoint_of_two_processes_is_one_of_one(trained):
     import optax
-    import orbax.checkpoint as ocp
 
     spec = importlib.util.spec_from_file_location("distributed_example", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     params = example.init()
-    types = nx.interop.abstract((params, optax.adam(0.05).init(params)), {"inputs": "data"}, mesh_of((4, 2)))
-    with ocp.StandardCheckpointer() as checkpointer:
-        one, two = (checkpointer.restore(trained[n][2] / "data_+_model", types) for n in (1, 2))
+    types = (params, optax.adam(0.05).init(params))
+    place = {"axis_resources": {"inputs": "data"}, "mesh": mesh_of((4, 2))}
+    one, two = (nx.checkpoints.restore(trained[n][2] / "data_+_model", types, **place) for n in (1, 2))
     assert two[0]["w1"].sharding.spec == P("data", None)
     assert jax.tree.structure(one) == jax.tree.structure(two) == jax.tree.structure(types)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), one, two)
@@ -352,6 +351,44 @@ def worker_errors():
     }
 
 
+def checkpointed(mesh, resources):
+    """A tree that is saved: arrays over the mesh, some of this process alone, and values of Python."""
+    params = {"w": nx.named(WHOLE.reshape(16, 3, 2), ["rows", None, "columns"]), "b": nx.named(WHOLE[0, :2], ["columns"])}
+    return {"params": nx.shard(params, resources, mesh), "step": jnp.int32(7), "host": np.arange(3), "rate": 0.5}
+
+
+def check_checkpoints(folder):
+    """Writes with the other process, and reads what both have written, and what one has: blocks that it does not have."""
+    mesh = mesh_of((2, 4))
+    tree = checkpointed(mesh, {"rows": "model", "columns": "data"})
+    nx.checkpoints.save(folder / "of two", tree)
+    like = {**tree, "params": {**tree["params"], "w": nx.named(np.zeros((2, 16, 3)), ["columns", "rows", None])}}
+    like["params"]["w"] = jax.eval_shape(lambda w: w.astype(np.float32), like["params"]["w"])
+    for name in ("of one", "of two"):
+        have = nx.checkpoints.restore(folder / name, like, axis_resources={"rows": ("model", "data")}, mesh=mesh)
+        check_blocks(have["params"]["w"].data, WHOLE.reshape(16, 3, 2).transpose(2, 0, 1))
+        check_blocks(have["params"]["b"].data, WHOLE[0, :2])
+        assert (int(have["step"]), have["host"].tolist(), have["rate"]) == (7, [0, 1, 2], 0.5)
+    # Of a table that was written by one process, each process reads the half that it is to hold.
+    before = bytes_of_files()
+    table = nx.checkpoints.restore(folder / "table", axis_resources={"rows": ("data", "model")}, mesh=mesh)
+    share = (bytes_of_files() - before) / table.nbytes
+    check_blocks(table.data % 2**12, noise() % 2**12)
+    return [nx.checkpoints.names(folder / "of two")["params/w"], str(have["params"]["w"].sharding.spec), share]
+
+
+def noise():
+    return np.random.default_rng(0).integers(0, 2**32, (512, 512), np.uint32)  # which does not compress
+
+
+def bytes_of_files():
+    """The bytes that this process has read from files, of those that orbax reads."""
+    import tensorstore
+
+    metrics = tensorstore.experimental_collect_matching_metrics("/tensorstore/kvstore/file/bytes_read")
+    return sum(value["value"] for metric in metrics for value in metric["values"])
+
+
 def worker():
     parser = argparse.ArgumentParser()
     for name in ("devices", "processes", "process"):
@@ -366,7 +403,7 @@ def worker():
     jax.distributed.initialize(address, options.processes, options.process, coordinator_bind_address=address)
     assert jax.device_count() == 8
     checks = {name.removeprefix("worker_"): f for name, f in globals().items() if name.startswith("worker_")}
-    report = {name: check() for name, check in checks.items()}
+    report = {name: check() for name, check in checks.items()} | {"checkpoints": check_checkpoints(options.report)}
     (options.report / str(options.process)).write_text(json.dumps(report))
 
 
@@ -374,8 +411,11 @@ def worker():
 def reports(tmp_path_factory):
     """What the checks of both processes returned."""
     folder = tmp_path_factory.mktemp("reports")
+    nx.checkpoints.save(folder / "of one", checkpointed(mesh_of((8,), ("data",)), {"rows": "data"}))
+    table = nx.shard(nx.named(noise(), ["rows", "columns"]), {"rows": "data"}, mesh_of((8,), ("data",)))
+    nx.checkpoints.save(folder / "table", table)
     run_two(__file__, "--report", folder)
-    return [json.loads((folder / str(number)).read_text()) for number in range(2)]
+    return [json.loads((folder / str(number)).read_text()) | {"folder": folder} for number in range(2)]
 
 
 @pytest.mark.full
@@ -434,6 +474,19 @@ def test_errors_of_a_process(reports):
             "global": "AxisMappingError: from_process_local: the array, f32[]{batch:16@data, k:6}, is an array of many "
             "processes already; give this process's part. For a different placement use nx.shard.",
         }
+
+
+@pytest.mark.full
+def test_two_processes_read_what_one_has_written_and_one_what_two_have(reports):
+    for report in reports:
+        names, spec, share = report["checkpoints"]
+        assert (names, spec) == ({"rows": 16, "columns": 2}, "P(None, ('model', 'data'), None)")
+        assert 0.45 < share < 0.6  # the half of the table, and what says where it is
+    mesh = mesh_of((2, 4))
+    want = checkpointed(mesh, {"columns": "data"})
+    have = nx.checkpoints.restore(reports[0]["folder"] / "of two", want, axis_resources={"columns": "data"}, mesh=mesh)
+    assert have["params"]["w"].sharding.spec == P(None, None, "data")
+    jax.tree.map(np.testing.assert_array_equal, have, want)
 
 
 # --- one process ----------------------------------------------------------------------------------------------------------

@@ -137,3 +137,14 @@ def test_a_layout_is_planned_from_the_command_line(tmp_path):
     assert table in run.stdout
     assert run.stderr == ""
     assert (tmp_path / "new" / "plan.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_training_goes_on_under_every_layout():
+    command = [sys.executable, str(ROOT / "examples" / "checkpoints.py"), "--steps", "6", "--layout", "both over all"]
+    run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
+    assert run.returncode == 0, run.stderr
+    curves = [line.split()[2:] for line in run.stdout.splitlines() if line.startswith("    goes on")]
+    assert len(curves) == 5
+    assert all(len(curve) == 6 and float(curve[-1]) < float(curve[0]) for curve in curves)
+    assert "params/w1 {'inputs': 12, 'hidden': 16}" in run.stdout
+    assert "asked for as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout

@@ -50,6 +50,7 @@ ROOMS = (
     "planning",  # which layout a machine finds, by what is found of each
     "interop",
     "distributed",
+    "checkpoints",  # places what it reads as parts of many processes are placed
     "testing",
     "",  # the face, namedax/__init__.py
 )
@@ -158,7 +159,7 @@ def test_every_room_is_inhabited():
     assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
 
 
-FACES = ("image", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
+FACES = ("checkpoints", "image", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
 PACKAGES = ["ops", "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
 
 

@@ -1,0 +1,305 @@
+"""The face: a tree of arrays to a folder, and back under any layout."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+
+from namedax.checkpoints.fitting import Wanted, as_stored, check, wanted_leaf
+from namedax.checkpoints.reading import Reading, placed_value
+from namedax.checkpoints.trees import Path, Stored, Value, leaves_of, nested, rebuilt, shown, split, stored_leaves
+from namedax.core.array import is_named
+from namedax.core.region import ambient
+from namedax.distributed import placement as placement_of
+from namedax.errors import ArgumentError, AxisResourceError, CheckpointError
+from namedax.resources.assignment import Assignment, parse_resources
+from namedax.resources.mesh import concrete_mesh
+
+__all__ = ["names", "restore", "save", "save_args", "types"]
+
+_KEY, _VERSION = "namedax", 1  # of orbax's metadata
+
+
+def _orbax(op: str) -> Any:
+    try:
+        import orbax.checkpoint
+    except ImportError as error:
+        raise ImportError(
+            f"{op}: orbax is not installed. Install it with `pip install orbax-checkpoint`, or namedax[checkpoints]."
+        ) from error
+    return orbax.checkpoint
+
+
+def _folder(path: Any) -> str:
+    text = os.fspath(path)
+    return text if "://" in text else os.path.abspath(text)
+
+
+def _refuse_inside(op: str) -> None:
+    surrounding = ambient()
+    if surrounding is not None:
+        raise AxisResourceError(
+            f"{op}: works outside of mapped functions, where arrays are whole; call it before or after the mapped function."
+        )
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
+    """Writes a tree of arrays to a new folder, with the names of their axes. When it returns, all is written.
+
+    Every process of a program calls it, with a folder that all of them see, and writes its own blocks. What is written says nothing
+    about meshes that matters to `restore`.
+
+    Args:
+      path: the folder, or an address that orbax knows (`gs://...`).
+      tree: a pytree of arrays, named or not, keys of random numbers, and numbers and strings of Python.
+      overwrite: whether a folder that is there is replaced.
+
+    Raises:
+      CheckpointError: a leaf or a name cannot be stored, or the folder is there already.
+      AxisResourceError: this is inside of a mapped function.
+      ImportError: orbax is not installed.
+
+    >>> import tempfile, jax.numpy as jnp, namedax as nx
+    >>> folder = tempfile.mkdtemp() + "/step"
+    >>> nx.checkpoints.save(folder, {"w": nx.named(jnp.ones((2, 3)), ["inputs", "hidden"]), "step": 7})
+    >>> nx.checkpoints.restore(folder)["w"].dims
+    ('inputs', 'hidden')
+    """
+    ocp, folder = _orbax("save"), _folder(path)
+    arguments = _save_args(ocp, tree, "save")
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        try:
+            checkpointer.save(folder, arguments, force=overwrite)
+        except ValueError as error:
+            if "already exists" not in str(error):
+                raise
+            raise CheckpointError(f"save: {folder} exists already. Save to another folder, or give overwrite=True.") from None
+
+
+def save_args(tree: Any) -> Any:
+    """What orbax's own checkpointers take for a tree, so that they write what `save` writes.
+
+    For what they do besides: write in the background (`AsyncCheckpointer`), keep the newest (`CheckpointManager`), put several things
+    into one checkpoint (`orbax.checkpoint.args.Composite`). `restore` takes the folder of a step, or of one thing in it.
+
+    Args:
+      tree: as in `save`.
+
+    Returns:
+      An `orbax.checkpoint.args.PyTreeSave`.
+
+    Raises:
+      CheckpointError, AxisResourceError, ImportError: as `save`.
+
+    >>> import tempfile, jax.numpy as jnp, orbax.checkpoint as ocp, namedax as nx
+    >>> folder = tempfile.mkdtemp()
+    >>> with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(max_to_keep=2)) as manager:
+    ...     saved = manager.save(7, args=nx.checkpoints.save_args({"w": nx.named(jnp.ones(3), ["k"])}))
+    >>> nx.checkpoints.names(folder + "/7")
+    {'w': {'k': 3}}
+    """
+    return _save_args(_orbax("save_args"), tree, "save_args")
+
+
+def _save_args(ocp: Any, tree: Any, op: str) -> Any:
+    _refuse_inside(op)
+    arrays, text = split(tree, op)
+    # Orbax does not write an empty tree.
+    item = nested(arrays) or {"nothing": {}}
+    return ocp.args.PyTreeSave(item, custom_metadata={_KEY: {"version": _VERSION, "tree": text}})
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _metadata(ocp: Any, path: Any, op: str) -> tuple[str, Any]:
+    """The folder that holds the arrays, and the JSON of its tree."""
+    from etils import epath  # orbax's own way to files
+
+    folder = _folder(path)
+    # A manager puts what is saved without a name of its own one folder deeper.
+    found = next((f for f in (folder, f"{folder}/default") if (epath.Path(f) / "_METADATA").exists()), None)
+    if found is None:
+        raise CheckpointError(
+            f"{op}: there is no checkpoint in {folder}. Give the folder of one step, which nx.checkpoints.save has written."
+        )
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        custom = checkpointer.metadata(found).item_metadata.custom_metadata or {}
+    if _KEY not in custom:
+        raise CheckpointError(
+            f"{op}: the checkpoint in {found} has no names of axes: it was not written by nx.checkpoints. Restore it with orbax, into "
+            "nx.interop.abstract(types, axis_resources, mesh), where types are those of the tree that was saved."
+        )
+    if custom[_KEY]["version"] > _VERSION:
+        raise CheckpointError(
+            f"{op}: the checkpoint in {found} is of version {custom[_KEY]['version']}, and this namedax reads up to {_VERSION}. Use a newer one."
+        )
+    return found, custom[_KEY]["tree"]
+
+
+def names(path: Any) -> dict[str, dict[Hashable, int]]:
+    """The names and sizes of the axes of every array in a checkpoint, without reading the arrays.
+
+    Args:
+      path: as in `restore`.
+
+    Returns:
+      By the path of each array in the tree, its keys joined by `/`: the named shape, in the physical order of what is stored.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or none with names.
+      ImportError: orbax is not installed.
+
+    >>> import tempfile, jax.numpy as jnp, namedax as nx
+    >>> folder = tempfile.mkdtemp() + "/step"
+    >>> nx.checkpoints.save(folder, {"layers": [nx.named(jnp.ones((2, 3)), ["inputs", "hidden"])]})
+    >>> nx.checkpoints.names(folder)
+    {'layers/0': {'inputs': 2, 'hidden': 3}}
+    """
+    _, tree = _metadata(_orbax("names"), path, "names")
+    found = {}
+    for where, have in stored_leaves(tree, "names").items():
+        if isinstance(have, Stored):
+            pairs = zip(have.read_dims("names"), have.shape, strict=True)
+            found[shown(where)] = {dim: n for dim, n in pairs if dim is not None}
+    return found
+
+
+def types(path: Any) -> Any:
+    """The tree that a checkpoint holds, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
+
+    What `jax.eval_shape` gives of the program that saved it: to look at, or to ask for a part of it with `restore(..., partial=True)`.
+    Containers are dicts, lists and tuples: other classes come as the dict of their fields.
+
+    Args:
+      path: as in `restore`.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or none with names.
+      ImportError: orbax is not installed.
+
+    >>> import tempfile, jax.numpy as jnp, namedax as nx
+    >>> folder = tempfile.mkdtemp() + "/step"
+    >>> nx.checkpoints.save(folder, {"w": nx.named(jnp.ones((2, 3)), ["inputs", "hidden"]), "step": 7})
+    >>> nx.checkpoints.types(folder)
+    {'step': 7, 'w': NamedArray(f32[]{inputs:2, hidden:3})}
+    """
+    _, tree = _metadata(_orbax("types"), path, "types")
+    stored = stored_leaves(tree, "types")
+
+    def one(where: Path) -> Any:
+        have = stored[where]
+        return have.value if isinstance(have, Value) else have.type("types")
+
+    return rebuilt(tree, one, "types")
+
+
+def restore(
+    path: Any,
+    like: Any = None,
+    *,
+    axis_resources: Mapping[Hashable, Any] | None = None,
+    mesh: Any = None,
+    partial: bool = False,
+) -> Any:
+    """Reads a tree of arrays from a folder, onto any mesh, under any assignment of names.
+
+    Every process of a program calls it, and each device reads its own blocks. How many of them there are, how many there were when
+    the checkpoint was saved, and which names were mapped then is no matter.
+
+    Args:
+      path: the folder that `save` wrote, or that of one step of an orbax `CheckpointManager`.
+      like: a tree of arrays, or of their types (from `jax.eval_shape`, `nx.interop.abstract` or `types`), with the structure and the
+        physical order of axes that the result is to have. Names, sizes and element types must be those that are stored. Default: the tree
+        as it was saved; there a class (a named tuple, a dataclass) comes as the dict of its fields.
+      axis_resources: as in `xmap`: where names are to live. Names that an array lacks do not matter here, nor does a `SerialLoop`. Default:
+        where the arrays or types of `like` live; where they say nothing, where JAX puts a new array.
+      mesh: a mesh; default: that of `jax.set_mesh`.
+      partial: whether the checkpoint may hold arrays that `like` lacks.
+
+    Returns:
+      The tree. A NumPy array comes as one; so does a value of Python, or as an array where `like` has one.
+
+    Raises:
+      CheckpointError: there is no checkpoint; or `like` asks for other arrays, names, sizes or element types than it holds.
+      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisSizeError: an axis does not divide over its mesh axes.
+      MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
+      PlacementConflictError: two names of one array are on one mesh axis.
+      ImportError: orbax is not installed.
+
+    >>> import tempfile, jax, jax.numpy as jnp, namedax as nx
+    >>> folder = tempfile.mkdtemp() + "/step"
+    >>> nx.checkpoints.save(folder, {"w": nx.named(jnp.ones((8, 6)), ["inputs", "hidden"])})
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> nx.checkpoints.restore(folder, axis_resources={"hidden": "y"}, mesh=mesh)["w"].sharding.spec
+    P(None, 'y')
+    """
+    op = "restore"
+    ocp = _orbax(op)
+    _refuse_inside(op)
+    if like is None and partial:
+        raise ArgumentError(
+            "restore: partial=True leaves out what like= lacks, and there is no like=. Say what to restore with like=."
+        )
+    placement = _placement(axis_resources, mesh, op)
+    folder, tree = _metadata(ocp, path, op)
+    stored = stored_leaves(tree, op)
+    wanted: dict[Path, Wanted | Value]
+    if like is None:
+        wanted = {where: as_stored(have, op) for where, have in stored.items()}
+    else:
+        wanted = {where: wanted_leaf(leaf, where, op) for where, leaf in leaves_of(like, op).items()}
+    check(stored, wanted, partial, folder, op)
+    results = _read(ocp, folder, stored, wanted, placement)
+    if like is None:
+        return rebuilt(tree, results.__getitem__, op)
+    return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_named), [results[where] for where in wanted])
+
+
+def _placement(axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str) -> tuple[Assignment, Any] | None:
+    """The assignment and mesh by which arrays are placed; `None` where nothing says so."""
+    if mesh is None and (axis_resources is None or (not parse_resources(axis_resources, op) and concrete_mesh(mesh) is None)):
+        return None
+    return placement_of({} if axis_resources is None else axis_resources, mesh, op)
+
+
+def _read(
+    ocp: Any,
+    folder: str,
+    stored: Mapping[Path, Stored | Value],
+    wanted: Mapping[Path, Wanted | Value],
+    placement: tuple[Assignment, Any] | None,
+) -> dict[Path, Any]:
+    """The values that are asked for, by paths."""
+    readings: dict[Path, Reading] = {}
+    values: dict[Path, Any] = {}
+    for where, want in wanted.items():
+        have = stored[where]
+        if isinstance(have, Value):
+            values[where] = placed_value(have.value, want, placement)
+        else:
+            as_array = as_stored(have, "restore") if isinstance(want, Value) else want
+            readings[where] = Reading.of(have, as_array, placement, where, "restore")  # type: ignore[arg-type]
+    arguments = {where or ("",): reading.restore_args(ocp) for where, reading in readings.items() if not reading.stored.empty}
+    read: Any = None
+    if arguments:
+        restore_args = nested(arguments)
+        item = nested(dict.fromkeys(arguments, 0))
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            read = checkpointer.restore(
+                folder, args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True)
+            )
+    for where, reading in readings.items():
+        data = None if reading.stored.empty else functools.reduce(operator.getitem, where or ("",), read)
+        result, want = reading.finish(data), wanted[where]
+        values[where] = type(want.value)(result.item()) if isinstance(want, Value) else result
+    return values

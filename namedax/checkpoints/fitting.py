@@ -1,0 +1,134 @@
+"""Whether what is asked for is what a checkpoint holds: the same arrays, names, sizes and element types; order and layout are free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, shown
+from namedax.checkpoints.written_names import identity, written_name
+from namedax.core.array import NamedArray, positions
+from namedax.core.display import dtype_text, type_text
+from namedax.core.names import Dims
+from namedax.errors import CheckpointError, did_you_mean, show_names
+from namedax.operands.leaves import data_of
+
+__all__ = ["Wanted", "as_stored", "check", "wanted_leaf"]
+
+_MOST = 8  # problems that one message tells
+
+
+class Wanted(NamedTuple):
+    """What is asked for in one place of the tree."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    dims: Dims
+    host: bool  # a NumPy array
+    sharding: Any  # its own, where it has one
+    text: str
+
+
+def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
+    """What a leaf of `like` asks for.
+
+    Raises:
+      CheckpointError: it is neither an array, nor the type of one, nor a value of Python.
+    """
+    if type(leaf) in PLAIN:
+        return Value(leaf)
+    data = data_of(leaf)
+    if not hasattr(data, "shape") or not hasattr(data, "dtype"):
+        raise CheckpointError(
+            f"{op}: {shown(path)} of like= is {leaf!r}, of type {type(leaf).__name__}; write an array, the type of one (from "
+            "jax.eval_shape or nx.interop.abstract), or a number or string of Python."
+        )
+    dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+    concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
+    placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
+    host = isinstance(data, (np.ndarray, np.generic))
+    return Wanted(tuple(data.shape), data.dtype, dims, host, data.sharding if placed else None, type_text(leaf))
+
+
+def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
+    """What is stored, asked for as it is."""
+    if isinstance(have, Value):
+        return have
+    return Wanted(have.shape, have.dtype, have.read_dims(op), have.host, None, have.text)
+
+
+def check(
+    stored: Mapping[Path, Stored | Value], wanted: Mapping[Path, Wanted | Value], partial: bool, folder: str, op: str
+) -> None:
+    """Raises `CheckpointError`, which tells all differences, where the two do not fit."""
+    problems = []
+    for path, want in wanted.items():
+        have = stored.get(path)
+        if have is None:
+            hint = did_you_mean(shown(path), [shown(other) for other in stored if other not in wanted])
+            problems.append(f"{_where(path)}, {want.text}, is asked for and not stored.{hint}")
+        elif reason := _difference(have, want, f"an axis of {_where(path)} in like=", op):
+            problems.append(f"{_where(path)} is stored as {have.text} and asked for as {want.text}: {reason}")
+    if not partial:
+        extra = [path for path in stored if path not in wanted]
+        problems += [
+            f"{_where(path)}, {stored[path].text}, is stored and not asked for; partial=True leaves it out." for path in extra
+        ]
+    if problems:
+        more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
+        lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
+        raise CheckpointError(
+            f"{op}: like= is not what the checkpoint in {folder} holds.{lines}\nArrays, names, sizes and element types have to be those that "
+            "were saved; nx.checkpoints.names lists them. The order of axes, axis_resources and the mesh are free. To change a name, "
+            "restore under the stored one, and use nx.rename."
+        )
+
+
+def _where(path: Path) -> str:
+    return shown(path) or "the tree itself"
+
+
+def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
+    """What is wrong with asking for `want` where `have` is stored, or an empty text."""
+    if isinstance(have, Value) and isinstance(want, Value):
+        return "" if type(have.value) is type(want.value) else "another type of Python."
+    if isinstance(have, Value) or isinstance(want, Value):
+        value, array = (have, want) if isinstance(have, Value) else (want, have)
+        return "" if _is_scalar_of(array, value) else "a value of Python is an array without axes, of its own kind of number."  # type: ignore[arg-type]
+    return _of_names(have, want, what, op) or _of_types(have, want)
+
+
+def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
+    kinds = {bool: np.bool_, int: np.integer, float: np.floating, complex: np.complexfloating}
+    kind = kinds.get(type(value.value))
+    return array.shape == () and kind is not None and bool(jax.numpy.issubdtype(array.dtype, kind))
+
+
+def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
+    asked = {identity(written_name(d, op, what)): (d, n) for d, n in zip(want.dims, want.shape, strict=True) if d is not None}
+    unknown = [name for key, (name, _) in asked.items() if key not in have.names]
+    if unknown:
+        hints = (
+            did_you_mean(str(name), [text for key, text in have.shown_names.items() if key not in asked]) for name in unknown
+        )
+        return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
+    left = [text for key, text in have.shown_names.items() if key not in asked]
+    if left:
+        return f"it has the axis {show_names(left)} too."
+    sizes = [f"axis {name!r} has size {have.names[key]}, not {n}." for key, (name, n) in asked.items() if have.names[key] != n]
+    positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
+    if not sizes and positional != have.positional:
+        return f"its positional shape is {have.positional}, not {positional}."
+    return " ".join(sizes)
+
+
+def _of_types(have: Stored, want: Wanted) -> str:
+    if have.dtype != want.dtype:
+        cast = "" if is_key(have) or is_key(want) else " Restore it as it is stored, and cast it then (astype)."
+        return f"its elements are {dtype_text(have.dtype)}, not {dtype_text(want.dtype)}.{cast}"
+    if not want.host and not is_key(have) and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype:
+        return f"JAX has no {dtype_text(have.dtype)} while jax_enable_x64 is off. Switch it on, or ask for a NumPy array: put one into like=."
+    return ""

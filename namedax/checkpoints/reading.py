@@ -1,0 +1,107 @@
+"""How a stored array gets to where it is to live: which blocks a device reads, and what is done to them then.
+
+An array is read in the order of axes in which it was written, each device its own block of that; where another order is asked for, the block
+is transposed on its device.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from namedax.checkpoints.fitting import Wanted
+from namedax.checkpoints.trees import Path, Stored, Value, shown
+from namedax.checkpoints.written_names import identity, written_name
+from namedax.core.array import make
+from namedax.errors import MeshError
+from namedax.resources.assignment import Assignment, named_sharding
+from namedax.resources.mesh import entry_of
+
+__all__ = ["Reading", "placed_value"]
+
+
+class Reading(NamedTuple):
+    """What is to become of one stored array."""
+
+    stored: Stored
+    wanted: Wanted
+    sharding: Any  # of the result; `None` leaves it to JAX
+    order: tuple[int, ...]  # for each axis of the result, which one it is of the stored array
+
+    @classmethod
+    def of(cls, stored: Stored, wanted: Wanted, placement: tuple[Assignment, Mesh] | None, path: Path, op: str) -> Reading:
+        """Raises `MeshError` where the array is to live on devices that are not there."""
+        sharding = wanted.sharding
+        if placement is not None:
+            sharding = named_sharding(wanted.dims, wanted.shape, *placement, op)
+        elif isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+            raise MeshError(
+                f"{op}: {shown(path)} is asked for on an AbstractMesh, {dict(sharding.mesh.shape)}, which has no devices. Give one as "
+                "mesh=jax.make_mesh(...), with axis_resources=."
+            )
+        return cls(stored, wanted, None if wanted.host else sharding, _order(stored, wanted, op))
+
+    def restore_args(self, ocp: Any) -> Any:
+        """How orbax is to read it."""
+        sharding = self._as_read()
+        if sharding is None:
+            return ocp.RestoreArgs(restore_type=np.ndarray)
+        shape, dtype = self.stored.shape, self.stored.dtype
+        if self.stored.key is not None:
+            data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+            shape, dtype = data.shape, data.dtype
+        return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape, dtype=dtype)
+
+    def _as_read(self) -> Any:
+        """Where the stored array is read to: each axis where the result has it. `None` for the host."""
+        sharding = self.sharding
+        if isinstance(sharding, NamedSharding):
+            spec: list[Any] = [None] * len(self.order)
+            for place, axis in enumerate(self.order):
+                spec[axis] = entry_of(sharding.spec, place) or None
+            return NamedSharding(sharding.mesh, PartitionSpec(*spec), memory_kind=sharding.memory_kind)
+        return sharding if isinstance(sharding, SingleDeviceSharding) else None
+
+    def finish(self, data: Any) -> Any:
+        """The array that is asked for, of what was read; `data` is `None` where there is nothing to read."""
+        stored, wanted = self.stored, self.wanted
+        if data is None:
+            data = jnp.zeros(wanted.shape, wanted.dtype) if stored.key is None else _no_keys(wanted, stored.key)
+            data = np.zeros(wanted.shape, wanted.dtype) if wanted.host else data
+        else:
+            order = (*self.order, *range(len(self.order), data.ndim))
+            if order != tuple(range(data.ndim)):
+                data = lax.transpose(data, order) if isinstance(data, jax.Array) else np.transpose(data, order)
+            if stored.key is not None:
+                data = jax.random.wrap_key_data(data, impl=stored.key)
+        if not wanted.host:
+            data = jnp.asarray(data) if self.sharding is None else jax.device_put(data, self.sharding)
+        return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
+
+
+def _no_keys(wanted: Wanted, kind: str) -> Any:
+    return jax.random.split(jax.random.key(0, impl=kind), wanted.shape)
+
+
+def _order(stored: Stored, wanted: Wanted, op: str) -> tuple[int, ...]:
+    if len(stored.dims) != len(wanted.dims):
+        raise AssertionError(f"{op}: {stored} and {wanted} were not compared")
+    named = {identity(dim): axis for axis, dim in enumerate(stored.dims) if dim is not None}
+    positional = iter([axis for axis, dim in enumerate(stored.dims) if dim is None])
+    return tuple(next(positional) if dim is None else named[identity(written_name(dim, op, "an axis"))] for dim in wanted.dims)
+
+
+def placed_value(value: Any, wanted: Wanted | Value, placement: tuple[Assignment, Mesh] | None) -> Any:
+    """A value of Python, as what is asked for: itself, or an array without axes."""
+    if isinstance(wanted, Value):
+        return value
+    if wanted.host:
+        return np.asarray(value, wanted.dtype)
+    sharding = wanted.sharding if placement is None else NamedSharding(placement[1], PartitionSpec())
+    array = jnp.asarray(value, wanted.dtype)
+    return array if sharding is None else jax.device_put(array, sharding)

@@ -1,0 +1,354 @@
+"""A tree of arrays as two things: the arrays under their paths, which orbax writes, and JSON that says all else.
+
+The JSON has the tree's shape, and for each array its element type and its dims: the names. Values of Python stand in it as they are, and so
+do arrays without entries, which orbax does not take. Nothing is ever unpickled: classes are not stored, so a named tuple or a dataclass
+comes back as a dict of its fields, or as what it was where `like` says so.
+
+A path is the keys from the root to a leaf, joined by `/`; within a key, `/`, `.` and `%` are quoted as in an address.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.checkpoints.written_names import identity, read_name, written_name
+from namedax.core.array import NamedArray, is_named, make, positions
+from namedax.core.display import type_text
+from namedax.core.names import Dims
+from namedax.errors import CheckpointError
+from namedax.operands.leaves import data_of
+
+__all__ = ["PLAIN", "Path", "Stored", "Value", "is_key", "leaves_of", "nested", "rebuilt", "shown", "split", "stored_leaves"]
+
+Path = tuple[str, ...]
+PLAIN = (bool, int, float, complex, str)  # values of Python that stand in the metadata
+
+
+class Stored(NamedTuple):
+    """An array of a checkpoint, as its metadata says it. `dims` are written names, `None` for a positional axis."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    dims: tuple[Any, ...]
+    key: str | None  # the generator, where it holds keys of random numbers
+    host: bool  # it was a NumPy array
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The size of each name, by the name's identity."""
+        return {identity(dim): n for dim, n in zip(self.dims, self.shape, strict=True) if dim is not None}
+
+    @property
+    def shown_names(self) -> dict[str, str]:
+        """The text of each name, by the name's identity."""
+        return {identity(dim): _shown(dim) for dim in self.dims if dim is not None}
+
+    @property
+    def positional(self) -> tuple[int, ...]:
+        """The sizes of the positional axes."""
+        return tuple(n for dim, n in zip(self.dims, self.shape, strict=True) if dim is None)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no entry to read: orbax does not write such an array."""
+        return math.prod(self.shape) == 0
+
+    def read_dims(self, op: str) -> Dims:
+        """The names, and `None` for positional axes."""
+        return tuple(None if dim is None else read_name(dim, op) for dim in self.dims)
+
+    def type(self, op: str) -> Any:
+        """The array without values."""
+        return _as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), self.read_dims(op))
+
+    @property
+    def text(self) -> str:
+        """The type, as `repr` of an array shows it."""
+        dims = tuple(None if dim is None else _shown(dim) for dim in self.dims)
+        return type_text(_as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), dims))
+
+
+class Value(NamedTuple):
+    """A value of Python in a checkpoint."""
+
+    value: Any
+
+    @property
+    def text(self) -> str:
+        """As messages say it."""
+        return f"the {type(self.value).__name__} {self.value!r}"
+
+
+def _shown(dim: Any) -> str:
+    """The text of a written name, of which nothing needs to be imported."""
+    if isinstance(dim, dict) and "enum" in dim:
+        return str(dim["enum"])
+    try:
+        return str(read_name(dim, "restore"))
+    except CheckpointError:
+        return json.dumps(dim)
+
+
+def _as_array(data: Any, dims: Dims) -> Any:
+    return make(data, dims) if any(dim is not None for dim in dims) else data
+
+
+def is_key(data: Any) -> bool:
+    """Whether an array, or its type, holds keys of random numbers."""
+    return bool(jnp.issubdtype(getattr(data, "dtype", np.dtype(bool)), jax.dtypes.prng_key))
+
+
+# --- trees, one level at a time ---------------------------------------------------------------------------------------
+
+
+def _children(node: Any) -> list[tuple[Any, Any]] | None:
+    """The keys and children of a node of a tree; `None` for a leaf."""
+    if is_named(node):
+        return None
+    flat, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda inner: inner is not node)
+    if len(flat) == 1 and not flat[0][0]:
+        return None
+    return [(_key_of(path[0]), child) for path, child in flat]
+
+
+def _key_of(key: Any) -> Hashable:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            found: Hashable = getattr(key, attribute)
+            return found
+    return str(key)
+
+
+def _written_key(key: Hashable, op: str) -> Any:
+    return written_name(key, op, "a key of a dict")
+
+
+def _part(written: Any) -> str:
+    """A key, as it is written, in a path."""
+    text = str(written) if isinstance(written, (str, int)) else identity(written)
+    return "".join(_QUOTED.get(character, character) for character in text)
+
+
+_QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}  # orbax joins keys by points
+
+
+def shown(path: Path) -> str:
+    """A path as messages say it, and as `names` has it.
+
+    >>> shown(("params", "w1"))
+    'params/w1'
+    """
+    return "/".join(path)
+
+
+def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
+    """The leaves of a tree by their paths, in the order of `jax.tree.leaves(tree, is_leaf=is_named)`."""
+    found: dict[Path, Any] = {}
+
+    def visit(node: Any, path: Path) -> None:
+        children = _children(node)
+        if children is None:
+            if path in found:
+                raise CheckpointError(
+                    f"{op}: two leaves of the tree have one path, {shown(path)}. Give them keys of their own."
+                )
+            found[path] = node
+        for key, child in children or ():
+            visit(child, (*path, _part(_written_key(key, op))))
+
+    visit(tree, ())
+    return found
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
+    """The arrays that orbax is to write, by their paths, and the JSON of all else."""
+    leaves_of(tree, op)  # each has a path of its own
+    arrays: dict[Path, Any] = {}
+
+    def visit(node: Any, path: Path) -> Any:
+        children = _children(node)
+        if children is None:
+            return _leaf(node, path, arrays, op)
+        if node is None:
+            return {"none": True}
+        keys = [_written_key(key, op) for key, _ in children]
+        inner = [visit(child, (*path, _part(key))) for key, (_, child) in zip(keys, children, strict=True)]
+        if type(node) in (list, tuple):
+            return {type(node).__name__: inner}
+        return {"dict": [[key, child] for key, child in zip(keys, inner, strict=True)]}
+
+    return arrays, visit(tree, ())
+
+
+def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
+    """The JSON of a leaf, whose array, if it has entries, goes to `arrays`."""
+    if type(leaf) in PLAIN:
+        return {"value": _written_value(leaf)}
+    what = f"{shown(path)} of the tree" if path else "the tree"
+    data = _storable(leaf, what, op)
+    entry: dict[str, Any] = {"shape": list(data.shape)}
+    if isinstance(leaf, NamedArray):
+        entry["dims"] = _written_dims(leaf, what, op)
+    if not isinstance(data, jax.Array):
+        entry["host"] = True
+    if is_key(data):
+        entry["key"] = _generator(data, what, op)
+    else:
+        entry["dtype"] = np.dtype(data.dtype).name
+    if math.prod(data.shape):
+        # The whole array, of the sizes that its names have: no block, and nothing that a layout added.
+        arrays[path or ("",)] = _as_orbax_takes_it(data)
+    return entry
+
+
+def _storable(leaf: Any, what: str, op: str) -> Any:
+    """The data of a leaf, if orbax can write it."""
+    data = data_of(leaf)
+    if isinstance(data, jax.core.Tracer):
+        raise CheckpointError(
+            f"{op}: {what}, {type_text(leaf)}, has no values while it is traced. Save outside of traced and mapped functions."
+        )
+    array = isinstance(data, (jax.Array, np.ndarray, np.generic))
+    if not array or not (is_key(data) or jnp.issubdtype(data.dtype, np.number) or jnp.issubdtype(data.dtype, np.bool_)):
+        raise CheckpointError(
+            f"{op}: {what} is {leaf!r}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
+            "Python's numbers and strings. Leave it out, or make an array of it."
+        )
+    if not is_key(data) and not _has_files(np.dtype(data.dtype).name):
+        raise CheckpointError(
+            f"{op}: {what}, {type_text(leaf)}, has elements of a type that orbax's files lack. Cast it (astype) to save it, and back when it is "
+            "restored."
+        )
+    return data
+
+
+@functools.lru_cache(maxsize=256)
+def _has_files(dtype: str) -> bool:
+    import tensorstore  # in which orbax writes
+
+    try:
+        tensorstore.dtype(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def _written_dims(array: NamedArray, what: str, op: str) -> list[Any]:
+    dims = [None if dim is None else written_name(dim, op, f"an axis of {what}") for dim in positions(array, op)]
+    named = [identity(dim) for dim in dims if dim is not None]
+    if len(set(named)) < len(named):
+        raise CheckpointError(
+            f"{op}: two axes of {what}, {type_text(array)}, are members of enumerations of one name, which a checkpoint cannot tell "
+            "apart. Rename one of them (nx.rename)."
+        )
+    return dims
+
+
+def _generator(keys: Any, what: str, op: str) -> str:
+    kind = jax.random.key_impl(keys)
+    if not isinstance(kind, str):
+        raise CheckpointError(
+            f"{op}: {what} holds keys of the generator {kind!r}, which has no registered name. Save jax.random.key_data of it."
+        )
+    return kind
+
+
+def _as_orbax_takes_it(data: Any) -> Any:
+    if is_key(data):
+        data = jax.random.key_data(data)
+    if isinstance(data, jax.Array) and (jax.process_count() == 1 or not data.is_fully_addressable):
+        return data
+    return np.asarray(data)  # of many processes, each has one of its own, and all the same, as with a value of Python
+
+
+def _written_value(value: Any) -> Any:
+    if isinstance(value, complex):
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    return {"float": value.hex()} if isinstance(value, float) else value
+
+
+def _read_value(data: Any) -> Any:
+    match data:
+        case {"float": str(text)}:
+            return float.fromhex(text)
+        case {"complex": [str(real), str(imaginary)]}:
+            return complex(float.fromhex(real), float.fromhex(imaginary))
+    return data
+
+
+@functools.lru_cache(maxsize=64)
+def _key_type(kind: str, op: str) -> Any:
+    try:
+        return jax.eval_shape(lambda: jax.random.key(0, impl=kind)).dtype
+    except ValueError as error:
+        raise CheckpointError(
+            f"{op}: the checkpoint has keys of the generator {kind!r}, which this program does not know. Register it first. ({error})"
+        ) from None
+
+
+def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
+    """A dict of dicts with values at these paths: the tree as orbax sees it."""
+    tree: dict[str, Any] = {}
+    for path, value in flat.items():
+        inner = tree
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = value
+    return tree
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _stored(entry: Mapping[str, Any], op: str) -> Stored | Value:
+    if "value" in entry:
+        return Value(_read_value(entry["value"]))
+    shape, kind = tuple(entry["shape"]), entry.get("key")
+    dtype = jnp.dtype(entry["dtype"]) if kind is None else _key_type(kind, op)
+    return Stored(shape, dtype, tuple(entry.get("dims", (None,) * len(shape))), kind, bool(entry.get("host")))
+
+
+def _walk(node: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    if "shape" in node or "value" in node:
+        yield path, node
+    for key, child in _inner(node):
+        yield from _walk(child, (*path, _part(key)))
+
+
+def _inner(node: Any) -> list[tuple[Any, Any]]:
+    """The keys, as they are written, and the children of a node."""
+    if "dict" in node:
+        return [(key, child) for key, child in node["dict"]]
+    return list(enumerate(node.get("list", node.get("tuple", ()))))
+
+
+def stored_leaves(tree: Any, op: str) -> dict[Path, Stored | Value]:
+    """What a checkpoint holds, by paths, of the JSON of its tree."""
+    return {path: _stored(entry, op) for path, entry in _walk(tree, ())}
+
+
+def rebuilt(tree: Any, leaf: Callable[[Path], Any], op: str) -> Any:
+    """The tree of this JSON, with `leaf(path)` for each leaf."""
+
+    def visit(node: Any, path: Path) -> Any:
+        if "none" in node:
+            return None
+        if "shape" in node or "value" in node:
+            return leaf(path)
+        inner = [(key, visit(child, (*path, _part(key)))) for key, child in _inner(node)]
+        if "dict" in node:
+            return {read_name(key, op): child for key, child in inner}
+        return (list if "list" in node else tuple)(child for _, child in inner)
+
+    return visit(tree, ())

@@ -1,0 +1,504 @@
+"""Checkpoints by name: what is written under one layout is read under any other, and a wrong name is an error.
+
+What is read is compared with the arrays that were written, in NumPy. Many processes are in `test_distributed`.
+"""
+
+import collections
+import dataclasses
+import enum
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import namedax as nx
+from namedax.errors import (
+    ArgumentError,
+    AxisResourceError,
+    AxisSizeError,
+    CheckpointError,
+    MeshError,
+    PlacementConflictError,
+)
+from tests.harness import Lazily, array, make_mesh
+
+ocp, optax = Lazily("orbax.checkpoint"), Lazily("optax")
+
+
+class Kind(enum.Enum):
+    ROWS = 1
+    COLUMNS = "columns"
+
+
+class Text(enum.StrEnum):
+    ROWS = "rows"
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Model:
+    weight: object
+    rest: object
+
+
+def is_named(leaf):
+    return isinstance(leaf, nx.NamedArray)
+
+
+def same(have, want):
+    """The same tree, bit for bit, with the same names; where it lives does not matter."""
+    have, want = (jax.tree.flatten(tree, is_leaf=is_named) for tree in (have, want))
+    assert have[1] == want[1]
+    for h, w in zip(have[0], want[0], strict=True):
+        assert type(h) is type(w) or isinstance(h, jax.Array) is isinstance(w, jax.Array) is True, (h, w)
+        if not hasattr(w, "dtype"):
+            assert h == w
+            continue
+        h, w = (leaf.data if is_named(leaf) else leaf for leaf in (h, w))
+        assert h.dtype == w.dtype
+        if jnp.issubdtype(w.dtype, jax.dtypes.prng_key):
+            h, w = jax.random.key_data(h), jax.random.key_data(w)
+        assert np.asarray(h).tobytes() == np.asarray(w).tobytes()
+        assert h.shape == w.shape
+
+
+def weights():
+    return {
+        "w": nx.named(array(8, 4, 3), ["inputs", "hidden", None]),
+        "layers": [nx.named(array(4, seed=1).astype(jnp.bfloat16), ["hidden"]), (array(3, seed=2), None)],
+    }
+
+
+# --- layouts --------------------------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "data": ((8,), {"inputs": "x"}, "auto"),
+    "two": ((4, 2), {"inputs": "x", "hidden": "y"}, "auto"),
+    "turned": ((2, 4), {"inputs": ("y", "x")}, "explicit"),
+    "few": ((2,), {"hidden": "x", "nowhere": "x"}, "auto"),
+    "in steps": ((4, 2), {"hidden": ("x", nx.SerialLoop(1)), "inputs": nx.SerialLoop(2)}, "explicit"),
+    "nothing": ((4, 2), {}, "auto"),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folder of a checkpoint that was saved under each layout, with the state of an optimiser and keys; and the values."""
+    params = weights()
+    optimizer = optax.adam(0.1)
+    state = optimizer.update(jax.tree.map(lambda leaf: leaf * 2, params), optimizer.init(params), params)[1]
+    keys = jax.random.split(jax.random.key(3), 8)
+    tree = {"params": params, "state": state, "keys": nx.named(keys, ["inputs"]), "step": jnp.int32(7), "rate": 0.5}
+    folders = {}
+    for label in ("data", "turned"):
+        shape, resources, kind = LAYOUTS[label]
+        folders[label] = tmp_path_factory.mktemp("saved") / label
+        placed = nx.shard({**tree, "rate": None}, resources, make_mesh(shape, kind))
+        nx.checkpoints.save(folders[label], {**placed, "rate": 0.5})
+    return folders, tree
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize("source", ["data", "turned"])
+@pytest.mark.parametrize("target", LAYOUTS)
+def test_every_layout_reads_what_any_has_written(saved, source, target):
+    folders, tree = saved
+    shape, resources, kind = LAYOUTS[target]
+    mesh = make_mesh(shape, kind)
+    types = {**jax.eval_shape(lambda: {**tree, "rate": None}), "rate": 0.5}
+    have = nx.checkpoints.restore(folders[source], types, axis_resources=resources, mesh=mesh)
+    same(have, tree)
+    want = nx.shard({**tree, "rate": None}, resources, mesh)
+    placed = zip(jax.tree.leaves({**have, "rate": None}), jax.tree.leaves(want), strict=True)
+    assert all(h.sharding.is_equivalent_to(w.sharding, w.ndim) for h, w in placed)
+    assert jax.typeof(have["params"]["w"].data) == jax.typeof(want["params"]["w"].data)
+    # The physical order is as free as the layout: each device turns its own blocks.
+    turned = {**types, "params": {**types["params"], "w": nx.named(array(3, 4, 8), [None, "hidden", "inputs"])}}
+    have = nx.checkpoints.restore(folders[source], turned, axis_resources=resources, mesh=mesh)["params"]["w"]
+    assert have.dims == (None, "hidden", "inputs")
+    np.testing.assert_array_equal(np.asarray(have.data), np.asarray(tree["params"]["w"].data).transpose(2, 1, 0))
+    assert have.sharding.is_equivalent_to(nx.shard({"w": turned["params"]["w"]}, resources, mesh)["w"].sharding, 3)
+
+
+def test_without_a_mesh_arrays_live_where_new_ones_do(saved):
+    folders, tree = saved
+    have = nx.checkpoints.restore(folders["data"], tree)
+    same(have, tree)
+    assert have["params"]["w"].data.sharding == jnp.ones(3).sharding
+    assert not have["params"]["w"].data.committed  # so that it joins arrays of any mesh
+
+
+def test_like_says_where_arrays_live(saved):
+    folders, tree = saved
+    mesh = make_mesh((4, 2))
+    types = nx.interop.abstract(weights(), {"hidden": "y"}, mesh)
+    types["w"] = nx.NamedArray(
+        jax.device_put(jnp.zeros((4, 3, 8)), NamedSharding(mesh, P("y", None, "x"))), ("hidden", None, "inputs")
+    )
+    have = nx.checkpoints.restore(folders["data"], {"params": types}, partial=True)["params"]
+    assert have["w"].sharding == types["w"].sharding
+    assert have["layers"][0].sharding.spec == P("y")
+    np.testing.assert_array_equal(np.asarray(have["w"].data), np.asarray(tree["params"]["w"].data).transpose(1, 2, 0))
+    with jax.set_mesh(make_mesh((2, 4), "explicit")):
+        have = nx.checkpoints.restore(folders["turned"], {"params": weights()}, axis_resources={"hidden": "y"}, partial=True)
+        assert have["params"]["w"].sharding.spec == P(None, "y", None)
+
+
+# --- trees ----------------------------------------------------------------------------------------------------------
+
+
+def odd_tree():
+    return {
+        "pair": Pair(nx.named(array(2, 3), ["a", "b"]), None),
+        "model": Model([], (jnp.zeros((0, 3)), nx.named(jnp.zeros((2, 0), jnp.int8), ["a", "none"]))),
+        "keys": jax.random.split(jax.random.key(1), 3),
+        "more keys": nx.named(jax.random.split(jax.random.key(1, impl="rbg"), (3, 2)), ["a", None]),
+        "no keys": nx.named(jax.random.split(jax.random.key(1), 0), ["a"]),
+        "values": [7, -1.5, float("inf"), True, 1 + 2j, "text", -(2**70)],
+        "host": [np.float64(0.1), np.arange(3), np.array([[True, False]])],
+        "a.b/c%": array(1),
+        "a": {"b": array(2)},
+        "": array(3),
+        "numbers": {1: array(1), 2: {("q", 2): array(4), ("p", 2): array(5)}},
+        "small": jnp.arange(4).astype(jnp.int4),
+        "eight": array(3).astype(jnp.float8_e4m3fn),
+        "wave": array(3) * 1j,
+        "scalar": jnp.bfloat16(2),
+    }
+
+
+def test_trees_come_back_as_they_were(tmp_path):
+    tree = odd_tree()
+    nx.checkpoints.save(tmp_path / "step", tree)
+    have = nx.checkpoints.restore(tmp_path / "step", tree)
+    assert isinstance(have["host"][0], np.ndarray)
+    have["host"][0] = have["host"][0][()]  # NumPy's scalars come as arrays
+    same(have, tree)
+    assert isinstance(have["pair"], Pair)
+    # Without `like` classes are dicts of their fields, and all else is as it was.
+    bare = nx.checkpoints.restore(tmp_path / "step")
+    bare["host"][0] = bare["host"][0][()]
+    assert (type(bare["pair"]), type(bare["model"]), type(bare["model"]["rest"])) == (dict, dict, tuple)
+    same(bare, {**tree, "pair": tree["pair"]._asdict(), "model": vars(tree["model"])})
+    assert nx.checkpoints.types(tmp_path / "step")["pair"]["first"].named_shape == {"a": 2, "b": 3}
+    # What was saved again without its classes is restored into them.
+    nx.checkpoints.save(tmp_path / "again", bare)
+    assert isinstance(nx.checkpoints.restore(tmp_path / "again", tree)["model"], Model)
+
+
+@pytest.mark.parametrize("tree", [{}, None, 3, jnp.zeros((0, 2)), array(3), nx.named(array(3), ["k"])], ids=str)
+def test_the_smallest_trees(tree, tmp_path):
+    nx.checkpoints.save(tmp_path / "step", tree)
+    same(nx.checkpoints.restore(tmp_path / "step"), tree)
+
+
+def test_values_of_python_are_arrays_where_arrays_are_asked_for(tmp_path):
+    nx.checkpoints.save(tmp_path / "step", {"step": 7, "rate": jnp.float32(0.5)})
+    mesh = make_mesh((4, 2))
+    have = nx.checkpoints.restore(tmp_path / "step", {"step": jnp.int32(0), "rate": 1.0}, axis_resources={}, mesh=mesh)
+    assert have["step"].sharding == NamedSharding(mesh, P())
+    assert int(have["step"]) == 7
+    assert type(have["rate"]) is float
+    assert have["rate"] == 0.5
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+NAMES = [
+    "batch",
+    ("layer", 0, None, True),
+    Kind.ROWS,
+    Text.ROWS,
+    0.5,
+    1.5j,
+    b"\x00k",
+    frozenset({"a", ("b", 1)}),
+    "",
+    "a:1,{b}/\n",
+]
+
+
+def test_any_name_comes_back(tmp_path):
+    tree = [nx.named(array(4, 2), [name, "other"]) for name in NAMES]
+    nx.checkpoints.save(tmp_path / "step", tree)
+    have = nx.checkpoints.restore(tmp_path / "step")
+    assert [leaf.dims for leaf in have] == [leaf.dims for leaf in tree]
+    assert [hash(leaf.dims) for leaf in have] == [hash(leaf.dims) for leaf in tree]
+    names = nx.checkpoints.names(tmp_path / "step")
+    assert names["2"] == {Kind.ROWS: 4, "other": 2}
+    assert list(names) == [str(i) for i in range(len(NAMES))]
+    same(nx.checkpoints.restore(tmp_path / "step", tree), tree)
+    asked = [tree[0], nx.named(array(4, 2), [Text.ROWS, "other"])]
+    with pytest.raises(CheckpointError, match=r"1 is stored as .* no axis <Text.ROWS: 'rows'> is stored there"):
+        nx.checkpoints.restore(tmp_path / "step", asked, partial=True)
+
+
+class Odd:
+    def __repr__(self):
+        return "Odd()"
+
+
+@pytest.mark.parametrize("name", [Odd(), ("k", Odd()), float("nan"), frozenset({Odd()})], ids=str)
+def test_names_that_cannot_be_stored_are_refused(name, tmp_path):
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.save(tmp_path / "step", {"w": nx.named(array(3), [name])})
+    assert str(info.value) == (
+        f"save: an axis of w of the tree is {name!r}, of type {type(name).__name__}, which cannot be stored; a checkpoint holds strings, "
+        "numbers, bytes, members of enumerations, and tuples and frozensets of these. Rename it to one of these (nx.rename for an axis)."
+    )
+    assert not (tmp_path / "step").exists()
+
+
+def edited(folder, change):
+    """The metadata of a checkpoint, changed as text."""
+    file = folder / "_METADATA"
+    text = json.loads(file.read_text())
+    text["custom_metadata"]["namedax"] = json.loads(change(json.dumps(text["custom_metadata"]["namedax"])))
+    file.write_text(json.dumps(text))
+
+
+def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
+    tree = {"w": nx.named(array(3), [Kind.ROWS])}
+    nx.checkpoints.save(tmp_path / "step", tree)
+    for module, member in (("antigravity", "Kind.ROWS"), ("os", "path.sep"), (__name__, "Kind.mro"), (__name__, "Odd.ROWS")):
+        edited(tmp_path / "step", lambda text, module=module: text.replace(json.dumps(__name__), json.dumps(module)))
+        edited(tmp_path / "step", lambda text, member=member: text.replace('"Kind.ROWS"', json.dumps(member)))
+        with pytest.raises(CheckpointError) as info:
+            nx.checkpoints.restore(tmp_path / "step")
+        assert str(info.value) == (
+            f"restore: the checkpoint has the name {member} of an enumeration in module {module!r}, which this program has not imported, "
+            "or which lacks it. Import the module first, or say what is stored with like=, whose names are used then."
+        )
+        edited(tmp_path / "step", lambda text, member=member: text.replace(json.dumps(member), '"Kind.ROWS"'))
+        same(nx.checkpoints.restore(tmp_path / "step", tree), tree)  # only the name of its class counts
+        edited(tmp_path / "step", lambda text, module=module: text.replace(json.dumps(module), json.dumps(__name__)))
+    assert "antigravity" not in sys.modules
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+STORED = {"w": nx.named(array(8, 6, 4), ["inputs", "hidden", None]), "b": nx.named(array(6), ["hidden"]), "step": 7}
+REMEDY = (
+    "\nArrays, names, sizes and element types have to be those that were saved; nx.checkpoints.names lists them. The order of axes, "
+    "axis_resources and the mesh are free. To change a name, restore under the stored one, and use nx.rename."
+)
+AS_STORED = "f32[4]{inputs:8, hidden:6}"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored") / "step"
+    nx.checkpoints.save(folder, STORED)
+    return folder
+
+
+def named(shape, names, dtype=jnp.float32):
+    return nx.NamedArray(jnp.zeros(shape, dtype), names)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"w": named((8, 6, 4), ("inputs", "hiden", None))},
+            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8, hiden:6}}: no axis 'hiden' is stored there. "
+            "Did you mean 'hidden'?",
+        ),
+        (
+            {"w": named((8, 4), ("inputs", None))},
+            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8}}: it has the axis 'hidden' too.",
+        ),
+        (
+            {"w": named((8, 12, 4), ("inputs", "hidden", None))},
+            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8, hidden:12}}: axis 'hidden' has size 6, not 12.",
+        ),
+        (
+            {"w": named((8, 6, 5), ("inputs", "hidden", None))},
+            f"w is stored as {AS_STORED} and asked for as f32[5]{{inputs:8, hidden:6}}: its positional shape is (4,), not (5,).",
+        ),
+        (
+            {"w": named((8, 6, 4), ("inputs", "hidden", None), jnp.bfloat16)},
+            f"w is stored as {AS_STORED} and asked for as bf16[4]{{inputs:8, hidden:6}}: its elements are f32, not bf16. Restore it as it "
+            "is stored, and cast it then (astype).",
+        ),
+        (
+            {"b": jnp.zeros(6)},
+            "b is stored as f32[]{hidden:6} and asked for as f32[6]: it has the axis 'hidden' too.",
+        ),
+        (
+            {"step": 7.0, "b": 1.0},
+            "step is stored as the int 7 and asked for as the float 7.0: another type of Python.\n"
+            "  b is stored as f32[]{hidden:6} and asked for as the float 1.0: a value of Python is an array without axes, of its own kind "
+            "of number.",
+        ),
+        ({"step": jnp.zeros(())}, "step is stored as the int 7 and asked for as f32[]: a value of Python is an array without axes, of its own "
+         "kind of number."),
+        ({"bias": {"b": jnp.zeros(3)}}, "bias/b, f32[3], is asked for and not stored."),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_told(stored, change, text):
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.restore(stored, {**STORED, **change})
+    lines = str(info.value).removesuffix(REMEDY)
+    first, _, rest = lines.partition("\n  ")
+    assert first == f"restore: like= is not what the checkpoint in {stored} holds."
+    assert set(rest.split("\n  ")) == set(text.split("\n  "))
+
+
+def test_what_is_missing_and_what_is_left_over_is_told(stored, tmp_path):
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.restore(stored, {"w": STORED["w"], "bb": STORED["b"]})
+    assert str(info.value) == (
+        f"restore: like= is not what the checkpoint in {stored} holds.\n"
+        "  bb, f32[]{hidden:6}, is asked for and not stored. Did you mean 'b'?\n"
+        "  b, f32[]{hidden:6}, is stored and not asked for; partial=True leaves it out.\n"
+        "  step, the int 7, is stored and not asked for; partial=True leaves it out." + REMEDY
+    )
+    same(nx.checkpoints.restore(stored, {"w": STORED["w"]}, partial=True), {"w": STORED["w"]})
+    many = {str(i): 0 for i in range(20)}
+    with pytest.raises(CheckpointError, match=r"\n  \.\.\. and 12 more\.\n") as info:
+        nx.checkpoints.restore(stored, {**STORED, **many})
+    assert str(info.value).count("is asked for and not stored") == 8
+    with pytest.raises(ArgumentError, match=r"^restore: partial=True leaves out what like= lacks, and there is no like="):
+        nx.checkpoints.restore(stored, partial=True)
+
+
+def test_where_arrays_cannot_live_is_told(stored):
+    mesh = make_mesh((4, 2))
+
+    def fails(kind, text, like=None, axis_resources=None, mesh=None):
+        with pytest.raises(kind) as info:
+            nx.checkpoints.restore(stored, like, axis_resources=axis_resources, mesh=mesh)
+        assert str(info.value).startswith(text)
+
+    fails(AxisSizeError, "restore: axis 'hidden' of size 6 does not divide over mesh axes ('x',)", None, {"hidden": "x"}, mesh)
+    fails(
+        PlacementConflictError,
+        "restore: axes 'inputs' and 'hidden' meet in one value",
+        None,
+        {"inputs": "y", "hidden": "y"},
+        mesh,
+    )
+    fails(MeshError, "restore: there is no mesh.", None, {"hidden": "x"})
+    fails(
+        MeshError,
+        "restore: axis_resources maps 'hidden' to mesh axis 'z', which the mesh does not have",
+        None,
+        {"hidden": "z"},
+        mesh,
+    )
+    fails(MeshError, "restore: the mesh {'x': 4, 'y': 2} is an AbstractMesh", None, {}, mesh.abstract_mesh)
+    types = nx.interop.abstract({**STORED, "step": None}, {"hidden": "y"}, mesh.abstract_mesh)
+    fails(
+        MeshError, "restore: b is asked for on an AbstractMesh, {'x': 4, 'y': 2}, which has no devices.", {**types, "step": 7}
+    )
+    fails(AxisResourceError, "restore: axis_resources is 'x'; write a dict", None, "x", mesh)
+    fails(
+        CheckpointError,
+        "restore: step of like= is Odd(), of type Odd; write an array, the type of one",
+        {**STORED, "step": Odd()},
+    )
+    with pytest.raises(AxisResourceError, match=r"^restore: works outside of mapped functions, where arrays are whole"):
+        nx.xmap(lambda x: nx.checkpoints.restore(stored)["b"] + x)(nx.named(jnp.ones(6), ["hidden"]))
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        ({"f": [len]}, "f/0 of the tree is <built-in function len>, of type builtin_function_or_method, which cannot be stored"),
+        ({"t": np.array(["x"])}, "t of the tree is array(['x'], dtype='<U1'), of type ndarray, which cannot be stored"),
+        ({"u": nx.named(jnp.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has elements of a type that orbax's files lack."),
+        ({Odd: 1}, f"a key of a dict is {Odd!r}, of type type, which cannot be stored"),
+        ({"w": nx.NamedArray(jnp.ones((2, 2)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "two axes of w of the tree"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_stored_is_told(tree, text, tmp_path):
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.save(tmp_path / "step", tree)
+    assert str(info.value).startswith(f"save: {text}")
+
+
+def test_values_that_are_not_there_are_told(tmp_path):
+    with pytest.raises(
+        CheckpointError, match=r"save: w of the tree, f32\[3\], has no values while it is traced. Save outside of traced"
+    ):
+        jax.jit(lambda w: nx.checkpoints.save(tmp_path / "step", {"w": w}))(jnp.ones(3))
+    with pytest.raises(AxisResourceError, match=r"^save: works outside of mapped functions, where arrays are whole"):
+        nx.xmap(lambda w: nx.checkpoints.save(tmp_path / "step", {"w": w}))(nx.named(jnp.ones(3), ["k"]))
+
+
+@pytest.mark.skipif(jax.config.jax_enable_x64, reason="what JAX cannot hold without 64 bits")
+def test_sixty_four_bits_that_jax_cannot_hold_are_told(tmp_path):
+    nx.checkpoints.save(tmp_path / "step", {"n": np.arange(3)})
+    with pytest.raises(
+        CheckpointError, match=r"n is stored as i64\[3\] and asked for as i32\[3\]: its elements are i64, not i32"
+    ):
+        nx.checkpoints.restore(tmp_path / "step", {"n": jnp.arange(3)})
+    edited(tmp_path / "step", lambda text: text.replace(', "host": true', ""))  # as a program with 64 bits saves it
+    with pytest.raises(
+        CheckpointError, match=r"JAX has no i64 while jax_enable_x64 is off. Switch it on, or ask for a NumPy array"
+    ):
+        nx.checkpoints.restore(tmp_path / "step")
+    same(nx.checkpoints.restore(tmp_path / "step", {"n": np.zeros(3, np.int64)}), {"n": np.arange(3)})
+
+
+# --- folders, and orbax ---------------------------------------------------------------------------------------------
+
+
+def test_folders(stored, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nx.checkpoints.save("step", {"w": array(3)})
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.save("step", {"w": array(3)})
+    assert str(info.value) == f"save: {tmp_path}/step exists already. Save to another folder, or give overwrite=True."
+    nx.checkpoints.save("step", STORED, overwrite=True)
+    same(nx.checkpoints.restore("step"), STORED)
+    with pytest.raises(CheckpointError) as info:
+        nx.checkpoints.names("nowhere")
+    assert (
+        str(info.value)
+        == f"names: there is no checkpoint in {tmp_path}/nowhere. Give the folder of one step, which nx.checkpoints.save has written."
+    )
+    edited(tmp_path / "step", lambda text: text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(
+        CheckpointError, match=r"^types: the checkpoint in .* is of version 2, and this namedax reads up to 1. Use a newer one."
+    ):
+        nx.checkpoints.types("step")
+
+
+def test_orbax_writes_and_reads_the_same_files(tmp_path):
+    tree = {"w": STORED["w"], "layers": [STORED["b"]], "step": 7}
+    with ocp.CheckpointManager(tmp_path / "run", options=ocp.CheckpointManagerOptions(max_to_keep=1)) as manager:
+        for step in (1, 2):
+            manager.save(step, args=nx.checkpoints.save_args({**tree, "step": step}))
+    assert not (tmp_path / "run" / "1").exists()
+    same(nx.checkpoints.restore(tmp_path / "run" / "2", tree), {**tree, "step": 2})
+    both = ocp.args.Composite(model=nx.checkpoints.save_args(tree), note=ocp.args.JsonSave({"loss": 0.5}))
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        checkpointer.save(tmp_path / "both", both)
+    same(nx.checkpoints.restore(tmp_path / "both" / "model"), tree)
+    with ocp.PyTreeCheckpointer() as checkpointer:  # without namedax: dicts of plain arrays
+        arguments = {"w": 0, "layers": {"0": ocp.RestoreArgs(restore_type=np.ndarray)}}
+        arguments["w"] = arguments["layers"]["0"]
+        have = checkpointer.restore(tmp_path / "both" / "model", restore_args=arguments)
+        np.testing.assert_array_equal(have["layers"]["0"], STORED["b"].data)
+        checkpointer.save(tmp_path / "direct", tree)
+    with pytest.raises(
+        CheckpointError,
+        match=r"restore: the checkpoint in .* has no names of axes: it was not written by nx.checkpoints. Restore",
+    ):
+        nx.checkpoints.restore(tmp_path / "direct")
+
+
+def test_without_orbax(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ImportError, match=r"^save: orbax is not installed. Install it with `pip install orbax-checkpoint`"):
+        nx.checkpoints.save(tmp_path / "step", {"w": array(3)})
