@@ -34,6 +34,7 @@ __all__ = [
     "RawBlockError",
     "RearrangeError",
     "SerialLoopError",
+    "UnevenAxisError",
     "UnsupportedArgumentError",
 ]
 
@@ -58,6 +59,24 @@ class AxisNotFoundError(NamedaxError, ValueError):
 
 class AxisSizeError(NamedaxError, ValueError):
     """One name has two sizes, or a size does not divide over the mesh axes that it is mapped to."""
+
+
+class UnevenAxisError(AxisSizeError):
+    """A size does not divide over its mesh axes, and what is done there knows no padding.
+
+    Attributes:
+      axis: the name.
+      operation: what is done there, where it is known.
+    """
+
+    axis: Hashable = None
+    operation: str | None = None
+
+    def say(self, operation: str) -> None:
+        """Puts the operation in front of the message, unless there is one."""
+        if self.operation is None and self.args:
+            self.operation = operation
+            self.args = (f"{operation}: {self.args[0]}", *self.args[1:])
 
 
 class PositionalAxisError(NamedaxError, ValueError):

@@ -31,6 +31,7 @@ from namedax.operands.leaves import data_of
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.mesh import any_mesh
+from namedax.resources.real_entries import masked
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["abstract", "clip_by_global_norm", "from_xarray", "global_norm", "to_xarray"]
@@ -230,7 +231,10 @@ def global_norm(tree: Any) -> jax.Array:
     for leaf in jax.tree.leaves(tree, is_leaf=is_named):
         block = local_block(leaf, "global_norm", region)
         data, names = jnp.asarray(data_of(block)), [dim for dim in dims_of(block) if dim is not None]
-        placed = [] if region is None or not region.manual else [axis for name in names for axis in region.placement(name)]
+        places = {} if region is None or not region.manual else {name: region.place(name) for name in names}
+        for dim, name in enumerate(dims_of(block)):
+            data = masked(data, dim, places.get(name, ()), 0)
+        placed = [axis for axes in places.values() for axis in axes]
         square = jnp.sum(jnp.square(data.real) + jnp.square(data.imag) if jnp.iscomplexobj(data) else jnp.square(data))
         axes = frozenset(placed)
         totals[axes] = totals[axes] + square if axes in totals else square

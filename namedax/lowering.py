@@ -33,6 +33,7 @@ from namedax.programs.late_sums import Traced, postponing
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
 from namedax.programs.serial import stepping
+from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
@@ -55,6 +56,7 @@ class Argument(Record, frozen=False):
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     """Runs the body under one `jax.shard_map`."""
+    call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
     shard_map = functools.partial(shard_map, in_specs=specs)
@@ -97,11 +99,11 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
 
     def on_old(dims: Dims) -> list[tuple[str, ...]]:
         """Where dims live in the region, but for the new axes."""
-        placements = [() if dim is None else region.placement(dim) for dim in dims]
+        placements = [() if dim is None else region.place(dim) for dim in dims]
         return [place if new_axes.isdisjoint(place) else () for place in placements]
 
     def in_outer(dims: Dims, of: Dims) -> list[tuple[str, ...]]:
-        return [() if dim is None or dim not in of else outer.placement(dim) for dim in dims]
+        return [() if dim is None or dim not in of else outer.place(dim) for dim in dims]
 
     datas = [
         relayout(jnp.asarray(argument.data), in_outer(argument.dims, dims_of(argument.leaf)), on_old(argument.dims))
@@ -109,6 +111,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     ]
     if new_axes:
         assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
+        call.whole = region.uneven.intersection(assignment)
         specs = call.specs(assignment)
         datas = [to_spec(data, spec, None) for data, spec in zip(datas, specs, strict=True)]
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
@@ -148,6 +151,7 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
 def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
+    call.whole = call.region.uneven
     specs, manual = call.specs(resources), _axes_of(devices)
     if devices:
         datas, shard_map = _on_devices(call, mesh, from_context, devices)
@@ -197,18 +201,20 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         return call.run(*datas)
     # Within the body every axis is Auto; the results' shardings must be known before.
     region = call.region
+    # The types of arrays speak of even blocks only; between its operations the partitioner pads by itself.
+    even = {name: axes for name, axes in region.resources.items() if region.sizes.get(name, 0) % region.mesh_axis_size(axes) == 0}
     call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = [
             to_spec(data, spec, None if from_context else mesh)
-            for spec, data in zip(call.specs(region.resources), datas, strict=True)
+            for spec, data in zip(call.specs(even), datas, strict=True)
         ]
         traced = Traced(call.flat_body)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
-        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
+        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(even), mesh))
         return call.rebuild(mapped(traced.closure, *datas))
 
 
@@ -253,6 +259,8 @@ class Call:
     ):
         self.function, self.name, self.out_axes, self.resources, self.sizes = function, name, out_axes, resources, sizes
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
+        # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
+        self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
         self._tree: Any = None
         mappings = jax.tree.leaves(out_axes, is_leaf=lambda m: m is None or is_mapping(m))
@@ -265,7 +273,10 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """The partition specs of the arguments under an assignment."""
-        return tuple(partition_spec(argument.dims, resources) for argument in self.arguments)
+        return tuple(self._spec(argument.dims, resources) for argument in self.arguments)
+
+    def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
+        return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
 
     @property
     def results_are_placed(self) -> bool:
@@ -280,20 +291,27 @@ class Call:
             dims: list[Hashable | None] = [None] * (max((i for i, _ in names), default=-1) + 1)
             for i, name in names:
                 dims[i] = name
-            return partition_spec(dims, self.region.resources)
+            return self._spec(dims, self.region.resources)
 
         return jax.tree.map(spec, self.out_axes, is_leaf=is_mapping)
 
     def _outputs(self, datas: Sequence[Any]) -> Any:
         """Runs the function on named arrays of these (local) data."""
         region = self.region
-        named = [wrap(data, argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
+        named = [wrap(self._cut(data, argument.dims), argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
         for leaf in jax.tree.leaves(outputs, is_leaf=is_named):
             region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
         self._check_names_used()
         return outputs
+
+    def _cut(self, data: Any, dims: Dims) -> Any:
+        """An argument with its own blocks of names that came whole."""
+        for i, dim in enumerate(dims):
+            if dim in self.whole:
+                data = comm.cut(data, i, self.region.place(dim))
+        return data
 
     def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         """A result as an array whose device variance is that of its names; notes its dims."""
@@ -308,7 +326,7 @@ class Call:
             final = tuple(None if dim in placed else dim for dim in dims)
         self.region.check_placement(f"xmap, {what}", (dim for dim in dims if dim is not None))
         if self.region.manual:
-            axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.placement(dim))
+            axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.place(dim))
             if varying(data) - axes:
                 raise NamedAxesLeftError(
                     f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
@@ -316,6 +334,9 @@ class Call:
                     "array. Return the named array."
                 )
             data = cast_data(data, axes)
+            for i, dim in enumerate(dims):
+                if dim in self.whole:
+                    data = comm.all_gather(data, i, self.region.place(dim), "invarying")
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)
@@ -336,7 +357,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """The partition specs of all results, when the body has been traced."""
         resources = self.region.resources if resources is None else resources
-        return [partition_spec(result.dims, resources) for result in self.results]
+        return [self._spec(result.dims, resources) for result in self.results]
 
     def rebuild(self, flat: Sequence[Any]) -> Any:
         """The results, some of them named, from the data of their leaves."""

@@ -531,7 +531,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
         for name in sizes:
             if name in region.resources:
-                region.block_size(name, sizes[name], "xmap")
+                region.block_size(name, sizes[name], "xmap", knows_padding=True)
         for argument in arguments:
             names = [dim for dim in argument.dims if dim is not None]
             region.seen.update(names)

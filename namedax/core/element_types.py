@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 __all__ = ["as_inexact", "beyond", "common_type", "inexact_type", "to_type"]
 
@@ -46,6 +47,19 @@ def beyond(dtype: Any) -> Any:
         return jnp.asarray(True)
     info = jnp.iinfo(dtype)
     return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
+
+
+def extreme(dtype: Any, largest: bool) -> Any:
+    """The value that no other exceeds in a maximum (if `largest`), or falls below in a minimum: what such a reduction of nothing begins with."""
+    sign = -1 if largest else 1
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return np.asarray(sign * np.inf, dtype)
+    if dtype == jnp.bool_:
+        return np.asarray(not largest)
+    info = jnp.iinfo(dtype)
+    return np.asarray(info.min if largest else info.max, dtype)
 
 
 def to_type(x: Any, dtype: Any) -> Any:

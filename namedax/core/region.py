@@ -13,12 +13,13 @@ import math
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import jax
 from jax.sharding import AxisType
 
-from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
+from namedax.core.uneven import Uneven, block_of, dividing_sizes
+from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, UnevenAxisError
 
 __all__ = [
     "MANUAL",
@@ -72,6 +73,7 @@ class Region:
         "resources",
         "seen",
         "sizes",
+        "uneven",
     )
 
     def __init__(
@@ -89,6 +91,13 @@ class Region:
         self.mesh = mesh
         self.mode = mode
         self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
+        # Names whose last blocks are padding.
+        self.uneven = frozenset(
+            name
+            for name, axes in self.resources.items()
+            if mode == MANUAL and axes and name in self.sizes and self.sizes[name] % self.mesh_axis_size(axes)
+            if all(type(axis) is str for axis in axes)  # steps of a loop have no padding
+        )
         self.overlap, self.left_out = overlap, left_out
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap, left_out)
         self._hash = hash(self._key)
@@ -116,9 +125,44 @@ class Region:
         """Where all mapped names live."""
         return frozenset(self.resources.items())
 
-    def placement(self, name: Hashable) -> tuple[str, ...]:
-        """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole."""
+    def placement(self, name: Hashable, op: str | None = None) -> tuple[str, ...]:
+        """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole.
+
+        An operation that mixes entries asks this, and with it says that it knows of no padding.
+
+        Raises:
+          UnevenAxisError: the last blocks are padding.
+        """
+        if name in self.uneven:
+            self._refuse_padding(op, name, self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
+
+    def place(self, name: Hashable) -> tuple[str, ...]:
+        """The same for an operation that knows padding: an `Uneven` where the last blocks have it."""
+        if name in self.uneven:
+            return Uneven(self.resources[name], self.sizes[name])
+        return self.resources.get(name, ()) if self.mode == MANUAL else ()
+
+    def _refuse(self, op: str | None, name: Hashable, size: int, rule: str, remedy: str) -> NoReturn:
+        mesh_axes = tuple(self.resources[name])
+        error = UnevenAxisError(
+            f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {self.mesh_axis_size(mesh_axes)} devices in total{rule}. "
+            f"{remedy}, or map {name!r} to fewer devices in axis_resources."
+        )
+        error.axis = name
+        if op is not None:
+            error.say(op)
+        raise error
+
+    def _refuse_padding(self, op: str | None, name: Hashable, size: int) -> NoReturn:
+        below, above = dividing_sizes(size, devices := self.mesh_axis_size(self.resources[name]))
+        self._refuse(
+            op,
+            name,
+            size,
+            f", so that the last blocks of {block_of(size, devices)} are padding, which this operation does not know",
+            f"Use a size that divides, such as {above if below == above else f'{below} or {above}'}",
+        )
 
     def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
         """The number of devices along `mesh_axes` together."""
@@ -163,16 +207,31 @@ class Region:
         """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
         return self.sizes[name] if name in self.sizes else self._born.get(name)
 
-    def block_size(self, name: Hashable, size: int, op: str) -> int:
-        """The number of entries of `name` on one device, when all devices hold `size` together."""
-        mesh_axes = self.resources.get(name, ())
-        devices = self.mesh_axis_size(mesh_axes)
-        if size % devices:
-            raise AxisSizeError(
-                f"{op}: axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {devices} devices in total. "
-                f"Use a size that is a multiple of {devices}, or map {name!r} to fewer devices in axis_resources."
-            )
-        return size // devices if self.mode == MANUAL else size
+    def block_size(self, name: Hashable, size: int, op: str, knows_padding: bool = False) -> int:
+        """The number of entries of `name` on one device, when all devices hold `size` together.
+
+        Args:
+          name: the axis.
+          size: its global size.
+          op: the operation, for messages.
+          knows_padding: whether the operation knows that the last blocks may be padding.
+
+        Raises:
+          UnevenAxisError: they are, and it does not; or the region does not know the size of the name.
+        """
+        devices = self.mesh_axis_size(self.resources.get(name, ()))
+        if self.mode != MANUAL:
+            return size
+        if size % devices == 0:
+            return size // devices
+        if name in self.uneven and size == self.sizes[name]:
+            if not knows_padding:
+                self._refuse_padding(op, name, size)
+            return block_of(size, devices)
+        remedy = f"Use a size that is a multiple of {devices}"
+        if knows_padding and name not in self.sizes:
+            remedy = f"Write axis_sizes={{{name!r}: {size}}}, so that the mapped function knows it when it begins, use a multiple of {devices}"
+        self._refuse(op, name, size, "", remedy)
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
         """Raises if two of `names` live on one mesh axis: they cannot both be in one value."""

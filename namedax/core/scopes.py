@@ -19,6 +19,7 @@ from namedax.core.array import NamedArray
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import inhabited
+from namedax.errors import UnevenAxisError
 
 __all__ = [
     *("Renaming", "Scope", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
@@ -119,10 +120,10 @@ class Scope:
       holds: whether it runs code of the user, whose operations say theirs.
     """
 
-    __slots__ = ("_holds", "_scope", "_token")
+    __slots__ = ("_holds", "_scope", "_text", "_token")
 
     def __init__(self, text: str, holds: bool = False):
-        self._scope, self._holds = jax.named_scope(text), holds
+        self._scope, self._holds, self._text = jax.named_scope(text), holds, text
 
     def __enter__(self) -> None:
         self._token = _open.set(not self._holds)
@@ -131,6 +132,8 @@ class Scope:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._scope.__exit__(kind, error, traceback)
         _open.reset(self._token)
+        if kind is not None and isinstance(error, UnevenAxisError) and not self._holds:
+            error.say(self._text)
 
 
 def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:

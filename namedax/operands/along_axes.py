@@ -117,7 +117,7 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
         raise_not_found(op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None])
     data, dims = block.data, block.dims
     if region is not None and region.manual:
-        old = [() if dim is None else region.placement(dim) for dim in dims]
+        old = [() if dim is None else region.place(dim) for dim in dims]
         new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
         data = relayout(data, old, new) if old != new else data
     order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
@@ -147,7 +147,7 @@ def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str)
                     f"one size. Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
                 )
         if region.manual:
-            old = [() if dim is None else region.placement(dim) for dim in dims]
-            new = [() if dim is None else region.placement(dim) for dim in named]
+            old = [() if dim is None else region.place(dim) for dim in dims]
+            new = [() if dim is None else region.place(dim) for dim in named]
             data = relayout(data, old, new) if old != new else data
     return wrap(data, tuple(named))

@@ -110,15 +110,15 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
             if not whole or dim not in region.resources:
                 continue
             size = data.shape[i]  # a name that comes into the body with an array that it closes over
-        block = region.block_size(dim, size, op)
-        if data.shape[i] == block and not (whole and block != size):
+        block = region.block_size(dim, size, op, knows_padding=True)
+        if data.shape[i] == block and not (whole and (block != size or dim in region.uneven)):
             continue
         if data.shape[i] != size:
             raise AxisSizeError(
                 f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape} with dims {dims}, but {dim!r} has size "
                 f"{size} in this mapped function; a name has one size. Rename one of the two axes."
             )
-        data = comm.cut(data, i, region.placement(dim))
+        data = comm.cut(data, i, region.place(dim))
     if data is not array._data:
         return make_in_region(data, dims)
     if is_at_home:
@@ -134,7 +134,7 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
     """A block of the body of another region, as the body of `region` sees it."""
     dims, data = array._dims, array._data
     names = [dim for dim in dims if dim is not None]
-    old, new = ([() if dim is None else r.placement(dim) for dim in dims] for r in (origin, region))
+    old, new = ([() if dim is None else r.place(dim) for dim in dims] for r in (origin, region))
     for dim, n in zip(dims, data.shape, strict=True):
         if dim is None:
             continue
@@ -145,7 +145,7 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
                 f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with dims {dims}, but {dim!r} "
                 f"has size {known} in this mapped function; a name has one size. Rename one of the two axes."
             )
-        region.block_size(dim, size, op)
+        region.block_size(dim, size, op, knows_padding=True)
     region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
     entered = relayout(entering(data, region.mesh), old, new)
     return array if entered is data else make_in_region(entered, dims)

@@ -72,7 +72,7 @@ class Entries:
             lacking = blocks[min(self.fixed)]
             candidates = [dim for block in blocks for dim in names_of(dims_of(block))]
             raise_not_found(op, axis, type_text(lacking), candidates if not self.dims else names_of(dims_of(lacking)))
-        self.placement: tuple[str, ...] = region.placement(axis) if self.by_name and region is not None else ()
+        self.placement: tuple[str, ...] = region.placement(axis, op) if self.by_name and region is not None else ()
 
     @classmethod
     def uncut(cls, op: str, value: Any) -> Entries:

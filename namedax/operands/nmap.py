@@ -221,7 +221,7 @@ class Lifted:
             try:
                 hidden = frozenset[str]()
                 if region is not None and not theirs:
-                    hidden = frozenset(axis for name in names for axis in region.placement(name))
+                    hidden = frozenset(axis for name in names for axis in region.place(name))
                 if hidden:
                     result = _on_its_device(op, names, mapped, hidden, datas)
                 elif region is not None and region.resources and not (theirs and _is_no_transform(function)) and on_cpus():

@@ -1,6 +1,7 @@
 """The collectives on blocks: one function each, the only place where namedax communicates.
 
-All take raw data inside of a `jax.shard_map` body and a tuple of mesh axes, major first. Over a mesh axis on which the value
+All take raw data inside of a `jax.shard_map` body and a tuple of mesh axes, major first; those that cut, put together or scatter a
+dimension take an `Uneven` as well, and put padding on or take it off. Over a mesh axis on which the value
 does not vary nothing is sent: every device knows the result already.
 """
 
@@ -18,8 +19,10 @@ from jax import lax
 from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources.own_block import own_block, sliced
+from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.refusals import refuse_loops
 from namedax.resources.serial import LoopAxis
 
@@ -85,6 +88,8 @@ def _explicit_axes_left() -> bool:
 
 def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     """Sum over `axes`, of which each device keeps its block along `dim`: one reduce-scatter."""
+    if isinstance(axes, Uneven):
+        data, axes = padded(data, dim, padded_size(axes)), plain(axes)
     moving, _ = _split(data, axes)
     if not moving:
         return cut(psum(data, axes), dim, axes)
@@ -102,6 +107,8 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     With `to="varying"` its transpose is a reduce-scatter, for a value that meets others that vary over `axes`. With
     `to="invarying"` the result counts as replicated, and the transpose is a slice. Equal blocks are repeated, not sent.
     """
+    if isinstance(axes, Uneven):
+        return unpadded(all_gather(data, dim, plain(axes), to), dim, axes.size)
     variance = varying(data)
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
@@ -156,6 +163,8 @@ def cut(data: Any, dim: int, axes: Axes) -> Any:
 
     Its transpose is one all-gather; where the value counts as varying, or an axis is a loop's, the slice among zeros.
     """
+    if isinstance(axes, Uneven):
+        data, axes = padded(data, dim, padded_size(axes)), plain(axes)
     is_plain = any(isinstance(axis, LoopAxis) for axis in axes) or not varying(data).isdisjoint(axes)
     return (sliced if is_plain else own_block)(data, dim, own(axes))
 

@@ -29,7 +29,9 @@ from typing import Any, NamedTuple
 import jax
 from jax import lax
 
+from namedax.core.uneven import Uneven, plain
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Axes", "Layout", "plan", "relayout", "sum_scatter"]
@@ -84,6 +86,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
       keep_varying: mesh axes over which the result is to be device-varying although it is gathered
         over them, because it meets values that vary there.
     """
+    if any(isinstance(axes, Uneven) for axes in (*old, *new)):
+        return _relayout_padded(data, old, new, keep_varying)
     used = {axis for axes in (*old, *new) for axis in axes}
     # In the order of the mesh, in which `jax.lax.ppermute` counts devices.
     order = jax.sharding.get_abstract_mesh().axis_names
@@ -103,6 +107,28 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     return data
 
 
+def _relayout_padded(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str]) -> Any:
+    """The same where some placements are `Uneven`: padding goes on before blocks are cut, and comes off where they are put together.
+
+    A dimension whose blocks have other sizes than before, since it goes from some mesh axes to others, is put together between.
+    """
+    pairs = list(zip(old, new, strict=True))
+    ends = [any(isinstance(axes, Uneven) for axes in pair) and pair[0] != pair[1] for pair in pairs]
+    between = tuple(() if end and before and after else after for end, (before, after) in zip(ends, pairs, strict=True))
+    if between != tuple(new):
+        placed = frozenset(axis for axes in new for axis in axes)
+        data = _relayout_padded(data, old, between, keep_varying | placed)
+        return _relayout_padded(data, between, new, keep_varying)
+    for i, after in enumerate(new):
+        if ends[i] and isinstance(after, Uneven):
+            data = padded(data, i, padded_size(after))
+    data = relayout(data, [plain(axes) for axes in old], [plain(axes) for axes in new], keep_varying)
+    for i, before in enumerate(old):
+        if ends[i] and isinstance(before, Uneven):
+            data = unpadded(data, i, before.size)
+    return data
+
+
 def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> Any:
     # Minor axes first; neighbours of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
@@ -117,6 +143,8 @@ def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any
     `pending` is a part of `axes`. One reduce-scatter, of what is left when the dimension has been cut
     along the other mesh axes.
     """
+    if isinstance(axes, Uneven):
+        data, axes = padded(data, dim, padded_size(axes)), plain(axes)
     summed = tuple(axis for axis in axes if axis in pending)
     if summed == axes:
         return comm.psum_scatter(data, dim, axes)

@@ -29,6 +29,12 @@ class Layout:
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
 
     @property
+    def uneven(self) -> set[str]:
+        """Names that do not divide over their mesh axes."""
+        sizes = dict(self.mesh)
+        return {name for name, _ in self.resources if SIZES[name] % math.prod(sizes[axis] for axis in self.mesh_axes(name))}
+
+    @property
     def loops(self) -> set[str]:
         """Names that are executed in steps."""
         return {name for name, entries in self.resources if any(isinstance(entry, int) for entry in entries)}
@@ -68,7 +74,7 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     partitioning = rng.choice(["manual"] * 4 + ["auto"]) if mesh else "manual"
     with_loops = partitioning == "manual" and (not mesh or rng.choice([False, False, True]))
     careless = rng.choice([False] * 11 + [True])
-    resources = _resources(rng, meetings, dict(mesh), with_loops, careless)
+    resources = _resources(rng, meetings, dict(mesh), with_loops, careless, uneven=rng.random() < 0.25)
     arrive = rng.choice(["host"] * 5 + ["sharded"]) if mesh else "host"
     passes = PASSES
     if resources and partitioning == "manual" and rng.random() < 0.15:
@@ -76,8 +82,10 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes)
 
 
-def _resources(rng: random.Random, meetings: list[frozenset[str]], mesh: dict[str, int], loops: bool, careless: bool) -> Any:
-    """An assignment."""
+def _resources(
+    rng: random.Random, meetings: list[frozenset[str]], mesh: dict[str, int], loops: bool, careless: bool, uneven: bool
+) -> Any:
+    """An assignment; if `uneven`, also of names that do not divide."""
     names = sorted({name for meeting in meetings for name in meeting} - {"n"})
     inner = [name for name in names if name in INNER]
     pairs = [(p, q) for p in mesh for q in mesh if p != q]
@@ -86,14 +94,15 @@ def _resources(rng: random.Random, meetings: list[frozenset[str]], mesh: dict[st
     order = rng.sample([name for name in names if name not in INNER], len(names) - len(inner))
     for name in [*order, *inner]:
         taken = {a for m in meetings if name in m for other in m for a in resources.get(other, ()) if isinstance(a, str)}
-        fits = [axes for axes in places if SIZES[name] % math.prod(mesh[axis] for axis in axes) == 0]
+        blocks = {axes: math.prod(mesh[axis] for axis in axes) for axes in places}
+        fits = [axes for axes in places if SIZES[name] % blocks[axes] == 0 or (uneven and name not in inner)]
         allowed = [axes for axes in fits if careless or not taken & {*axes}]
         if name in inner:  # these live on mesh axes of one kind, and have no loops
             allowed = [axes for axes in allowed if len(axes) <= 1]
         entries: tuple[Any, ...] = rng.choice(allowed[1:] * 2 + allowed[:1] * 2)
         if loops and name not in inner and rng.choice([False, True]):
-            rest = SIZES[name] // math.prod(mesh[axis] for axis in entries)
-            steps = [n for n in (2, 3, 4, 8) if rest % n == 0]
+            rest = SIZES[name] // blocks[entries]
+            steps = [n for n in (2, 3, 4, 8) if rest % n == 0 and SIZES[name] % blocks[entries] == 0]
             entries = (*entries, rng.choice(steps)) if steps else entries
         if entries:
             resources[name] = entries

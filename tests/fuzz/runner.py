@@ -213,8 +213,10 @@ def write(ref: Reference, layout: Layout) -> str:
     program = ref.program
     given = {axis for argument in program.arguments for axis in argument.axes if isinstance(axis, str)}
     local = {*INNER}
-    sizes = sorted(spoken(program) - given - local)
-    return source(program, layout, ref.results, sorted({name for meeting in ref.meetings for name in meeting} - local), sizes)
+    mapped = {name for meeting in ref.meetings for name in meeting} - local
+    # A name that is born in the body, and does not divide, has to be known when it begins.
+    sizes = sorted((spoken(program) | (layout.uneven & mapped)) - given - local)
+    return source(program, layout, ref.results, sorted(mapped), sizes)
 
 
 def spoken(program: Program) -> set[str]:
@@ -267,6 +269,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
             return True
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
+    if isinstance(error, nx.errors.UnevenAxisError):
+        return error.axis in layout.uneven
     if isinstance(error, nx.errors.RawBlockError):  # a nested function hands an array of the one around it to JAX
         return any(s.op == "xmap" for s in statements_of(ref.program.main)) and "called inside of another" in str(error)
     if isinstance(error, nx.errors.SerialLoopError):

@@ -19,6 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
 from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -93,10 +94,13 @@ def axis_index(axis_name: AxisName) -> NamedArray:
 def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
     """`arange(size)` along `name`, of which every device makes its own block."""
     region = ambient()
-    block = size if region is None else region.block_size(name, size, op)
+    block = size if region is None else region.block_size(name, size, op, knows_padding=True)
     index = lax.iota(dtype, block)
-    if region is not None and region.placement(name):
-        index = index + comm.block_index(region.placement(name)).astype(dtype) * block
+    place = () if region is None else region.place(name)
+    if place:
+        index = index + comm.block_index(place).astype(dtype) * block
+    if isinstance(place, Uneven):
+        index = jnp.minimum(index, jnp.asarray(size - 1, dtype))  # padding repeats the last entry
     result: NamedArray = wrap(index, (name,))
     return result
 
@@ -221,10 +225,11 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     places = [i for i, dim in enumerate(dims) if dim is None]
     front = [dims.index(name) for name in names]
     data = lax.transpose(data, front + kept + places)
-    placements = [region.placement(name) if region is not None and name not in absent else () for name in names]
+    placements = [region.place(name) if region is not None and name not in absent else () for name in names]
     local_shape = data.shape
     shards = [math.prod(lax.axis_size(a) for a in axes) for axes in placements]
     sizes = [n * s for n, s in zip(local_shape, shards, strict=False)]
+    sizes = [axes.size if isinstance(axes, Uneven) else n for n, axes in zip(sizes, placements, strict=True)]
     target = len(kept) + axis
 
     def arrange(to: str) -> Any:

@@ -27,6 +27,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.leaves import data_of
@@ -35,6 +36,7 @@ from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduc
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes, Layout, sum_scatter
+from namedax.resources.real_entries import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Contraction", "Label", "Labels"]
@@ -80,7 +82,7 @@ class _Term(Record, frozen=False):
                 if not term.places[first]:
                     first, second = second, first
                 data, place = term.data, term.places[first]
-                if term.places[second]:
+                if term.places[second]:  # whole, without padding
                     data = comm.all_gather(data, second, term.places[second], "invarying")
                 if place:
                     data = comm.cut(data, second, place)
@@ -138,7 +140,7 @@ class Contraction:
         """The placement of a label; that of a positional one is empty."""
         if self.region is None or not self.manual or isinstance(label, int):
             return ()
-        return self.region.placement(label)
+        return self.region.place(label)
 
     def run(self, blocks: Sequence[Any]) -> Any:
         """Contracts the blocks of this device, communicates, and names the result."""
@@ -246,12 +248,22 @@ class Contraction:
         dims = tuple(i for i, label in enumerate(term.labels) if label in labels)
         if not dims:
             return term
+        data = term.data
+        for dim in dims:
+            data = masked(data, dim, term.places[dim], 0)
         if self.common == jnp.bool_ and self.accumulate == jnp.bool_:
-            data = jnp.any(term.data, dims)
+            data = jnp.any(data, dims)
         else:
-            data = jnp.sum(term.data, dims, dtype=None if self.weak else self.accumulate)
+            data = jnp.sum(data, dims, dtype=None if self.weak else self.accumulate)
         data = self._reduce(data, _chain(term.places[i] for i in dims))
         return term.without(dims, data)
+
+    def _without_padding(self, data: Any, labels: Labels, summed: Iterable[Label]) -> Any:
+        """The data of an operand, where its labels lie, with zeros for padding along labels that are summed."""
+        for dim, label in enumerate(labels):
+            if label in summed:
+                data = masked(data, dim, self.place(label), 0)
+        return data
 
     def _variance(self, term: _Term) -> frozenset[str]:
         """The mesh axes over which the term varies once it is read."""
@@ -277,6 +289,8 @@ class Contraction:
             x, y = self._read(a, variance), self._read(b, variance)
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
+        # Both: what the padding of one is multiplied by may be infinite.
+        x, y = self._without_padding(x, a.labels, summed), self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -293,6 +307,10 @@ class Contraction:
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
+        if any(isinstance(self.place(label), Uneven) for label in (*a.labels, *b.labels)) or any(
+            isinstance(place, Uneven) for place in (*a.places, *b.places)
+        ):
+            return None  # blocks with padding go around no ring
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
         result = self.common if self.preferred is None else self.accumulate
@@ -455,12 +473,16 @@ class Contraction:
             if not taken:
                 continue
             arriving = want[len(have) :]
+            if isinstance(want, Uneven) or isinstance(have, Uneven):
+                if have or not set(want) <= set(pending):
+                    continue
+                arriving = want
             free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
             if want[: len(have)] != have or not free:
                 arriving = taken  # on the way; `move` does the rest
-            if data.shape[dim] % self._blocks(arriving) == 0:
+            if isinstance(arriving, Uneven) or data.shape[dim] % self._blocks(arriving) == 0:
                 data = sum_scatter(data, dim, arriving, frozenset(taken))
-                places[dim] = have + arriving
+                places[dim] = arriving if isinstance(arriving, Uneven) else have + arriving
                 for axis in taken:
                     del pending[axis]
         return comm.psum(data, tuple(pending)) if pending else data

@@ -77,7 +77,7 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
 
 def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
     # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
-    site = reduction_site(op, x, axis, False, *mask)
+    site = reduction_site(op, x, axis, False, *mask, knows_padding=True)
     site = site.replace(data=as_inexact(site.data))
     data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)
@@ -114,19 +114,20 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
 
 
 def _sharded_softmax(site: Site) -> Any:
-    values, where, site = site.data, site.where, site.bare()
+    # What padding becomes is a copy of the last real entry, as it was: the mask without it is for the sums.
+    values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
-    def softmax(data: Any, mask: Any) -> Any:
-        terms = jnp.exp(data - sharded_maximum(site, _masked(data, mask, -jnp.inf)))
-        return _masked(terms / _sum_over(site, terms, mask), mask, 0)
+    def softmax(data: Any, mask: Any, counted: Any) -> Any:
+        terms = jnp.exp(data - sharded_maximum(site, _masked(data, counted, -jnp.inf)))
+        return _masked(terms / _sum_over(site, terms, counted), mask, 0)
 
     @softmax.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         result, tangent = softmax(*primals), tangents[0]
-        return result, result * (tangent - _sum_over(site, result * tangent, primals[1]))
+        return result, result * (tangent - _sum_over(site, result * tangent, primals[2]))
 
-    return softmax(values, where)
+    return softmax(values, where, counted)
 
 
 @of_arguments
@@ -141,17 +142,17 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
 
 
 def _sharded_log_softmax(site: Site) -> Any:
-    values, where, site = site.data, site.where, site.bare()
+    values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
-    def log_softmax(data: Any, mask: Any) -> Any:
+    def log_softmax(data: Any, mask: Any, counted: Any) -> Any:
         data = _masked(data, mask, -jnp.inf)
-        shifted = data - sharded_maximum(site, data)
-        return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), mask)), mask, -jnp.inf)
+        shifted = data - sharded_maximum(site, _masked(data, counted, -jnp.inf))
+        return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), counted)), mask, -jnp.inf)
 
     @log_softmax.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-        result, tangent, mask = log_softmax(*primals), tangents[0], primals[1]
-        return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, mask), mask, 0)
+    def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        result, tangent, (_, mask, counted) = log_softmax(*primals), tangents[0], primals
+        return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, counted), mask, 0)
 
-    return log_softmax(values, where)
+    return log_softmax(values, where, counted)

@@ -128,7 +128,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
     (data, label, *masks), dims, shape = align_ranks(_OP, logits, labels, *(() if mask is None else (mask,)))
     data = _whole(data, shape)
-    site = reduction_site(_OP, make_in_region(data, dims), axis)
+    site = reduction_site(_OP, make_in_region(data, dims), axis, knows_padding=True)
     (dim,) = site.axes
     if not data.shape[dim]:
         raise AxisSizeError(f"{_OP}: axis {axis!r} of {type_text(logits)} has size 0; without classes there is no loss.")
@@ -137,7 +137,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
     label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)
     masks = [_whole(mask, shape if by_class else tokens) for mask in masks]
     loss = _CrossEntropy(dim, site.mesh_axes, site.count, z, smoothing, by_class)
-    result = loss(as_inexact(site.data), label, masks[0] if masks else None)
+    result = loss(as_inexact(site.data), label, masks[0] if masks else None, site.real())
     return site.finish(lax.squeeze(result, (dim,)))
 
 
@@ -182,11 +182,13 @@ class _CrossEntropy(Record):
     smoothing: float
     by_class: bool
 
-    def __call__(self, data: Any, label: Any, mask: Any) -> Any:
-        """The loss of every token, with size 1 along `dim`."""
+    def __call__(self, data: Any, label: Any, mask: Any, real: Any = None) -> Any:
+        """The loss of every token, with size 1 along `dim`; `real` says which classes are no padding, `None` where all are."""
         data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
+        if real is not None:
+            data = jnp.where(real, data, -jnp.inf)
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
         shift = lax.select(jnp.isfinite(shift), shift, lax.full_like(shift, 0))
         wrong, first = (label < 0) | (label >= self.count), jnp.array(True)
@@ -210,6 +212,7 @@ class _CrossEntropy(Record):
         loss = loss - (1 - self.smoothing) * self._sum(picked, mask)
         count = self._sum(self._over_classes(mask.astype(data.dtype)), mask) if self.by_class else self.count
         if self.smoothing:
+            shifted = shifted if real is None else jnp.where(real, shifted, 0)
             total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
             loss = loss - self.smoothing * self._sum(total, mask) / count
         return jnp.where(count > 0, loss, 0) if self.by_class else loss

@@ -71,7 +71,7 @@ class Moments(NamedTuple):
 
 def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
     """Where the statistics live, with the values in a wide type, and the type of the result."""
-    site = reduction_site(op, x, axis, False, where)
+    site = reduction_site(op, x, axis, False, where, knows_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
     data = as_inexact(site.data)
@@ -89,7 +89,7 @@ def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
 
 def _sums_and_count(site: Site, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
     """The sums, and the number of elements that they take in; one all-reduce for all."""
-    if mask is None:
+    if not site.is_counted:
         return _sums(site, mask, *datas), jnp.asarray(site.count, datas[0].dtype)
     *sums, count = _sums(site, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
     return sums, count
@@ -369,7 +369,7 @@ def batch_norm(
     if (mean is None) != (var is None):
         raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or neither (training).")
     if mean is not None:
-        reduction_site(op, x, axis)  # complains about an axis that is not there
+        reduction_site(op, x, axis, knows_padding=True)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         values = _standardize_by(
             apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),

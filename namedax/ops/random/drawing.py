@@ -63,9 +63,9 @@ def global_sizes(op: str, value: Any) -> Sizes:
 
 
 def place_of(name: Hashable) -> tuple[str, ...]:
-    """The mesh axes on which the blocks of `name` live."""
+    """The mesh axes on which the blocks of `name` live; what is drawn is whole, and cut with its padding."""
     region = ambient()
-    return region.placement(name) if region is not None and region.manual and name is not None else ()
+    return region.place(name) if region is not None and region.manual and name is not None else ()
 
 
 def draw(
@@ -128,7 +128,7 @@ def _draw(
         region.check_placement(op, (*of_key, *wanted))
     for name in wanted:
         if region is not None:
-            region.block_size(name, known[name], op)
+            region.block_size(name, known[name], op, knows_padding=True)
     rank = len(shape) if rank is None else rank
     whole = {
         name: spread_parameter(parameter, op, of_key, wanted, rank + events.get(name, 0))

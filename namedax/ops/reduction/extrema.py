@@ -13,6 +13,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, PositionalAxisError
@@ -27,9 +28,10 @@ __all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
 
 
 @functools.lru_cache(maxsize=1024)
-def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]) -> Callable[[Any], Any]:
+def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]) -> Callable[..., Any]:
     """Maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`, with `jnp`'s gradient: ties share it equally.
 
+    It takes the data, in which padding has the least (or greatest) value, and a mask without padding or `None`, by which padding is no tie.
     The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
     """
     local, combine = (jnp.max, comm.pmax) if largest else (jnp.min, comm.pmin)
@@ -37,16 +39,17 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     devices, loops = comm.loops_among(mesh_axes)
 
     @jax.custom_jvp
-    def extremum(data: Any) -> Any:
+    def extremum(data: Any, real: Any) -> Any:
         # Without mesh axes it is XLA's partitioner that may reduce between devices.
         return combine(reduce(data), mesh_axes) if mesh_axes else comm.in_order(data, largest, reduce)
 
     @extremum.defjvp
-    def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-        (data,), (tangent,) = primals, tangents
-        result = extremum(data)
+    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        (data, real), tangent = primals, tangents[0]
+        result = extremum(data, real)
         best = lax.stop_gradient(reduce(data)) if loops else result
-        hits = (data == best).astype(tangent.dtype)
+        hits = data == best
+        hits = (hits if real is None else hits & real).astype(tangent.dtype)
         count, share = (jnp.sum(part, axes, keepdims=True) for part in (hits, hits * tangent))
         if loops:
             count, share = among_steps(best, count, share, loops, lambda best: combine(best, devices), largest)
@@ -88,8 +91,8 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
     if initial is not None:
         initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
-        data = jnp.where(site.where, data, initial)
-    result = sharded_extremum(largest, site.axes, site.mesh_axes)(data)
+        data = jnp.where(site.where, data, extreme(data.dtype, largest) if initial is None else initial)
+    result = sharded_extremum(largest, site.axes, site.mesh_axes)(data, site.real())
     if initial is not None:
         result = (jnp.maximum if largest else jnp.minimum)(result, initial)
     return result if site.keepdims else lax.squeeze(result, site.axes)
@@ -108,10 +111,16 @@ def _arg_extremum(site: Site, largest: bool) -> Any:
     # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
     if not site.mesh_axes and len(site.axes) == 1:
         return (jnp.argmax if largest else jnp.argmin)(site.data, site.axes[0], keepdims=site.keepdims)
-    value, winner = _local_winner(site, largest)
+    value, winner = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
         _, winner = _winner(value, winner, site, largest)
     return winner if site.keepdims else lax.squeeze(winner, site.axes)
+
+
+def _without_padding(site: Site, largest: bool) -> Site:
+    """The site, in which padding comes behind everything: it stands after all that is equal to it."""
+    real = site.real()
+    return site if real is None else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
 
 
 def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
@@ -134,10 +143,11 @@ def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
     blocks = [site.data.shape[axis] for axis in site.axes]
     for i, (axis, n) in enumerate(zip(site.axes, blocks, strict=True)):
         along = place // math.prod(blocks[i + 1 :]) % n
-        placement = region.placement(site.dims_in[axis]) if region is not None and site.mesh_axes and axis in site.named else ()
-        if placement and region is not None:
-            along = along + comm.block_index(placement).astype(along.dtype) * n
-            n *= region.mesh_axis_size(placement)
+        if region is not None and site.mesh_axes and axis in site.named:
+            placement = region.place(site.dims_in[axis])
+            if placement:
+                along = along + comm.block_index(placement).astype(along.dtype) * n
+            n = region.global_size(site.dims_in[axis], n)
         index = index * n + along
     kept = tuple(sorted(site.axes))
     return jnp.expand_dims(value, kept), jnp.expand_dims(index, kept)
@@ -155,7 +165,7 @@ def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any
 
 
 def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
-    value, index = _local_winner(site, largest)
+    value, index = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
         mesh_axes = site.mesh_axes  # the rule must not hold the site, which has arrays
 
@@ -269,7 +279,7 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
     if axis is None or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
         raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
     with explain_type_errors:
-        site = reduction_site(op, x, axis)
+        site = reduction_site(op, x, axis, knows_padding=True)
         values, indices = _extremum_with_index(site, largest)
         return WithIndex(site.finish(values), site.finish(indices))
 

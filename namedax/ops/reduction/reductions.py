@@ -71,7 +71,7 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
 def _sum_and_count(site: Site, dtype: Any) -> tuple[Any, Any]:
     """The sum, and the number of elements that it takes in: one all-reduce for both."""
     total = comm.psum(jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes)
-    if site.where is None:
+    if not site.is_counted:
         return total, jnp.asarray(site.count, dtype)
     # Of the same element type, so that XLA puts them into one.
     count = jnp.sum(site.where, site.axes, dtype=dtype, keepdims=site.keepdims)
@@ -82,9 +82,10 @@ def _mean(site: Site, dtype: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
     wide, result = _mean_dtypes(site.data, dtype)
-    if site.where is None:
+    if not site.is_counted:
         # Divided first: the sum of a narrow type might overflow, and travels as what it is.
-        local = jnp.sum(site.data, site.axes, dtype=wide, keepdims=site.keepdims) / jnp.asarray(site.count, wide)
+        local = jnp.sum(site.data, site.axes, dtype=wide, keepdims=site.keepdims, where=site.where)
+        local = local / jnp.asarray(site.count, wide)
         return comm.psum(local.astype(result), site.mesh_axes)
     total, count = _sum_and_count(site, wide)
     return (total / count).astype(result)
@@ -149,7 +150,8 @@ def _all(site: Site) -> Any:
 
 
 def _count_nonzero(site: Site) -> Any:
-    return comm.psum(jnp.count_nonzero(site.data, site.axes, keepdims=site.keepdims), site.mesh_axes)
+    data = site.data if site.where is None else jnp.where(site.where, site.data, jnp.zeros((), site.data.dtype))
+    return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 
 # --- log-sum-exp ----------------------------------------------------------------------------------------------------

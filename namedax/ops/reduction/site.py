@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -15,6 +17,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
+from namedax.core.uneven import Uneven
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, check_options
 from namedax.operands import compiled_ops
@@ -22,6 +25,7 @@ from namedax.operands.axes import Axis, axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import is_real
 
 __all__ = ["Site", "reduction_site", "run_reduction"]
 
@@ -39,6 +43,8 @@ class Site(Record):
       dims: the dims of the result.
       keepdims: whether positional axes stay, with size 1.
       where: a mask of the shape of `data`, or `None`.
+      uneven: the reduced dimensions whose last blocks have padding, with where they live.
+      is_counted: whether `where` leaves out more than padding, so that `count` is not the number of elements.
     """
 
     data: Any
@@ -50,6 +56,20 @@ class Site(Record):
     dims: Dims
     keepdims: bool
     where: Any
+    uneven: tuple[tuple[int, Uneven], ...] = ()
+    is_counted: bool = False
+
+    def real(self) -> Any:
+        """A mask that leaves out padding, which broadcasts to `data`; `None` where there is none."""
+        masks = [is_real(self.data.shape, dim, place) for dim, place in self.uneven]
+        return functools.reduce(operator.and_, masks) if masks else None
+
+    def of_real(self) -> Site:
+        """The site with a mask that leaves out padding too, for results that do not have the axes."""
+        if not self.uneven:
+            return self
+        mask = jnp.broadcast_to(self.real(), self.data.shape)
+        return self.replace(where=mask if self.where is None else mask & self.where)
 
     def bare(self) -> Site:
         """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
@@ -66,8 +86,22 @@ class Site(Record):
         return wrap(data, self.dims)
 
 
-def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None) -> Site:
-    """Resolves the axes of a reduction and finds out where they are sharded."""
+def reduction_site(
+    op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, knows_padding: bool = False
+) -> Site:
+    """Resolves the axes of a reduction and finds out where they are sharded.
+
+    Args:
+      op: the operation, for messages.
+      x: an array, named or not.
+      axis: what is reduced.
+      keepdims: whether positional axes stay, with size 1.
+      where: a mask, or `None`.
+      knows_padding: whether the operation leaves out what `real` says.
+
+    Raises:
+      UnevenAxisError: a reduced name has padding, and the operation knows none.
+    """
     region = ambient()
     if where is not None:
         (data, mask), dims = align(op, x, where)
@@ -88,13 +122,15 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
         for i in named:
             check_region_lives(op, dims[i], variance)
     mesh_axes: tuple[str, ...] = ()
+    uneven: tuple[tuple[int, Uneven], ...] = ()
     if region is not None and region.manual:
-        mesh_axes = tuple(mesh_axis for i in named for mesh_axis in region.placement(dims[i]))
-    count = math.prod(data.shape[i] for i in axes)
-    if region is not None and mesh_axes:
-        count *= region.mesh_axis_size(mesh_axes)
+        places = [(i, region.place(dims[i]) if knows_padding else region.placement(dims[i])) for i in named]
+        mesh_axes = tuple(mesh_axis for _, place in places for mesh_axis in place)
+        uneven = tuple((i, place) for i, place in places if isinstance(place, Uneven))
+    sizes = (data.shape[i] if region is None or dims[i] is None else region.global_size(dims[i], data.shape[i]) for i in axes)
+    count = math.prod(sizes)
     out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
-    return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask)
+    return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None)
 
 
 def run_reduction(
@@ -132,5 +168,5 @@ def _reduce(
     """`more`: what `reduce` is given besides the site, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
-    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None)
+    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None, knows_padding=True).of_real()
     return site.finish(reduce(site, *static, *others[has_mask:]))

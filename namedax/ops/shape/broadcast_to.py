@@ -71,12 +71,12 @@ def broadcast_to(
             )
     new = [name for name in sizes if name not in known]
     result = (*new, *dims)
-    blocks = [sizes[name] if region is None else region.block_size(name, sizes[name], op) for name in new]
+    blocks = [sizes[name] if region is None else region.block_size(name, sizes[name], op, knows_padding=True) for name in new]
     if region is not None:
         region.check_placement(op, [dim for dim in result if dim is not None])
     data = lax.broadcast_in_dim(data, (*blocks, *data.shape), tuple(range(len(new), len(result))))
     if region is not None and region.manual:
-        data = cast_data(data, [axis for name in new for axis in region.placement(name)])
+        data = cast_data(data, [axis for name in new for axis in region.place(name)])
     return wrap(data, result)
 
 

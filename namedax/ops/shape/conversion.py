@@ -112,7 +112,7 @@ def detach_names(
                 f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size "
                 "to broadcast to. Remove it from the mapping, or give its size in axis_sizes."
             )
-        block = size if region is None else region.block_size(name, size, op)
+        block = size if region is None else region.block_size(name, size, op, knows_padding=True)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
@@ -177,11 +177,11 @@ def _enter(array: NamedArray, before: Dims) -> Any:
                 f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
                 "size, and a positional array is whole on every device. Choose another name."
             )
-        region.block_size(dim, size, "named")
+        region.block_size(dim, size, "named", knows_padding=True)
     if not region.manual:
         return wrap(array._data, array._dims)
-    old = [() if dim is None else region.placement(dim) for dim in before]
-    new = [() if dim is None else region.placement(dim) for dim in array._dims]
+    old = [() if dim is None else region.place(dim) for dim in before]
+    new = [() if dim is None else region.place(dim) for dim in array._dims]
     return wrap(relayout(array._data, old, new), array._dims)
 
 
@@ -224,7 +224,7 @@ def positional(x: Any, axes: Any) -> Any:
         data, dims = detach_names(leaf, mapping, "positional", "the array")
         region = ambient()
         if region is not None and region.manual:
-            old = [() if dim is None else region.placement(dim) for dim in dims]
+            old = [() if dim is None else region.place(dim) for dim in dims]
             data = relayout(data, old, [()] * len(dims))
         return data
 
@@ -272,8 +272,8 @@ def untag(x: Any, axes: Any) -> Any:
         region = ambient()
         if region is None or not region.manual:
             return wrap(data, final)
-        old = [() if dim is None else region.placement(dim) for dim in dims]
-        new = [() if dim is None else region.placement(dim) for dim in final]
+        old = [() if dim is None else region.place(dim) for dim in dims]
+        new = [() if dim is None else region.place(dim) for dim in final]
         return move(make_in_region(data, dims), old, new, final)
 
     return map_with_mappings(one, x, axes, "untag")

@@ -129,7 +129,7 @@ def _filled(
     sizes = named_sizes(op, named_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     region = ambient()
-    blocks = [size if region is None else region.block_size(axis, size, op) for axis, size in sizes.items()]
+    blocks = [size if region is None else region.block_size(axis, size, op, knows_padding=True) for axis, size in sizes.items()]
     dims = check_dims((*named_shape, *(None for _ in shape)), op)
     if region is not None:
         region.check_placement(op, named_shape)

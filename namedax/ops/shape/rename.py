@@ -80,8 +80,8 @@ def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: 
     region.check_placement("rename", (dim for dim in renamed if dim is not None))
     if not region.manual:
         return wrap(x._data, renamed)
-    old_layout = [() if dim is None else region.placement(dim) for dim in dims]
-    new_layout = [() if dim is None else region.placement(dim) for dim in renamed]
+    old_layout = [() if dim is None else region.place(dim) for dim in dims]
+    new_layout = [() if dim is None else region.place(dim) for dim in renamed]
     if old_layout == new_layout:
         return share_memory(wrap(x._data, renamed), x)
     return move(x, old_layout, new_layout, renamed)
@@ -108,7 +108,7 @@ def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, 
             f"{op}: axis {old!r} of size {size} cannot {verb} {new!r}, which has size {known} in this mapped function; a name "
             "has one size. Choose another name."
         )
-    region.note(new, region.block_size(new, size, op))
+    region.note(new, region.block_size(new, size, op, knows_padding=True))
 
 
 def move(

@@ -1,0 +1,62 @@
+"""Which entries of a block are real, where a name does not divide over its mesh axes: how padding is left out.
+
+An operation that mixes entries puts its identity for padding before (`masked`). Where its own result would have anything but copies of the
+last real entry for padding, it puts these there again (`refilled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.uneven import Uneven
+from namedax.core.variance import cast_data, varying
+from namedax.resources import communication as comm
+
+__all__ = ["is_real", "masked", "real_entries", "refilled"]
+
+Axes = tuple[str, ...]
+
+
+def real_entries(place: Uneven, block: int) -> Any:
+    """How many entries of this device's block are real: from 0 to `block`."""
+    return jnp.clip(place.size - comm.block_index(tuple(place)) * block, 0, block)
+
+
+def is_real(shape: Sequence[int], dim: int, place: Uneven) -> Any:
+    """Of a block of this shape, which entries along `dim` are real; with size 1 along the other dimensions."""
+    row = lax.broadcasted_iota(jnp.int32, tuple(n if i == dim else 1 for i, n in enumerate(shape)), dim)
+    return row < real_entries(place, shape[dim])
+
+
+def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
+    """The block `data`, with `identity` for padding along `dim`; as it is, where the name divides."""
+    if not isinstance(place, Uneven):
+        return data
+    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
+    other = lax.full_like(data, identity)
+    everywhere = varying(data) | varying(real)
+    return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(other, everywhere))
+
+
+def refilled(data: Any, dim: int, place: Axes) -> Any:
+    """The block `data` with a copy of the last real entry for padding along `dim`: one all-reduce of that entry."""
+    if not isinstance(place, Uneven):
+        return data
+    block, at = data.shape[dim], place.size - 1
+    axes = tuple(place)
+    row = lax.stop_gradient(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
+
+    def of_all(row: Any) -> Any:
+        has = jnp.broadcast_to(comm.block_index(axes) == at // block, row.shape)
+        own = lax.select(cast_data(has, varying(row)), cast_data(row, varying(has)), cast_data(jnp.zeros_like(row), varying(has)))
+        return comm.pmax(own, axes) if own.dtype == jnp.bool_ else comm.psum(own, axes)
+
+    last = comm.over_words(of_all, row) if comm.is_keys(row) else of_all(row)
+    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
+    everywhere = varying(data) | varying(real)
+    return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(jnp.broadcast_to(last, data.shape), everywhere))
+

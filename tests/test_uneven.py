@@ -1,0 +1,258 @@
+"""Laws 2 and 7 where a size does not divide over its mesh axes: the same values and gradients, or an error that names the axis."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from tests import make
+from tests.harness import Placement, array, check, together
+from tests.operations import OPERATIONS
+from tests.test_gathers import PROGRAMS, A
+
+# Blocks of 3, 3, 2; of 2, 2, 2, 2 and nothing; of 2 four times and twice nothing.
+UNEVEN = [
+    Placement("three", (3,), (("a", "x"),)),
+    Placement("five", (5,), (("a", "x"),), "explicit"),
+    Placement("six", (3, 2), (("a", ("x", "y")),)),
+    Placement("both", (3, 2), (("a", "x"), ("b", "y")), "explicit"),
+]
+# These know no padding: `a` of size 8 is refused over three devices.
+REFUSED = {
+    "at": "at.set",
+    "concatenate": "concatenate",
+    "convolve": "convolve",
+    "cumsum": "cumsum",
+    "fold": "fold",
+    "index": "getitem",
+    "median": "median",
+    "roll": "roll",
+    "scan": "scan",
+    "segment_sum": "segment_sum",
+    "sort": "sort",
+    "split_axis": "split_axis",
+    "take": "take",
+    "top_k": "top_k",
+    "diagonal-of-columns": "getitem",
+    "fftshift": "roll",
+    "gradient": "gradient",
+    "gradient-at": "gradient",
+    "gradient-of-both": "gradient",
+    "ifftshift": "roll",
+    "index_in_dim": "getitem",
+    "rev": "flip",
+    "sort-of-lax": "sort",
+    "trapezoid-at": "trapezoid",
+    "unwrap": "unwrap",
+    "unwrap-period": "unwrap",
+}
+
+
+def of_columns(named):
+    return lambda v: named(v[..., 0])
+
+
+EVERY = {label: (of_columns(named), lambda a, f=plain: f(a[..., 0]), axes, True) for label, (named, plain, axes) in OPERATIONS.items()}
+EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+@pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
+def test_every_operation_is_right_or_says_so(placement, smooth):
+    known = {label: program[:3] for label, program in EVERY.items() if program[3] == smooth and label not in REFUSED}
+    named, plain, out_axes = together(known)
+    check(named, plain, (A,), (["a", "b", None],), out_axes, placement, grad=smooth)
+
+
+@pytest.mark.parametrize("label", REFUSED)
+def test_what_knows_no_padding_says_so(label):
+    named, _, out_axes, _ = EVERY[label]
+    f = nx.xmap(named, (["a", "b", None],), out_axes, **UNEVEN[0].options)
+    with pytest.raises(nx.errors.UnevenAxisError) as caught:
+        jax.eval_shape(f, A)
+    message = str(caught.value)
+    assert message.removeprefix("nx.").startswith((f"{REFUSED[label]}{{", f"{REFUSED[label]}: "))
+    assert (
+        "axis 'a' of size 8 does not divide over mesh axes ('x',), 3 devices in total, so that the last blocks of 3 are padding, which this "
+        "operation does not know. Use a size that divides, such as 6 or 9, or map 'a' to fewer devices in axis_resources."
+    ) in message
+    assert caught.value.axis == "a"
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def network(w, x, y):
+    """Contractions, norms, softmax and reductions over every name."""
+    h = nx.nn.layer_norm(nx.dot(x, w, "k"), "m", scale=nx.arange(axis="m") + 1.0)
+    p = nx.nn.softmax(h, "m") * nx.nn.log_softmax(h, "batch")
+    parts = [nx.sum(p * y, ("batch", "m")), nx.max(h, ("batch", "m")), nx.mean(nx.logsumexp(h, "batch"), "m")]
+    parts += [nx.sum(nx.std(h, "batch") * nx.var(w, "k"), "m"), nx.mean(nx.nn.rms_norm(x, "batch") ** 3, ("batch", "k"))]
+    return sum(parts, nx.einsum("{batch,m},{batch,m},{k,m}->", p, h, w))
+
+
+def plain_network(w, x, y):
+    def standard(h, axis, scale, epsilon):
+        return (h - h.mean(axis, keepdims=True)) / jnp.sqrt(h.var(axis, keepdims=True) + epsilon) * scale
+
+    h = standard(x @ w, 1, jnp.arange(w.shape[1]) + 1.0, 1e-5)
+    p = jax.nn.softmax(h, 1) * jax.nn.log_softmax(h, 0)
+    parts = [(p * y).sum(), h.max(), jax.nn.logsumexp(h, 0).mean(), (h.std(0) * w.var(0)).sum()]
+    parts += [((x / jnp.sqrt((x**2).mean(0) + 1e-6)) ** 3).mean()]
+    return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("size", [1, 7, pytest.param(9, marks=pytest.mark.full), 10])
+def test_sizes(size, kind):
+    w, x, y = array(5, 6), array(size, 5, seed=6), array(size, 6, seed=7)
+    one = Placement("one", (8,), (("batch", "x"),), kind)
+    check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["k", "m", "all"])
+def test_contracted_and_kept(name):
+    resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
+    args = array(5, 6), array(4, 5, seed=1), array(4, 6, seed=2)
+    placement = Placement("wide", (2, 4), resources)
+    check(network, plain_network, args, (["k", "m"], ["batch", "k"], ["batch", "m"]), [], placement, tol=1e-4)
+
+
+@pytest.mark.full
+def test_a_vocabulary_of_50257_words():
+    logits, labels = array(3, 50257), jnp.array([0, 50256, 31000])
+
+    def plain(logits):
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits, 1), labels[:, None], 1).mean()
+
+    def loss(logits):
+        return nx.mean(nx.nn.softmax_cross_entropy(logits, nx.named(labels, ["token"]), "vocab"), "token")
+
+    placement = Placement("words", (8,), (("vocab", "x"),))
+    check(loss, plain, (logits,), (["token", "vocab"],), [], placement)
+    f = jax.jit(nx.xmap(loss, (["token", "vocab"],), [], **placement.options))
+    assert all(c.bytes <= 4 * 4 for c in nx.hlo.collectives(f.lower(logits).compile()))  # one number a token
+
+
+# --- what padding must not do ---------------------------------------------------------------------------------------
+
+EDGES = {
+    "log": lambda x, w: jnp.log(x * w),
+    "sqrt": lambda x, w: jnp.sqrt(x - 1.0 + w),
+    "reciprocal": lambda x, w: w / x,
+    "power": lambda x, w: (x - 1.0) ** w,
+}
+
+
+@pytest.mark.parametrize("label", EDGES)
+def test_slopes_that_are_infinite_at_zero(label):
+    # Zeros for padding would be infinite, or make the gradient of what all entries share NaN.
+    function = EDGES[label]
+    x, w = make.array(np.arange(2.0, 12.0)), make.array(np.float32(0.75))
+
+    def named(x, w):
+        return nx.sum(nx.nmap(function)(x, w), "a")
+
+    def counted(x, w):  # counts down to 1, which would be 0 beyond the end
+        return nx.sum(w / (10 - nx.arange(axis="a")) + 0 * x, "a")
+
+    placement = Placement("eight", (8,), (("a", "x"),))
+    check(named, lambda x, w: function(x, w).sum(), (x, w), (["a"], []), [], placement)
+    check(counted, lambda x, w: (w / (10 - jnp.arange(10.0)) + 0 * x).sum(), (x, w), (["a"], []), [], placement)
+
+
+def test_real_entries_that_are_not_finite():
+    x = make.array([1.0, np.inf, 3.0, np.nan, 5.0, 6.0, 7.0])
+    y = make.array([1.0, np.inf, 3.0, -np.inf, 5.0, 6.0, np.inf])
+
+    def parts(x, y, total, most, least, finite):
+        return total(x), most(y), least(y), total(finite(x)), total(y)
+
+    args = lambda v: nx.sum(v, "a"), lambda v: nx.max(v, "a"), lambda v: nx.min(v, "a"), lambda v: nx.where(v > 2, v, 0.0)
+    mapped = nx.xmap(lambda x, y: parts(x, y, *args), (["a"], ["a"]), [], **UNEVEN[0].options)
+    want = parts(x, y, jnp.sum, jnp.max, jnp.min, lambda v: jnp.where(v > 2, v, 0.0))
+    for have, value in zip(mapped(x, y), want, strict=True):
+        np.testing.assert_array_equal(have, value)
+    gradient = jax.grad(lambda x: mapped(x, y)[3])(x)
+    np.testing.assert_array_equal(gradient, jax.grad(lambda x: jnp.sum(jnp.where(x > 2, x, 0.0)))(x))
+
+
+def test_ties_are_counted_without_padding():
+    x = make.array([3.0, 1.0, 3.0, 2.0, 2.0, 0.0, 3.0])
+    f = nx.xmap(lambda x: nx.max(x, "a"), ["a"], [], **UNEVEN[0].options)
+    np.testing.assert_allclose(jax.grad(f)(x), jax.grad(jnp.max)(x))
+    where = nx.xmap(lambda x: nx.argmax(-x, "a"), ["a"], [], **UNEVEN[0].options)
+    assert where(make.array([-np.inf] * 7)) == 0 and where(-x) == 0 and where(x) == 5
+
+
+# --- where it meets the rest ----------------------------------------------------------------------------------------
+
+
+def test_arrays_that_the_body_closes_over_and_nested_functions():
+    x, mesh = array(7, 4), UNEVEN[0].options["mesh"]
+    other = nx.named(array(7, seed=4), ["a"])
+    inner = nx.xmap(lambda v: v * nx.sum(v, "b") + nx.sum(v, "a"), axis_resources={"b": "y"}, mesh=(grid := jax.make_mesh((3, 2), ("x", "y"))))
+
+    def body(v):
+        return nx.sum(v * other, "a")
+
+    def outer(v):
+        return inner(v) * other
+
+    check(body, lambda x: (x * other.data[:, None]).sum(0), (x,), (["a", "b"],), ["b"], UNEVEN[0])
+    f = nx.xmap(outer, (["a", "b"],), ["a", "b"], axis_resources={"a": "x"}, mesh=grid)
+    want = (x * x.sum(1, keepdims=True) + x.sum(0)) * other.data[:, None]
+    np.testing.assert_allclose(f(x), want, rtol=1e-5, atol=1e-5)
+    plain = nx.xmap(outer, (["a", "b"],), ["a", "b"], mesh=mesh)
+    np.testing.assert_allclose(jax.grad(lambda x: f(x).sum())(x), jax.grad(lambda x: plain(x).sum())(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"jit": False}, {"partitioning": "auto"}, {"axis_resources": {"a": "x", "b": nx.SerialLoop(2)}}])
+def test_other_ways_to_run(options):
+    x = array(7, 4)
+    f = nx.xmap(lambda v: nx.nn.softmax(v, "a") * nx.sum(v, "b"), (["a", "b"],), ["b", "a"], **{**UNEVEN[0].options, **options})
+    np.testing.assert_allclose(f(x), (jax.nn.softmax(x, 0) * x.sum(1, keepdims=True)).T, rtol=1e-5, atol=1e-6)
+
+
+def test_under_vmap():
+    x = array(2, 7, 4)
+    f = nx.xmap(lambda v: nx.nn.softmax(v, "a") * nx.sum(v, "b"), (["a", "b"],), ["a", "b"], **UNEVEN[0].options)
+    np.testing.assert_allclose(jax.vmap(f)(x), jax.nn.softmax(x, 1) * x.sum(2, keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+def test_renaming_between_placements():
+    x = array(7, 10)
+    options = {"mesh": jax.make_mesh((3, 2), ("x", "y")), "axis_sizes": {"p": 7, "q": 10}}
+    for before, after in [({"a": "x"}, {"q": "x"}), ({"a": "x"}, {"p": "y"}), ({"a": ("x", "y")}, {"p": "x"}), ({"b": "x"}, {"p": "x"})]:
+        f = nx.xmap(lambda v: nx.rename(v, {"a": "p", "b": "q"}), (["a", "b"],), ["p", "q"], axis_resources=before | after, **options)
+        np.testing.assert_array_equal(f(x), x)
+        np.testing.assert_array_equal(jax.grad(lambda x, f=f: (f(x) * x).sum())(x), 2 * x)
+
+
+def test_random_numbers_are_the_same():
+    def draw(key):
+        return nx.random.normal(key, named_shape={"a": 7}), nx.random.bernoulli(key, 0.5, named_shape={"a": 7})
+
+    f, g = (nx.xmap(draw, ([],), ["a"], axis_sizes={"a": 7}, **options) for options in ({}, UNEVEN[0].options))
+    for have, want in zip(g(jax.random.key(3)), f(jax.random.key(3)), strict=True):
+        np.testing.assert_array_equal(have, want)
+
+
+def test_a_name_that_is_born_uneven_has_to_be_known():
+    f = nx.xmap(lambda v: nx.rename(v, {"b": "q"}), (["a", "b"],), ["a", "q"], axis_resources={"q": "x"}, mesh=UNEVEN[0].options["mesh"])
+    with pytest.raises(nx.errors.UnevenAxisError) as caught:
+        f(array(3, 4))
+    assert str(caught.value) == (
+        "rename: axis 'q' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Write axis_sizes={'q': 4}, so that the mapped "
+        "function knows it when it begins, use a multiple of 3, or map 'q' to fewer devices in axis_resources."
+    )
+
+
+def test_sent_is_at_most_what_padded_sizes_send():
+    def sent(size):
+        f = nx.xmap(network, (["k", "m"], ["batch", "k"], ["batch", "m"]), [], axis_resources={"batch": "x"}, mesh=jax.make_mesh((8,), ("x",)))
+        compiled = jax.jit(jax.grad(f)).lower(array(5, 6), array(size, 5), array(size, 6)).compile()
+        return sum(c.bytes for c in nx.hlo.collectives(compiled))
+
+    assert sent(10) <= sent(16)
