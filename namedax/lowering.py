@@ -202,14 +202,15 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     # Within the body every axis is Auto; the results' shardings must be known before.
     region = call.region
     # The types of arrays speak of even blocks only; between its operations the partitioner pads by itself.
-    even = {name: axes for name, axes in region.resources.items() if region.sizes.get(name, 0) % region.mesh_axis_size(axes) == 0}
+    even = {
+        name: axes for name, axes in region.resources.items() if region.sizes.get(name, 0) % region.mesh_axis_size(axes) == 0
+    }
     call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = [
-            to_spec(data, spec, None if from_context else mesh)
-            for spec, data in zip(call.specs(even), datas, strict=True)
+            to_spec(data, spec, None if from_context else mesh) for spec, data in zip(call.specs(even), datas, strict=True)
         ]
         traced = Traced(call.flat_body)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
@@ -298,7 +299,9 @@ class Call:
     def _outputs(self, datas: Sequence[Any]) -> Any:
         """Runs the function on named arrays of these (local) data."""
         region = self.region
-        named = [wrap(self._cut(data, argument.dims), argument.dims) for data, argument in zip(datas, self.arguments, strict=True)]
+        named = [
+            wrap(self._cut(data, argument.dims), argument.dims) for data, argument in zip(datas, self.arguments, strict=True)
+        ]
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
         for leaf in jax.tree.leaves(outputs, is_leaf=is_named):

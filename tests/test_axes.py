@@ -26,6 +26,7 @@ from namedax.errors import (
     MeshError,
     NamedAxesLeftError,
     PlacementConflictError,
+    UnevenAxisError,
 )
 from namedax.operands.nmap import belongs_to_jax
 from tests import make
@@ -413,9 +414,9 @@ def test_a_name_born_in_a_body_divides_over_its_mesh_axes():
 
     f = nx.xmap(body, ["a"], ["a"], axis_resources={"born": "x"}, mesh=make_mesh((4, 2)))
     assert message(f, jnp.zeros(8)) == (
-        AxisSizeError,
-        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a "
-        "multiple of 4, or map 'born' to fewer devices in axis_resources.",
+        UnevenAxisError,
+        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Write axis_sizes={'born': 6}, "
+        "so that the mapped function knows it when it begins, use a multiple of 4, or map 'born' to fewer devices in axis_resources.",
     )
 
 
@@ -458,7 +459,7 @@ def test_shard_says_what_is_wrong():
         "2).",
     )
     assert message(nx.shard, x, {"a": "x"}, mesh) == (
-        AxisSizeError,
+        UnevenAxisError,
         "shard: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple "
         "of 4, or map 'a' to fewer devices in axis_resources.",
     )

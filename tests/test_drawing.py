@@ -23,7 +23,14 @@ from namedax.drawing.canvas import svg
 from namedax.drawing.front import draw_front
 from namedax.drawing.timeline import draw_timeline
 from namedax.drawing.traffic import draw_collectives
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisResourceError,
+    MeshError,
+    PlacementConflictError,
+    UnevenAxisError,
+)
 from namedax.hlo import KINDS
 from tests import make
 from tests.harness import environment_without_devices, make_mesh
@@ -593,7 +600,7 @@ def test_messages():
         ),
         (
             lambda: nx.draw(w, {"a": "x"}, MESH),
-            AxisSizeError,
+            UnevenAxisError,
             "draw: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of 4, or "
             "map 'a' to fewer devices in axis_resources.",
         ),

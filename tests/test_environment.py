@@ -16,7 +16,7 @@ import pytest
 
 import namedax as nx
 from namedax.core.region import Region, ambient, enter
-from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError
+from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, UnevenAxisError
 from tests import make
 from tests.harness import array, make_mesh
 
@@ -190,16 +190,6 @@ def test_an_array_that_a_body_closes_over_is_no_block(partitioning):
     assert "size 8 in this mapped function" in str(error.value)
 
 
-@pytest.mark.parametrize("partitioning", ["manual", "auto"])
-def test_a_size_that_does_not_divide_is_an_error_in_either_mode(partitioning):
-    with pytest.raises(AxisSizeError) as error:
-        xmap(lambda x: x, ["a"], ["a"], {"a": ("x", "y")}, partitioning=partitioning)(array(12))
-    assert str(error.value) == (
-        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y'), 8 devices in total. Use a size that is a "
-        "multiple of 8, or map 'a' to fewer devices in axis_resources."
-    )
-
-
 # --- strict names -----------------------------------------------------------------------------------------------------
 
 
@@ -294,9 +284,19 @@ def test_blocks():
     auto = Region({"a": 16}, {"a": ("x", "y")}, MESH, "auto", 0)
     assert not auto.manual
     assert (auto.placement("a"), auto.blocks("a"), auto.block_size("a", 16, "op")) == ((), 1, 16)
-    for either in (region, auto):
-        with pytest.raises(AxisSizeError, match="op: axis 'a' of size 12 does not divide"):
-            either.block_size("a", 12, "op")
+    assert auto.block_size("a", 12, "op") == 12
+    with pytest.raises(AxisSizeError, match="op: axis 'a' of size 12 does not divide"):
+        region.block_size("a", 12, "op")
+
+
+def test_blocks_with_padding():
+    region = Region({"a": 10, "b": 4}, {"a": ("x", "y"), "b": ("y",)}, MESH, "manual", 0)
+    assert region.uneven == {"a"}
+    assert (tuple(region.place("a")), region.place("a").size, region.place("b")) == (("x", "y"), 10, ("y",))
+    assert (region.block_size("a", 10, "op", knows_padding=True), region.global_size("a", 2)) == (2, 10)
+    for ask in (region.placement, region.blocks, lambda name: region.block_size(name, 10, "op")):
+        with pytest.raises(UnevenAxisError, match="axis 'a' of size 10 does not divide"):
+            ask("a")
 
 
 def test_two_names_on_one_mesh_axis():

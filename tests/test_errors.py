@@ -29,6 +29,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PlacementConflictError,
     PositionalAxisError,
+    UnevenAxisError,
     UnsupportedArgumentError,
 )
 from tests import make
@@ -551,10 +552,10 @@ MAPPED = {
         "xmap: in_axes has no axis mapping for the keyword argument 'y' of <lambda>. Put a dict from keywords to mappings "
         "after the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
     ),
-    "an axis that does not divide": (
-        lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y")})(zeros(12)),
-        AxisSizeError,
-        "xmap: axis 'a' of size 12 does not divide over mesh axes ('x', 'y'), 8 devices in total. Use a size that is a "
+    "a loop whose steps do not divide an axis": (
+        lambda: xmap(body, ["a"], ["a"], {"a": nx.SerialLoop(8)})(zeros(12)),
+        UnevenAxisError,
+        "xmap: axis 'a' of size 12 does not divide over mesh axes (\"SerialLoop(8) of 'a'\",), 8 devices in total. Use a size that is a "
         "multiple of 8, or map 'a' to fewer devices in axis_resources.",
     ),
     "an unknown mesh axis": (
@@ -607,9 +608,9 @@ MAPPED = {
     ),
     "rename to a name that does not divide": (
         lambda: xmap(lambda x: nx.rename(x, {"b": "c"}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 3)),
-        AxisSizeError,
-        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Use a size that is a multiple "
-        "of 2, or map 'c' to fewer devices in axis_resources.",
+        UnevenAxisError,
+        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Write axis_sizes={'c': 3}, so "
+        "that the mapped function knows it when it begins, use a multiple of 2, or map 'c' to fewer devices in axis_resources.",
     ),
     "a branch on a named value": (
         lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
@@ -802,7 +803,7 @@ def test_every_message_begins_with_its_operation():
 def test_a_region_says_which_operation():
     fails(
         lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axis={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
-        AxisSizeError,
+        UnevenAxisError,
         "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of "
         "4, or map 'p' to fewer devices in axis_resources.",
     )

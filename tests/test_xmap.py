@@ -333,13 +333,6 @@ def test_sizes_that_disagree():
         nx.xmap(product, IN, OUT, axis_sizes={"a": 5})(X, Y)
 
 
-def test_a_size_that_does_not_divide():
-    with pytest.raises(
-        AxisSizeError, match=r"xmap: axis 'a' of size 6 does not divide over mesh axes \('x',\), 4 devices in total"
-    ):
-        mapped()(X[:6], Y)
-
-
 # --- results --------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ import jax
 from jax.sharding import AxisType
 
 from namedax.core.uneven import Uneven, block_of, dividing_sizes
-from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, UnevenAxisError
+from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError
 
 __all__ = [
     "MANUAL",

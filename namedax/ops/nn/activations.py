@@ -77,7 +77,7 @@ def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any
 
 def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
     # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
-    site = reduction_site(op, x, axis, False, *mask, knows_padding=True)
+    site = reduction_site(op, x, axis, where=mask[0] if mask else None, knows_padding=True)
     site = site.replace(data=as_inexact(site.data))
     data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)

@@ -99,7 +99,10 @@ class NamedInitializer:
             region = ambient()
             if region is not None and region.resources:
                 region.check_placement(self.name, names)
-            blocks = tuple(sizes[name] if region is None else region.block_size(name, sizes[name], self.name, knows_padding=True) for name in names)
+            blocks = tuple(
+                sizes[name] if region is None else region.block_size(name, sizes[name], self.name, knows_padding=True)
+                for name in names
+            )
             return wrap(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 

@@ -86,9 +86,7 @@ class Site(Record):
         return wrap(data, self.dims)
 
 
-def reduction_site(
-    op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, knows_padding: bool = False
-) -> Site:
+def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, knows_padding: bool = False) -> Site:
     """Resolves the axes of a reduction and finds out where they are sharded.
 
     Args:
