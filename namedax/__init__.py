@@ -190,6 +190,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
     from namedax.ops.loops.vmap import map as map
     from namedax.ops.loops.vmap import vmap as vmap
+    from namedax.ops.ragged.ragged import Ragged as Ragged
     from namedax.ops.reduction.comparison import allclose as allclose
     from namedax.ops.reduction.comparison import array_equal as array_equal
     from namedax.ops.reduction.comparison import array_equiv as array_equiv
@@ -302,6 +303,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
 # The same for a program that runs, which imports a name when it first touches it.
 _FACE = {
     "NamedArray": "namedax.core.array.NamedArray",
+    "Ragged": "namedax.ops.ragged.ragged.Ragged",
     "SerialLoop": "namedax.resources.serial.SerialLoop",
     "abs": "namedax.numpy.abs",
     "absolute": "namedax.numpy.absolute",

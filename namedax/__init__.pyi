@@ -158,6 +158,7 @@ from namedax.ops.loops.custom_rules import custom_jvp as custom_jvp
 from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
 from namedax.ops.loops.vmap import map as map
 from namedax.ops.loops.vmap import vmap as vmap
+from namedax.ops.ragged.ragged import Ragged as Ragged
 from namedax.ops.shape.conversion import order_like as order_like
 from namedax.ops.shape.conversion import shard as shard
 from namedax.resources.serial import SerialLoop as SerialLoop

@@ -31,6 +31,7 @@ ROOMS = (
     "ops.random",
     "ops.nn",
     "ops.experts",  # a router is a softmax, and a sort
+    "ops.ragged",  # an attention, and experts
     "namespaces",
     "image",
     "lax",

@@ -1,0 +1,96 @@
+"""What tokens and lengths must be like to be rows, and what stands behind the last row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    raise_not_found,
+)
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.indexing.take import take
+from namedax.ops.ragged.rows import ends_of, every, known, whole
+from namedax.ops.shape.rename import rename
+
+__all__ = ["check", "checked_lengths", "filled"]
+
+_where, _maximum, _minimum = (ELEMENTWISE[f] for f in ("where", "maximum", "minimum"))
+
+
+def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) -> None:
+    """Raises where values and lengths are not those of rows."""
+    for what, name in (("tokens", tokens), ("rows", rows)):
+        if not is_name(name):
+            raise AxisNameError(f"{op}: {what}={name!r} is not an axis name.")
+    if tokens == rows:
+        raise AxisNameError(f"{op}: tokens and rows are both {tokens!r}; they are two axes.")
+    dims, own = dims_of(values), dims_of(lengths)
+    if tokens not in dims:
+        raise_not_found(op, tokens, f"the values {type_text(values)}", [d for d in dims if d is not None])
+    if rows not in own:
+        raise_not_found(op, rows, f"the lengths {type_text(lengths)}", [d for d in own if d is not None])
+    if rows in dims or tokens in own:
+        array, name = (values, rows) if rows in dims else (lengths, tokens)
+        raise AxisNameError(
+            f"{op}: {type_text(array)} has the axis {name!r}, but values are by {tokens!r} and lengths by {rows!r}."
+        )
+    if None in own:
+        raise PositionalAxisError(f"{op}: the lengths are {type_text(lengths)}; they have named axes only. Name the others.")
+    for name in own:
+        if name != rows and name not in dims:
+            raise_not_found(op, name, f"the values {type_text(values)}", [d for d in dims if d is not None])
+    if not jnp.issubdtype(lengths.dtype, jnp.integer):
+        raise ArgumentTypeError(f"{op}: the lengths are {type_text(lengths)}; they must be integers.")
+    if not lengths.named_shape[rows]:
+        raise AxisSizeError(
+            f"{op}: there is no row: axis {rows!r} has size 0 in {type_text(lengths)}. Give at least one row, which may be empty."
+        )
+    if not values.named_shape[tokens]:
+        raise AxisSizeError(
+            f"{op}: there is no token: axis {tokens!r} has size 0 in {type_text(values)}. Give a buffer of at least one token, which may be unused."
+        )
+
+
+def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, bool]:
+    """The lengths as 32-bit integers, and whether they are known to fill the buffer."""
+    lengths = lengths.astype(jnp.int32)
+    numbers = known(lengths)
+    if numbers is None:
+        return _maximum(lengths, 0), False
+    if (numbers < 0).any():
+        raise ArgumentError(f"{op}: the length {numbers.min()} of a row {rows!r} is negative.")
+    totals = numbers.astype(np.int64).sum(dims_of(lengths).index(rows))
+    if (totals > size).any():
+        raise AxisSizeError(
+            f"{op}: the rows {rows!r} have {totals.max()} tokens together, but axis {tokens!r} has size {size}. Give a longer buffer "
+            "(size=), or fewer rows."
+        )
+    return lengths, bool((totals == size).all())
+
+
+def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, Any]:
+    """The values with the last real token behind all rows, and the lengths as far as rows fit."""
+    ends = ends_of(lengths, rows)
+    total = ends[every(rows), -1]
+    last = jax.lax.stop_gradient(take(values, _maximum(_minimum(total, size) - 1, 0), (tokens,)))
+    one = jnp.ones((), values.dtype)
+    values = _where(segments < 0, _where(total > 0, last, one), values)
+    if known(lengths) is None:
+        starts = rename(ends - whole(lengths, rows), {every(rows): rows})
+        lengths = _minimum(lengths, _maximum(size - starts, 0))
+        if jnp.issubdtype(values.dtype, jnp.inexact):
+            values = _where(total > size, jnp.asarray(jnp.nan, values.dtype), values)
+    return values, lengths
