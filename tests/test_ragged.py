@@ -338,6 +338,9 @@ def named(*shape, axes):
 
 X, N = named(6, 2, axes=["token", "embed"]), nx.named(make.array([2, 3]), ["doc"])
 R = nx.Ragged(X, N, tokens="token", rows="doc")
+M = make.zeros((1, 6, 1, 2))
+SEGMENTS, Y = R.segments, nx.rename(X, token="s")
+attention = functools.partial(nx.nn.dot_product_attention, axis="token", features="embed")
 OTHER = nx.Ragged(X, nx.named(make.array([3, 2]), ["doc"]), tokens="token", rows="doc")
 MISTAKES = [
     (
@@ -439,6 +442,31 @@ MISTAKES = [
     (lambda: R.take(1.5), ArgumentTypeError, "it must be of integers"),
     (lambda: R.take(1), PositionalAxisError, "it has one axis, positional or named"),
     (lambda: R.take([1, 1, 1]), AxisSizeError, "have 9 tokens together, but size=6"),
+    (lambda: attention(X, X, X, key_segments=SEGMENTS), ArgumentError, "segments= is missing: the queries are along 'token'"),
+    (
+        lambda: attention(X, Y, Y, segments=SEGMENTS, key_axis="s"),
+        ArgumentError,
+        "key_segments= is missing: .* and the keys along 's'",
+    ),
+    (
+        lambda: attention(
+            X, Y, Y, segments=SEGMENTS, key_segments=nx.rename(SEGMENTS, token="s"), key_axis="s", is_causal=True
+        ),
+        ArgumentError,
+        "is_causal= and local_window_size= compare the positions of 'token' and 's'",
+    ),
+    (
+        lambda: attention(X, X, X, segments=N),
+        AxisNotFoundError,
+        "no axis 'token' in segments, .* Segments are those of positions",
+    ),
+    (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments is .*; it must be integers"),
+    (lambda: attention(X, X, X, segments=X.astype(int)), AxisNameError, "has the axis 'embed', but a position has one segment"),
+    (
+        lambda: nx.nn.dot_product_attention(M, M, M, segments=SEGMENTS),
+        AxisNotFoundError,
+        r"segments=i32\[\]\{token:6\} is given, but not axis=",
+    ),
     (lambda: nx.exp(R), ArgumentTypeError, r"is no array; call a function of single tokens with r\.map\(function\)"),
 ]
 
@@ -452,3 +480,76 @@ def test_mistakes(call, error, message):
 def test_it_is_immutable():
     with pytest.raises(AttributeError, match=r"Make a new one with r\.replace\(values\)"):
         R.values = X
+
+
+# --- attention within rows -------------------------------------------------------------------------------------------------------
+
+
+ATTENTION = [
+    Placement("unmapped", None, ()),
+    Placement("ring-one-each", (8,), (("token", "x"),)),
+    Placement("ring", (4, 2), (("token", "x"), ("head", "y")), "explicit"),
+    Placement("heads", (2, 4), (("head", "x"),)),
+    Placement("two-mesh-axes", (4, 2), (("token", ("y", "x")),)),
+]
+
+
+def attended(q, k, v, causal, window):
+    """[tokens, heads, features] of one row."""
+    at = jnp.arange(len(q))
+    scores = jnp.einsum("thd,shd->hts", q, k) / q.shape[-1] ** 0.5
+    seen = (at[:, None] >= at) if causal else (at[:, None] <= at + window)
+    return jnp.einsum("hts,she->the", jax.nn.softmax(jnp.where(seen, scores, -1e30)), v)
+
+
+def attend(lengths, q, k, v, segments):
+    """Causal attention by the segments of a Ragged, and bidirectional attention with a window by any segments."""
+    r = nx.Ragged(q, lengths, tokens="token", rows="doc")
+    by_row = r.attention(q, k, v, features="d", is_causal=True).values
+    names = {"axis": "token", "features": "d", "key_axis": "from"}
+    windowed = nx.nn.dot_product_attention(q, k, v, segments=segments, local_window_size=(1, 16), **names)
+    return by_row, windowed
+
+
+@jax.jit
+def attend_oracle(lengths, q, k, v, segments):
+    rows = [attended(*row, True, 0) for row in zip(*map(rows_of, (q, k, v)), strict=True)]
+    seen = (segments[:, None] == segments) & (segments >= 0) & (jnp.arange(SIZE)[:, None] <= jnp.arange(SIZE) + 1)
+    scores = jnp.where(seen, jnp.einsum("thd,shd->hts", q, k) / q.shape[-1] ** 0.5, -1e30)
+    weights = jnp.where(seen, jax.nn.softmax(scores), 0)
+    return joined(rows), jnp.einsum("hts,she->the", weights, v)
+
+
+MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
+
+
+@pytest.mark.parametrize("placement", ATTENTION, ids=str)
+def test_attention_within_rows(placement):
+    names = ["token", "head", "d"]
+    q, k, v = (array(SIZE, 4, n, seed=s) for n, s in ((5, 1), (5, 2), (6, 3)))
+    fun = nx.xmap(
+        attend,
+        (["doc"], names, names, ["token", "head", "e"], ["token"]),
+        (["token", "head", "e"],) * 2,
+        **placement.options,
+    )
+    lengths = make.array(LENGTHS, "int32")
+
+    def scalar(f):
+        def total(q, k, v):
+            by_row, windowed = f(lengths, q, k, v, MIXED)
+            by_row = jnp.where(jnp.arange(SIZE)[:, None, None] < sum(LENGTHS), by_row, 0)
+            return jnp.sum(by_row * array(*by_row.shape, seed=5)) + jnp.sum(windowed * array(*windowed.shape, seed=6)), (
+                by_row,
+                windowed,
+            )
+
+        return jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))
+
+    (_, want), want_gradients = scalar(attend_oracle)(q, k, v)
+    with placement.context():
+        (_, have), have_gradients = scalar(fun)(*map(np.asarray, (q, k, v)))
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=2e-5, atol=2e-5), have, want)
+    jax.tree.map(
+        lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=2e-4, atol=2e-4), have_gradients, want_gradients
+    )

@@ -178,6 +178,8 @@ def dot_product_attention(
     key_axis: Hashable | None = None,
     heads: Hashable | None = None,
     key_heads: Hashable | None = None,
+    segments: Any = None,
+    key_segments: Any = None,
 ) -> Array:
     """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
@@ -205,6 +207,9 @@ def dot_product_attention(
       query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
       key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
       local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
+      segments: integers with `axis`, and any batch axes: which of several packed sequences a position is of. A query attends to the keys of
+        its own. A negative number belongs to none: such a key is masked, and such a query has the result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, where `key` has `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
@@ -212,6 +217,9 @@ def dot_product_attention(
       An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
       softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
       key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
+
+    Packed sequences may be of any lengths and cross devices: the segments of keys go round with them, blocks that have no sequence in common are
+    not computed, and `is_causal` and a window count within a sequence, whose positions are one after the other. See `nx.Ragged`.
 
     A mapped sequence is never gathered; see the module's text for what is sent, and for what is known of derivatives. A `bias`
     or `mask` has the axis `key_axis` unmapped, or mapped as the positions of `key` are (then it goes round with the keys). With
@@ -222,6 +230,7 @@ def dot_product_attention(
       AxisNameError: names that must differ do not.
       AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two names on one mesh axis meet.
+      ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
     """
 @overload
 def dropout(x: NamedArray, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> NamedArray:

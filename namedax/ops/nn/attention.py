@@ -94,6 +94,8 @@ def dot_product_attention(
     query_seq_lengths: Any = None,
     key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None,
+    segments: Any = None,
+    key_segments: Any = None,
     implementation: Any = None,
     return_residual: bool = False,
 ) -> Array:
@@ -123,6 +125,9 @@ def dot_product_attention(
       query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
       key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
       local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
+      segments: integers with `axis`, and any batch axes: which of several packed sequences a position is of. A query attends to the keys of
+        its own. A negative number belongs to none: such a key is masked, and such a query has the result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, where `key` has `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
@@ -130,6 +135,9 @@ def dot_product_attention(
       An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
       softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
       key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
+
+    Packed sequences may be of any lengths and cross devices: the segments of keys go round with them, blocks that have no sequence in common are
+    not computed, and `is_causal` and a window count within a sequence, whose positions are one after the other. See `nx.Ragged`.
 
     A mapped sequence is never gathered; see the module's text for what is sent, and for what is known of derivatives. A `bias`
     or `mask` has the axis `key_axis` unmapped, or mapped as the positions of `key` are (then it goes round with the keys). With
@@ -140,6 +148,7 @@ def dot_product_attention(
       AxisNameError: names that must differ do not.
       AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two names on one mesh axis meet.
+      ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -164,6 +173,7 @@ def dot_product_attention(
         query = apply_elementwise(_OP, jnp.multiply, query, scale)
         scale = 1.0
     optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
+    optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
     operands = (query, key, value, *(array for array in optional.values() if array is not None))
     with explain_type_errors:
@@ -177,10 +187,14 @@ def _attend_by_name(
 
 
 def _without_names(given: Mapping[str, Any]) -> Any:
-    by_name = [name for name in ("features", "key_axis", "heads", "key_heads") if given[name] is not None]
+    by_name = [
+        name for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments") if given[name] is not None
+    ]
     if by_name:
+        value = given[by_name[0]]
+        shown = type_text(value) if "segments" in by_name[0] else repr(value)
         raise AxisNotFoundError(
-            f"{_OP}: {by_name[0]}={given[by_name[0]]!r} is given, but not axis=. Give the name of the query positions too; without it "
+            f"{_OP}: {by_name[0]}={shown} is given, but not axis=. Give the name of the query positions too; without it "
             "attention is over the positional axes, as in jax.nn."
         )
     arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
@@ -202,6 +216,35 @@ def _window(size: Any) -> tuple[int, int] | None:
     if left < 0 or right < 0:
         raise ArgumentError(f"{_OP}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
     return int(left), int(right)
+
+
+def _segments(names: _Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
+    """The segments of queries and of keys: both, or neither."""
+    if segments is None and key_segments is None:
+        return {"query_segments": None, "key_segments": None}
+    same = names.own_key == names.query
+    missing = "segments" if segments is None else "key_segments"
+    if segments is None or (key_segments is None and not same):
+        raise ArgumentError(
+            f"{_OP}: {missing}= is missing: the queries are along {names.query!r} and the keys along {names.own_key!r}, and both need segments."
+        )
+    if is_local and not same:
+        raise ArgumentError(
+            f"{_OP}: is_causal= and local_window_size= compare the positions of {names.query!r} and {names.own_key!r}, which count through all "
+            "segments, and those of different axes do not fit. Leave them out, and give mask= for what a query may see of its segment."
+        )
+    key_segments = segments if key_segments is None else key_segments
+    for which, array, own in (("segments", segments, names.query), ("key_segments", key_segments, names.own_key)):
+        if own not in dims_of(array):
+            _lacks(which, own, array, "Segments are those of positions.")
+        if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
+            raise ArgumentTypeError(f"{_OP}: {which} is {type_text(array)}; it must be integers.")
+        for other in (names.features, names.key, names.query, names.own_key):
+            if other != own and other in dims_of(array):
+                raise AxisNameError(
+                    f"{_OP}: {which}, {type_text(array)}, has the axis {other!r}, but a position has one segment. Rename it."
+                )
+    return {"query_segments": segments, "key_segments": key_segments}
 
 
 class _Names(Record):
@@ -269,7 +312,7 @@ class _Names(Record):
 
     def role(self, which: str, name: Hashable) -> Label:
         """The label of the axis `name` of an operand."""
-        if which in ("key", "value"):
+        if which in ("key", "value", "key_segments"):
             if name == self.own_key:
                 return KEY
             if name == self.features and which == "key":
@@ -477,7 +520,7 @@ def _key_layouts(
     blocks: Arrays, names: _Names, key_place: Axes, place: Callable[[Hashable], Axes]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Which of bias and mask hold the blocks of keys that the device holds, and which hold all keys though these are spread."""
-    moving, whole = set(), set()
+    moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):
         if which not in blocks or names.key not in dims_of(blocks[which]):
             continue

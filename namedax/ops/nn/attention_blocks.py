@@ -221,6 +221,9 @@ class BlockAttention:
         for which, positions in (("query_lengths", queries), ("key_lengths", keys)):
             if which in arrays:
                 conditions.append(positions < _expand(arrays[which], self.labels[which], self.scores))
+        if "key_segments" in arrays:
+            mine, theirs = (_expand(arrays[w], self.labels[w], self.scores) for w in ("query_segments", "key_segments"))
+            conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
             conditions.append(_expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores))
         return functools.reduce(jnp.logical_and, conditions) if conditions else None
@@ -282,15 +285,20 @@ class BlockAttention:
         pairs = [(i, (i + 1) % self.steps) for i in range(self.steps)]
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
-    def _unless_masked(self, first_key: Any, compute: Callable[[Any], Any], state: Any) -> Any:
-        """`compute(state)`, but `state` where causality or the window masks the whole block."""
-        if (not self.is_causal and self.window is None) or self.feature_axes or self.carried_axes:
+    def _unless_masked(self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any) -> Any:
+        """`compute(state)`, but `state` where causality, the window or the segments mask the whole block."""
+        packed = "key_segments" in arrays
+        if not (self.is_causal or self.window is not None or packed) or self.feature_axes or self.carried_axes:
             return compute(state)  # nothing may be skipped, or who skips would leave others alone in a collective
         first_query = self._query_offset()
         last_query, last_key = first_query + self.sizes[QUERY] - 1, first_key + self.sizes[KEY] - 1
         needed = first_key <= last_query if self.is_causal else True
         if self.window is not None:
             needed &= (first_query <= last_key + self.window[0]) & (last_query >= first_key - self.window[1])
+        if packed:
+            mine, theirs = arrays["query_segments"], arrays["key_segments"]
+            first = jnp.min(theirs, where=theirs >= 0, initial=jnp.iinfo(theirs.dtype).max)
+            needed &= (jnp.max(mine) >= first) & (jnp.min(mine) <= jnp.max(theirs))
         return lax.cond(needed, compute, lambda state: state, state)
 
     def _zeros(self, labels: Iterable[Label], more: Axes = (), fill: float = 0.0) -> Any:
@@ -313,7 +321,7 @@ class BlockAttention:
                 result = result * self._to_result(shrink) + self._weigh(terms, moving["value"])
                 return lax.stop_gradient(new), total * shrink + here, result
 
-            return self._unless_masked(first_key, compute, state)
+            return self._unless_masked(moving | staying, first_key, compute, state)
 
         def step(carry: Any, number: Any) -> tuple[Any, None]:
             moving, state = carry
@@ -373,7 +381,7 @@ class BlockAttention:
                 return held, added
 
             nothing = {which: jnp.zeros_like(data, self.wide) for which, data in moving.items() if which in wanted}
-            held, added = self._unless_masked(first_key, compute, (held, nothing))
+            held, added = self._unless_masked(moving | staying, first_key, compute, (held, nothing))
             return held, added
 
         def step(carry: Any, number: Any) -> tuple[Any, None]:

@@ -28,6 +28,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import local_block
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
+from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
 from namedax.ops.ragged.checks import check, checked_lengths, filled
 from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spread, whole
@@ -468,6 +469,29 @@ class Ragged(metaclass=_Type):
         total = self._reduce("sum", _exp(shifted), every_row)
         total = _where(total == 0, 1, total)  # of rows that no token reads
         return self.replace(shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip"))
+
+    # --- networks --------------------------------------------------------------------------------------------------------
+
+    @_said
+    def attention(self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any) -> Ragged:
+        """Attention within each row: a token attends to the tokens of its own row.
+
+        Args:
+          query: an array with the tokens and `features`, made of these values.
+          key: the same, for the keys.
+          value: an array with the tokens.
+          features: the name that queries and keys are contracted over.
+          **options: of `nx.nn.dot_product_attention`: `is_causal=True`, heads, a bias, a window.
+
+        Returns:
+          A `Ragged` of these rows.
+
+        Over sharded tokens a ring, in which the numbers of the rows go round with the keys, and blocks without a row in common are not computed.
+        """
+        segments = {"segments": at_rows(self.segments), "key_segments": self.segments}
+        return self.replace(
+            dot_product_attention(query, key, value, axis=self.tokens, features=features, **segments, **options)
+        )
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
