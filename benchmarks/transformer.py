@@ -24,11 +24,9 @@ import gc
 import math
 import os
 import pathlib
-import re
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -74,54 +72,17 @@ class Cost:
         """The cost of a program."""
         sent: dict[str, tuple[int, int]] = {}
         wire = 0
-        for times, collective in executed_collectives(compiled.as_text()):
+        for collective in nx.hlo.collectives(compiled):
+            times = collective.trips
             count, size = sent.get(collective.kind, (0, 0))
             sent[collective.kind] = (count + times, size + times * collective.bytes)
             wire += times * collective.wire_bytes
         analysis, memory = compiled.cost_analysis(), compiled.memory_analysis()
-        return cls(sent, wire, analysis["flops"], memory.temp_size_in_bytes)
+        return cls(sent, wire, analysis.get("flops", 0.0), memory.temp_size_in_bytes)
 
     def collectives(self) -> str:
         """The collectives in one line."""
         return ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in sorted(self.sent.items())) or "none"
-
-
-_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
-_CALLED = re.compile(
-    r"(condition|body|calls|to_apply|true_computation|false_computation|branch_computations)=(\{[^}]*\}|%[\w.\-]+)"
-)
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-
-
-def executed_collectives(text: str) -> Iterable[tuple[int, nx.hlo.Collective]]:
-    """The collectives of a program, each with the number of times that a step executes it.
-
-    A loop whose number of steps is not known counts once, and so does each branch of a conditional.
-    """
-    header, bodies, entry = text.splitlines()[0], dict[str, list[str]](), ""
-    current: list[str] = []
-    for line in text.splitlines():
-        if match := _COMPUTATION.match(line):
-            bodies[match[2]] = current = []
-            entry = match[2] if match[1] else entry
-        current.append(line)
-        if line == "}":
-            current = []
-    times: Counter[str] = Counter()
-
-    def visit(name: str, count: int) -> None:
-        times[name] += count
-        for line in bodies[name]:
-            trips = int(match[1]) if (match := _TRIPS.search(line)) else 1
-            for key, called in _CALLED.findall(line):
-                for inner in re.findall(r"%([\w.\-]+)", called):
-                    if inner in bodies:
-                        visit(inner, count * trips if key == "body" else count)
-
-    visit(entry, 1)
-    for name, count in times.items():
-        for collective in nx.hlo.collectives("\n".join([header, *bodies[name]])):
-            yield count, collective
 
 
 def size_text(size: float) -> str:

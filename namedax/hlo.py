@@ -31,6 +31,7 @@ so in an all-to-all. The figures here are those of the compiled program, not of 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -77,6 +78,7 @@ class Collective:
         into one all-reduce have that of one of them.
       names: the names that the operation goes over, as text; `"new:old"` for an axis that it renames.
       source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
+      trips: how often the loops around it run it, as far as XLA knows: a loop that it knows no number of steps of counts as one.
 
     >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
     7168
@@ -91,6 +93,7 @@ class Collective:
     operation: str = dataclasses.field(default="", compare=False)
     names: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     source: str = dataclasses.field(default="", compare=False)
+    trips: int = dataclasses.field(default=1, compare=False)
 
     @property
     def wire_bytes(self) -> int:
@@ -191,11 +194,11 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     instructions = list(_instructions(text))
     types = {(i.computation, i.name): i.type for i in instructions}
     lines = _lines(text)
-    looped = _looped_computations(instructions)
+    looped, executions = _looped_computations(instructions), _executions(instructions)
     # Where an asynchronous collective is written short, its computation repeats what it does.
     wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
     return tuple(
-        _collective(i, types, i.computation in looped, devices, lines)
+        _collective(i, types, i.computation in looped, executions.get(i.computation, 1), devices, lines)
         for i in instructions
         if i.kind and i.computation not in wrapped and _group_size(i, devices) > 1
     )
@@ -235,10 +238,11 @@ _CALLS = (
     r"\b(body|condition|calls|to_apply|true_computation|false_computation|branch_computations"
     r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
 )
+_STEPS = r'"known_trip_count":\{"n":"(\d+)"\}'
 
 
 class _Instruction(Record):
-    """One line. `kind` and `line`, its text, are empty for whatever is not a collective, or only the end of one."""
+    """One line. `kind` and `line`, its text, are empty for whatever is not a collective, or only the end of one; `steps` are a loop's."""
 
     computation: str
     name: str
@@ -248,6 +252,7 @@ class _Instruction(Record):
     attributes: str
     calls: tuple[tuple[str, str], ...]
     line: str
+    steps: int
 
 
 def _instructions(text: str) -> Iterator[_Instruction]:
@@ -278,6 +283,7 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                     (key, called) for key, value in re.findall(_CALLS, attributes) for called in re.findall(r"[\w.\-]+", value)
                 ),
                 line=whole if kind in KINDS else "",
+                steps=int(match[1]) if kind == "while" and (match := re.search(_STEPS, whole)) else 1,
             )
 
 
@@ -320,11 +326,25 @@ def _looped_computations(instructions: list[_Instruction]) -> set[str]:
     return looped
 
 
+def _executions(instructions: list[_Instruction]) -> dict[str, int]:
+    """How often a program runs each of the computations that others call."""
+    callers: dict[str, list[tuple[str, int]]] = {}
+    for i in instructions:
+        for key, name in i.calls:
+            callers.setdefault(name, []).append((i.computation, i.steps if key == "body" else 1))
+
+    @functools.cache
+    def count(name: str) -> int:
+        return sum(steps * count(caller) for caller, steps in callers[name]) if name in callers else 1
+
+    return {name: count(name) for name in callers}
+
+
 # --- From an instruction to a Collective ----------------------------------------------------------
 
 
 def _collective(
-    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, devices: int, lines: dict[str, str]
+    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, trips: int, devices: int, lines: dict[str, str]
 ) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
@@ -353,6 +373,7 @@ def _collective(
         operation=operation,
         names=names,
         source=_source(i.line, lines),
+        trips=trips,
     )
 
 

@@ -620,3 +620,37 @@ def test_unknown_groups_are_refused():
     assert message(ValueError, module(*P_Q, line)) == (
         "hlo.collectives: cannot read the groups of devices of all-reduce 'r' from 'replica_groups=<new>, to_apply=%add'."
     )
+
+
+LOOPS = """HloModule m, num_partitions=4
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%inner (p: (f32[2])) -> (f32[2]) {
+  %p = (f32[2]) parameter(0)
+  %x = f32[2] get-tuple-element(%p), index=0
+  %r = f32[2] all-reduce(%x), replica_groups={{0,1,2,3}}, to_apply=%add
+  ROOT %t = (f32[2]) tuple(%r)
+}
+
+%outer (q: (f32[2])) -> (f32[2]) {
+  %q = (f32[2]) parameter(0)
+  ROOT %w = (f32[2]) while(%q), condition=%c, body=%inner, backend_config={"known_trip_count":{"n":"3"}}
+}
+
+ENTRY %main (z: (f32[2])) -> (f32[2]) {
+  %z = (f32[2]) parameter(0)
+  %v = (f32[2]) while(%z), condition=%c, body=%outer, backend_config={"known_trip_count":{"n":"5"}}
+  ROOT %u = (f32[2]) while(%v), condition=%c, body=%inner
+}
+"""
+
+
+def test_a_collective_counts_as_often_as_its_loops_run():
+    (collective,) = collectives(LOOPS)
+    assert collective.trips == 3 * 5 + 1  # the last loop does not say how often it runs
+    assert (collective.kind, collective.bytes, collective.in_loop) == ("all-reduce", 8, True)

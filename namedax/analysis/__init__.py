@@ -1,7 +1,7 @@
 """What a named program sends, computes and holds, read off its traced form.
 
 `graph` makes one graph of a traced program, calls and mapped functions taken apart; `sources` says which line of the user's file and
-which operation an equation is. `dead_code` leaves out what XLA would, `storage` says which arrays are
+which operation an equation is. `dead_code` leaves out what XLA would, `sharing` what it would do again, `storage` says which arrays are
 written to memory, and `steps` lists what a device does, as the `records` that users get. `explain` is the face; `report` groups,
 compares and prints, in the words of `rendering`; `findings` are sentences.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from namedax.analysis.graph import Body, Node
-from namedax.programs.primitives import Kind, Scan, has_side_effects
+from namedax.programs.primitives import Kind, Scan
 
 __all__ = ["prune"]
 
@@ -29,8 +29,7 @@ def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
     live = {id(value) for i, value in enumerate(body.outputs) if value is not None and (wanted is None or i in wanted)}
     kept = []
     for node in reversed(body.nodes):
-        has_effects = node.eqn is not None and bool(node.eqn.effects) and has_side_effects(node.eqn)
-        if has_effects or any(id(result) in live for result in node.results):
+        if node.has_effects or any(id(result) in live for result in node.results):
             kept.append(node)
             live |= _needed(node, live)
     return live, kept[::-1]
@@ -43,10 +42,13 @@ def _needed(node: Node, live: Set[int]) -> set[int]:
     if node.kind != Kind.SCAN:
         inner = set[int]().union(*(_live(body, outputs)[0] for body, outputs in _inner(node, live)))
         return inner | set(map(id, node.reads))
-    ((body, outputs),) = _inner(node, live)
+    ((body, outputs),), scan = _inner(node, live), Scan.of(node.eqn)
     inside = _live(body, outputs)[0]
-    pairs = zip(node.operands, body.inputs, strict=True)
-    return {id(operand) for operand, value in pairs if operand is not None and id(value) in inside} | inside
+    # XLA keeps what a carry begins with, though the first step may put something else in its place.
+    carried = {scan.consts + i for i in outputs or () if i < scan.carries}
+    pairs = enumerate(zip(node.operands, body.inputs, strict=True))
+    used = ((operand, i in carried or id(value) in inside) for i, (operand, value) in pairs)
+    return {id(operand) for operand, is_used in used if operand is not None and is_used} | inside
 
 
 def _inner(node: Node, live: Set[int]) -> list[tuple[Body, Set[int] | None]]:

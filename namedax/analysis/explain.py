@@ -15,6 +15,7 @@ from namedax.analysis.findings import findings_of
 from namedax.analysis.graph import Body, Graph, Node, Spec, build, spec_of
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
+from namedax.analysis.sharing import share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
@@ -28,9 +29,9 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     """Says what a function sends, computes and holds on each device, without running it: it is traced.
 
     Collectives are those of the traced program, each with the names that it is for, the operation of the model, the line, and whether it
-    belongs to the gradient. Their kinds and bytes are those of the compiled program; XLA may send several together as one. Outside of
-    mapped functions XLA's partitioner decides what is sent: what it must do follows from how arrays lie there, and for
-    `partitioning="auto"` only `compile=True` shows it.
+    belongs to the gradient. Their kinds and bytes are those of the compiled program: what XLA finds to be equal counts once, and what is the
+    same in every step of a loop counts outside of it. XLA may send several together as one. Outside of mapped functions XLA's partitioner
+    decides what is sent: what it must do follows from how arrays lie there, and for `partitioning="auto"` only `compile=True` shows it.
 
     Floating-point operations are counted as in the program, a multiplication and an addition as two. What is elementwise counts as
     computed where it is used, so that only the arrays in memory are read and written. The peak of the memory is an estimate.
@@ -69,6 +70,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     graph = build(traced.jaxpr, _layouts(traced, args, kwargs))
     prune(graph.body)
+    share(graph.body)
     label = _Labels(graph.body)
     steps = tuple(steps_of(graph.body, label))
     placements = _placements(graph.body)

@@ -8,10 +8,13 @@ nothing says how it lies counts as replicated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
+import numpy as np
 from jax.extend.core import Literal
+from jax.sharding import AxisType
 
 from namedax.analysis.sources import Origin
 from namedax.core.records import Record
@@ -23,6 +26,7 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     constraint,
+    has_side_effects,
     is_remat_of_gradient,
     kind_of,
     mapped_axes,
@@ -35,6 +39,8 @@ __all__ = ["Body", "Graph", "Node", "Value", "build"]
 
 # The mesh axes along each dimension; those at the end that have none are left out.
 Spec = tuple[tuple[str, ...], ...]
+# The most elements of constants that are looked at.
+_SMALL = 1024
 
 
 class Layout:
@@ -107,9 +113,10 @@ class Node:
       origin: where it comes from.
       sizes: the sizes of the mesh axes that are mapped here.
       moved: of an array that lies otherwise outside of a mapped function than in it: how it lies before, and how afterwards.
+      is_apart: whether it is there to keep what is computed again apart from what was computed before.
     """
 
-    __slots__ = ("bodies", "eqn", "kind", "moved", "operands", "origin", "results", "sizes", "trips")
+    __slots__ = ("bodies", "eqn", "is_apart", "kind", "moved", "operands", "origin", "results", "sizes", "trips")
 
     def __init__(
         self,
@@ -125,11 +132,17 @@ class Node:
         self.bodies: list[Body] = []
         self.trips = 1
         self.moved: tuple[Spec, Spec] | None = None
+        self.is_apart = False
 
     @property
     def reads(self) -> list[Value]:
         """The operands that are no literals."""
         return [value for value in self.operands if value is not None]
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it does more than to compute its results."""
+        return self.eqn is not None and bool(self.eqn.effects) and has_side_effects(self.eqn)
 
 
 class Body:
@@ -179,9 +192,17 @@ def build(closed: Any, layouts: Sequence[Spec | None]) -> Graph:
         builder.layout_of(var.aval) if spec is None else Layout(spec) for var, spec in zip(jaxpr.invars, layouts, strict=True)
     ]
     inputs = [Value(var.aval, layout, builder.mesh) for var, layout in zip(jaxpr.invars, given, strict=True)]
-    consts = [Value(var.aval, builder.layout_of(var.aval), builder.mesh) for var in jaxpr.constvars]
+    consts = builder.constants(closed, False)
     outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
     return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops, builder.automatic)
+
+
+def _content(array: Any) -> Hashable:
+    """What equal arrays have in common, if they are small and can be looked at; otherwise what an array is itself."""
+    is_jaxs = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
+    if (is_jaxs or isinstance(array, np.ndarray)) and array.size <= _SMALL and array.dtype.kind in "biufc":
+        return str(array.dtype), array.shape, np.asarray(array).tobytes()
+    return id(array)
 
 
 class _Builder:
@@ -190,6 +211,7 @@ class _Builder:
         self.unknown_loops: list[Origin] = []
         self.automatic: list[Origin] = []
         self._nodes: list[Node] = []
+        self._constants: dict[Any, tuple[Any, Value]] = {}
 
     def inside(
         self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
@@ -222,7 +244,7 @@ class _Builder:
         """How a whole array lies by its type, which says it where a mesh has Explicit axes."""
         sharding: Any = getattr(aval, "sharding", None)
         spec = spec_of(sharding.spec) if hasattr(sharding, "spec") else ()
-        if not any(spec):
+        if not any(spec) and not (hasattr(sharding, "spec") and AxisType.Explicit in (sharding.mesh.axis_types or ())):
             return Layout()
         self.mesh.update(dict(sharding.mesh.shape))
         return Layout(spec)
@@ -277,8 +299,18 @@ class _Builder:
         self, inner: Any, operands: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
     ) -> list[Value | None]:
         jaxpr = getattr(inner, "jaxpr", inner)
-        consts = [self._new(var.aval, manual) for var in jaxpr.constvars]
-        return self._run(jaxpr, [*consts, *operands], origin, sizes, manual)
+        return self._run(jaxpr, [*self.constants(inner, manual), *operands], origin, sizes, manual)
+
+    def constants(self, closed: Any, manual: bool) -> list[Value]:
+        """The arrays that a program brings along: equal small ones are one."""
+        jaxpr = getattr(closed, "jaxpr", closed)
+        found = []
+        for var, const in zip(jaxpr.constvars, getattr(closed, "consts", jaxpr.constvars), strict=True):
+            key = _content(const), manual
+            if key not in self._constants:
+                self._constants[key] = const, self._new(var.aval, manual)
+            found.append(self._constants[key][1])
+        return found
 
     def _apart(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
@@ -286,7 +318,7 @@ class _Builder:
         """What is computed anew must not be found to be what was computed before: its operands are others."""
         present = [value for value in operands if value is not None]
         again = [Value(value.aval, value.layout, self.mesh) for value in present]
-        self._add(None, Kind.BARRIER, present, again, origin, sizes)
+        self._add(None, Kind.BARRIER, present, again, origin, sizes).is_apart = True
         supply = iter(again)
         return [None if value is None else next(supply) for value in operands]
 
@@ -294,8 +326,7 @@ class _Builder:
 
     def _body(self, node: Node, closed: Any, values: Sequence[Value | None], manual: bool) -> None:
         jaxpr = getattr(closed, "jaxpr", closed)
-        consts = [self._new(var.aval, manual) for var in jaxpr.constvars]
-        outputs, nodes = self.inside(jaxpr, [*consts, *values], node.origin, node.sizes, manual)
+        outputs, nodes = self.inside(jaxpr, [*self.constants(closed, manual), *values], node.origin, node.sizes, manual)
         node.bodies.append(Body(list(values), outputs, nodes))
 
     def _scan(self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool) -> None:
@@ -327,6 +358,8 @@ class _Builder:
         self._alike(carry, operands[first:])
         self._body(node, loop.body, [*operands[loop.condition_consts : first], *carry], manual)
         self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
+        if loop.ndim:  # of several loops under vmap: each goes on or not, which a step asks besides
+            self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
         self._alike(results, node.bodies[0].outputs)
 
     @staticmethod
@@ -384,7 +417,13 @@ class _Builder:
                 operand.layout.join(result.layout)
 
     def _lay(self, eqn: Any, node: Node) -> None:
-        """Outside of mapped functions: what is elementwise lies alike."""
+        """Outside of mapped functions: what is elementwise lies alike, and dimensions that are only moved take along how they lie."""
+        first = node.operands[0] if node.operands else None
+        if first is not None and (places := costs.moved_dimensions(eqn)) is not None:
+            whole, moved = first.layout, node.results[0].layout
+            if whole is not None and moved is not None and (spec := whole.root().spec) is not None:
+                moved.join(Layout(spec_of([() if i is None or i >= len(spec) else spec[i] for i in places])))
+            return
         if not costs.is_elementwise(eqn):
             return
         for result in node.results:

@@ -112,19 +112,17 @@ def _place(spec: Spec, axis: str) -> int:
 
 
 def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
-    """A reduction outside of mapped functions, over dimensions that are cut: XLA's partitioner sums over their mesh axes."""
+    """A reduction outside of mapped functions, over dimensions that are cut: XLA's partitioner sums over the mesh axes of one after the other."""
     if not costs.sums_up(node.eqn) or not node.reads or node.reads[0].layout is None:
         return
-    spec = node.reads[0].layout.root().spec or ()
+    spec, sizes = node.reads[0].layout.root().spec or (), node.reads[0].sizes
     reduced = costs.reduced_dimensions(node.eqn)
-    axes = tuple(axis for i, axes in enumerate(spec) if i in reduced for axis in axes)
-    if not axes:
-        return
-    sizes = node.reads[0].sizes
-    kept = math.prod(sizes.get(axis, 1) for i, axes in enumerate(spec) if i not in reduced for axis in axes)
+    kept = _parts((axis for i, axes in enumerate(spec) if i not in reduced for axis in axes), sizes)
     whole = Node(node.eqn, node.kind, node.operands, node.results, node.origin, sizes)
-    for result in node.results:
-        yield from _collective(whole, label, "all-reduce", axes, result.aval, trips, kept)
+    for i in reduced:
+        if i < len(spec) and spec[i]:
+            for result in node.results:
+                yield from _collective(whole, label, "all-reduce", spec[i], result.aval, trips, kept)
 
 
 # --- operations -----------------------------------------------------------------------------------------------------

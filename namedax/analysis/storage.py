@@ -184,7 +184,7 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
 
 def _looked_at(node: Node, value: Value) -> Iterator[Value]:
     """The operand that a result of a node is another look at."""
-    for operand in node.reads:
+    for operand in dict.fromkeys(node.reads):
         if any(look is value for look in _looks(node, operand)):
             yield operand
 

@@ -23,6 +23,8 @@ __all__ = [
     "is_in_order",
     "is_update",
     "is_view",
+    "keeps_uniform",
+    "moved_dimensions",
     "reduced_dimensions",
     "size_in_bytes",
     "sums_up",
@@ -51,6 +53,8 @@ _EXPENSIVE = frozenset(
 _MOVES = frozenset(
     "broadcast_in_dim transpose iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
 )
+#: Of these, the ones that only repeat, order or leave out elements.
+_REPEATS = frozenset("broadcast_in_dim transpose slice dynamic_slice rev device_block split name".split())
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
 )
@@ -119,6 +123,25 @@ def is_in_order(eqn: Any) -> tuple[bool, ...]:
 def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
     """The dimensions over which a reduction goes."""
     return tuple(eqn.params.get("axes", eqn.params.get("dimensions", ())))
+
+
+def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
+    """Of an operation that only moves, adds or takes away dimensions, or sums over some: the operand's dimension that each one is."""
+    name, ndim = eqn.primitive.name, eqn.outvars[0].aval.ndim
+    if name == "transpose":
+        return tuple(eqn.params["permutation"])
+    if name == "broadcast_in_dim":
+        given = {place: i for i, place in enumerate(eqn.params["broadcast_dimensions"])}
+        return tuple(given.get(i) for i in range(ndim))
+    if name == "squeeze" or sums_up(eqn):
+        gone = eqn.params["dimensions"] if name == "squeeze" else reduced_dimensions(eqn)
+        return tuple(i for i in range(eqn.invars[0].aval.ndim) if i not in gone)
+    return None
+
+
+def keeps_uniform(eqn: Any) -> bool:
+    """Whether the result of numbers, and of arrays that are one number everywhere, is one too."""
+    return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
 
 
 def is_cheap(eqn: Any) -> bool:

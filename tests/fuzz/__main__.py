@@ -6,6 +6,8 @@
 Programs run in child processes, two at a time and sixty in each: a child that dies takes nothing with it, and the program that it had begun
 is printed. What a number stands for does not depend on who runs it.
 
+What a program sends is compared with what `nx.explain` says of it, too: kinds, groups and bytes of collectives.
+
 A gradient that plain `jnp` gets wrong too, compiled in the same way, is no failure (about one program in two thousand): with few optimisations XLA
 computes the operand of a maximum twice, not to the last bit the same, and finds no maximum.
 """

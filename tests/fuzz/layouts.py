@@ -183,9 +183,9 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
     lines.append(f"f = nx.xmap({function}, {in_axes}, {final_axes}{options})")
     if layout.wrap == "vmap" and floats:
         lines.append(f"f = twice(f, {floats[0]})")
-    call = f"f({parameters})"
     if gradient == "outside":
-        call = f"jax.jit(jax.value_and_grad(lossy(f), {floats}, has_aux=True))({parameters})"
+        lines.append(f"f = jax.jit(jax.value_and_grad(lossy(f), {floats}, has_aux=True))")
+    call = f"f({parameters})"
     if layout.explicit:
         return "\n".join([*lines, "with jax.set_mesh(mesh):", f"    result = {call}"])
     return "\n".join([*lines, f"result = {call}"])

@@ -17,6 +17,7 @@ import namedax as nx
 from tests.fuzz.interpreter import Run
 from tests.fuzz.layouts import Layout, conflicts, out_axes, source
 from tests.fuzz.ops_blocks import difference
+from tests.fuzz.predictions import unpredicted
 from tests.fuzz.program import Invalid, Operation, Program, statements_of
 from tests.fuzz.values import DTYPES, FLOATS, INNER, V, weights
 
@@ -225,8 +226,8 @@ def spoken(program: Program) -> set[str]:
     return {s["axis"] for s in statements_of(program.main) if s.op in speakers}
 
 
-def attempt(ref: Reference, layout: Layout) -> Outcome:
-    """Runs and compares."""
+def attempt(ref: Reference, layout: Layout, explained: bool = False) -> Outcome:
+    """Runs and compares; if it is to be `explained`, what it sends with what `nx.explain` has said too."""
     names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "nx": nx, "lossy": lossy, "twice": twice}
     text = write(ref, layout)
     try:
@@ -237,7 +238,11 @@ def attempt(ref: Reference, layout: Layout) -> Outcome:
     has_gradients = layout.gradient != "none" and ref.gradient_arguments
     values, gradients = (result[0][1], result[1]) if has_gradients else (result, None)
     outcome = compare(ref, layout, values, gradients)
-    return Outcome("ill") if outcome.failed and left_to_the_compiler(ref, layout) else outcome
+    if outcome.failed:
+        return Outcome("ill") if left_to_the_compiler(ref, layout) else outcome
+    if explained and (difference := unpredicted(ref.program, layout, names)):
+        return Outcome("prediction", difference)
+    return outcome
 
 
 def left_to_the_compiler(ref: Reference, layout: Layout) -> bool:

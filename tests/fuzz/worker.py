@@ -51,9 +51,10 @@ def report(program: Program, layout: Layout, outcome: Outcome) -> str:
 
 def signature(program: Program, outcome: Outcome) -> str:
     """What failures of one family have in common: where an exception arose, or the operations of the smallest program."""
-    if outcome.kind in ("value", "shape", "nan", "type"):
-        what = "gradient" if outcome.detail.startswith("gradient") else "result"
-        return f"{outcome.kind} of a {what}: {' '.join(sorted({s.op for s in statements_of(program.main)}))}"
+    if outcome.kind in ("value", "shape", "nan", "type", "prediction"):
+        what = "a gradient" if outcome.detail.startswith("gradient") else "a result"
+        what = outcome.detail.split(",")[0] if outcome.kind == "prediction" else what
+        return f"{outcome.kind} of {what}: {' '.join(sorted({s.op for s in statements_of(program.main)}))}"
     frames = re.findall(r'File "[^"]*(namedax/[^"]+)", line \d+, in (\w+)', outcome.detail)
     head = re.sub(r"[0-9]+|'[a-z][a-z0-9]?'", "_", outcome.detail)[:70].split("\n")[0]
     return f"{outcome.kind} in {' '.join(frames[-1]) if frames else '?'}: {head}"
@@ -78,7 +79,7 @@ def work(folder: Path, seed: int, count: int, layouts_each: int) -> None:
         counts, refusals = {"programs": 1, "layouts": 0}, []
         for layout in where:
             watch(ref, layout)
-            outcome = attempt(ref, layout)
+            outcome = attempt(ref, layout, True)
             for feature in ("layouts", outcome.kind, *(f"layout:{feature}" for feature in features(layout))):
                 counts[feature] = counts.get(feature, 0) + 1
             if outcome.kind == "refused":

@@ -1,0 +1,168 @@
+"""What XLA does not do again: equal operations, what is sent alike in every step of a loop, and sending a number that all devices know.
+
+The rest of a loop that does not change stays in it here: where it stands changes nothing that is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+from jax.extend.core import Literal
+
+from namedax.analysis.graph import Body, Node, Value
+from namedax.programs import costs
+from namedax.programs.primitives import Kind, Scan, While
+
+__all__ = ["share"]
+
+_SENDS = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE)
+
+
+def share(body: Body) -> None:
+    """Merges what is equal in a program, and takes out of its loops the collectives that do not depend on the step."""
+    _know(body, set())
+    _merge(body, {})
+    _hoist(body)
+    _merge(body, {})  # what comes out of a loop may be there already
+
+
+# --- what all devices know ------------------------------------------------------------------------------------------
+
+
+def _know(body: Body, known: set[int]) -> None:
+    """Takes out the moving of arrays that are one number everywhere, such as the gradient of a sum; `known` are those, by `id`."""
+    for node in body.nodes:
+        if node.eqn is not None and (all(id(value) in known for value in node.reads) or _is_nothing(node)):
+            if node.kind in (Kind.GATHER, Kind.EXCHANGE):
+                node.eqn, node.kind = None, Kind.BARRIER
+            if node.eqn is None or node.kind == Kind.CAST or costs.keeps_uniform(node.eqn):
+                known.update(map(id, node.results))
+        elif node.eqn is None and node.moved is None and not node.is_apart and all(id(value) in known for value in node.reads):
+            known.update(map(id, node.results))
+        for inner in node.bodies:
+            _know(inner, known)
+
+
+def _is_nothing(node: Node) -> bool:
+    """Whether an integer is subtracted from itself."""
+    return node.eqn.primitive.name == "sub" and _is_of_itself(node) and node.results[0].aval.dtype.kind in "iu"
+
+
+def _is_of_itself(node: Node) -> bool:
+    return len(node.reads) == 2 and node.reads[0] is node.reads[1]
+
+
+# --- what is equal --------------------------------------------------------------------------------------------------
+
+
+def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = None) -> None:
+    """Keeps the first of equal operations; `same` says by `id` which value stands for one that is left out, `cast` what was cast."""
+    first: dict[Hashable, Node] = {}
+    cast = {} if cast is None else cast
+    kept = []
+    body.inputs = _instead(body.inputs, same)
+    for node in body.nodes:
+        node.operands = _instead(node.operands, same)
+        key = _key(node, cast)
+        if key is not None and key in first:
+            same.update(zip(map(id, node.results), first[key].results, strict=True))
+            continue
+        first[key] = node
+        kept.append(node)
+        if node.reads and (node.kind == Kind.CAST or _is_its_operand(node)):
+            cast[id(node.results[0])] = cast.get(id(node.reads[0]), id(node.reads[0]))
+        for inner in node.bodies:
+            _merge(inner, same, cast)
+    body.nodes = kept
+    body.outputs = _instead(body.outputs, same)
+
+
+def _instead(values: list[Value | None], same: dict[int, Value]) -> list[Value | None]:
+    return [None if value is None else same.get(id(value), value) for value in values]
+
+
+def _key(node: Node, cast: dict[int, int]) -> Hashable:
+    """What equal operations have in common; `None` of one that is like no other. XLA knows nothing of device variance."""
+    if node.bodies or node.is_apart or node.has_effects:
+        return None
+    operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
+    if node.eqn is None:
+        (result,) = node.results
+        return operands, node.moved, result.aval.shape, result.layout is None
+    literals = tuple(_literal(var) for var in node.eqn.invars if isinstance(var, Literal))
+    params = tuple((name, node.eqn.params[name]) for name in sorted(node.eqn.params) if node.eqn.params[name] is not None)
+    key = (node.eqn.primitive.name.removesuffix("_invariant"), params, operands, literals, node.moved)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _is_its_operand(node: Node) -> bool:
+    return node.eqn is not None and node.eqn.primitive.name in ("max", "min", "and", "or") and _is_of_itself(node)
+
+
+def _literal(literal: Literal) -> Hashable:
+    return str(literal.aval), np.asarray(literal.val).tobytes()
+
+
+# --- what does not change in a loop ---------------------------------------------------------------------------------
+
+
+def _hoist(body: Body) -> None:
+    """Moves collectives whose operands are the same in every step in front of the loop, and what these need."""
+    nodes: list[Node] = []
+    for node in body.nodes:
+        for inner in node.bodies:
+            _hoist(inner)
+        if node.kind in (Kind.SCAN, Kind.WHILE):
+            nodes += _taken_out(node)
+        nodes.append(node)
+    body.nodes = nodes
+
+
+def _sends(node: Node) -> bool:
+    return node.kind in _SENDS or any(_sends(part) for body in node.bodies for part in body.nodes)
+
+
+def _taken_out(loop: Node) -> Iterator[Node]:
+    body = loop.bodies[0]
+    changing, outside = _carried(loop)
+    still: dict[int, Node] = {}
+    for node in body.nodes:
+        if not node.has_effects and not any(id(value) in changing for value in node.reads):
+            still[id(node)] = node
+        else:
+            changing.update(map(id, node.results))
+    wanted: set[int] = set()
+    for node in reversed(still.values()):
+        if _sends(node) or not wanted.isdisjoint(map(id, node.results)):
+            wanted.update(map(id, (*node.results, *node.reads)))
+    taken = [node for node in still.values() if not wanted.isdisjoint(map(id, node.results))]
+    for node in taken:
+        node.operands = _instead(node.operands, outside)
+        loop.operands += node.results
+    gone = set(map(id, taken))
+    body.nodes = [node for node in body.nodes if id(node) not in gone]
+    yield from taken
+
+
+def _carried(loop: Node) -> tuple[set[int], dict[int, Value]]:
+    """The inputs of a loop's body that change, by `id`; and what those that are handed on as they are were before the loop."""
+    body = loop.bodies[0]
+    if loop.kind == Kind.SCAN:
+        scan = Scan.of(loop.eqn)
+        first, count, operands = scan.consts, scan.carries, loop.operands
+    else:
+        options = While.of(loop.eqn)
+        first, operands = options.body_consts, loop.operands[options.condition_consts :]
+        count = len(body.inputs) - first
+    changing = {id(value) for value in body.inputs[first:] if value is not None}
+    outside: dict[int, Value] = {}
+    for value, output, before in zip(body.inputs[first : first + count], body.outputs, operands[first:], strict=False):
+        if value is not None and value is output and before is not None:
+            changing.discard(id(value))
+            outside[id(value)] = before
+    return changing, outside
