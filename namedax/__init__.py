@@ -188,6 +188,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.ops.loops.control_flow import while_loop as while_loop
     from namedax.ops.loops.custom_rules import custom_jvp as custom_jvp
     from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
+    from namedax.ops.loops.pipelines import pipeline as pipeline
     from namedax.ops.loops.vmap import map as map
     from namedax.ops.loops.vmap import vmap as vmap
     from namedax.ops.ragged.ragged import Ragged as Ragged
@@ -502,6 +503,7 @@ _FACE = {
     "partition": "namedax.ops.sorting.sorting.partition",
     "percentile": "namedax.namespaces.reduction_forms.percentile",
     "permute_dims": "namedax.namespaces.spellings.permute_dims",
+    "pipeline": "namedax.ops.loops.pipelines.pipeline",
     "plan": "namedax.planning.planner.plan",
     "positional": "namedax.ops.shape.conversion.positional",
     "positive": "namedax.numpy.positive",

@@ -28,6 +28,7 @@ __all__ = [
     "MeshError",
     "NamedAxesLeftError",
     "NamedaxError",
+    "PipelineError",
     "PlacementConflictError",
     "PlanError",
     "PositionalAxisError",
@@ -97,6 +98,10 @@ class AxisResourceError(NamedaxError, ValueError):
 
 class SerialLoopError(NamedaxError, ValueError):
     """A `SerialLoop` is malformed, or the program does over its axis what cannot be done in steps."""
+
+
+class PipelineError(NamedaxError, ValueError):
+    """What a pipeline cannot do: its sizes do not divide, or its function mixes microbatches or stages."""
 
 
 class MeshError(NamedaxError, ValueError):

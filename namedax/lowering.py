@@ -37,6 +37,7 @@ from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
+from namedax.resources.microbatches import stages_among
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
 
 __all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
@@ -330,7 +331,7 @@ class Call:
         self.region.check_placement(f"xmap, {what}", (dim for dim in dims if dim is not None))
         if self.region.manual:
             axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.place(dim))
-            if varying(data) - axes:
+            if varying(data) - axes - stages_among(self.region.resources.values()):
                 raise NamedAxesLeftError(
                     f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
                     f"{sorted(varying(data) - axes)}, on which none of its names lives: a local block (x.data) has left its "

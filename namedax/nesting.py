@@ -39,7 +39,7 @@ def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region)
     if new_axes and loops_of(outer.resources):
         name = next(name for name in resources if not new_axes.isdisjoint(resources[name]))
         raise SerialLoopError(
-            f"xmap: {function} is called inside of another mapped function, which is executed in the steps of a SerialLoop, and maps "
+            f"xmap: {function} is called inside of another mapped function, which is executed in steps (of a SerialLoop, or of a pipeline), and maps "
             f"{name!r} to mesh axes {resources[name]}, which that function does not use. Put {name!r} into the axis_resources of the "
             "outermost xmap."
         )

@@ -166,7 +166,8 @@ class Region:
 
     def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
         """The number of devices along `mesh_axes` together."""
-        return math.prod(self._mesh_sizes[axis] for axis in mesh_axes)
+        sizes = self._mesh_sizes
+        return math.prod(sizes[axis] if axis in sizes else axis.steps for axis in mesh_axes)  # type: ignore[attr-defined]
 
     def blocks(self, name: Hashable) -> int:
         """The number of blocks that `name` is cut into."""

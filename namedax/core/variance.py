@@ -28,6 +28,7 @@ from namedax.core.cpu import widened
 from namedax.core.names import Dims
 
 __all__ = [
+    "UntrackedAxis",
     "cast",
     "cast_alike",
     "cast_data",
@@ -59,11 +60,23 @@ def varying_of(aval: Any) -> frozenset[str]:
 def cast_data(data: Any, axes: Iterable[str]) -> Any:
     """`data` as a value that varies over (at least) `axes`; moves nothing."""
     missing = frozenset(axes) - varying(data)
+    if missing:
+        missing = _tracked(missing)
     if not missing:
         return data
     wide = widened(data)  # the transpose is a sum
     value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
     return value if wide is data else value.astype(data.dtype)
+
+
+class UntrackedAxis(str):
+    """An axis that placements have and JAX's types do not know: that of a pipeline's microbatches."""
+
+    __slots__ = ()
+
+
+def _tracked(axes: frozenset[str]) -> frozenset[str]:
+    return frozenset(axis for axis in axes if not isinstance(axis, UntrackedAxis))
 
 
 def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
@@ -141,6 +154,8 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
     if type(array) is not NamedArray:
         return cast_data(array, axes)
     missing = axes - varying(array._data)
+    if missing:
+        missing = _tracked(missing)
     if not missing:
         return array._data
 

@@ -20,13 +20,13 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.variance import cast_data
+from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import Evaluator, is_inexact, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, remat_with
 from namedax.resources.mesh import brought_in, is_foreign
 
-__all__ = ["Body", "Hoist", "Hoisted"]
+__all__ = ["Body", "Hoist", "Hoisted", "apart_from_constants"]
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
 Forms = dict[MeshAxes, Any]
@@ -220,6 +220,41 @@ def _evaluate_listed(
     return _WithForms(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant).run()[
         0
     ]
+
+
+def apart_from_constants(
+    closed: ClosedJaxpr, change: Callable[[Any], Any], axes: MeshAxes
+) -> tuple[Callable[..., list[Any]], list[Any]]:
+    """A traced function whose constants are operands, and these, changed where they vary over mesh axes.
+
+    Those that do not vary there are changed in the casts that the function makes of them.
+
+    Args:
+      closed: the function.
+      change: gives another value of the same type.
+      axes: the mesh axes.
+
+    Returns:
+      A function of a list of operands and of the arguments of `closed`; and the list.
+    """
+    jaxpr, consts = closed.jaxpr, [jnp.asarray(const) for const in closed.consts]
+    count = len(consts)
+    finder = _CastFinder([0] * count, 1)
+    finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(jaxpr.constvars) if is_inexact(var.aval)})
+    casts = sorted(finder.found, key=lambda pair: (pair[0], sorted(pair[1])))
+    varied = [*consts, *(cast_data(consts[i], over) for i, over in casts)]
+    operands = [change(value) if axes <= varying(value) else value for value in varied]
+    open_jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+
+    def run(operands: Sequence[Any], *datas: Any) -> list[Any]:
+        if not casts:
+            return list(jaxpr_as_fun(ClosedJaxpr(open_jaxpr, ()))(*operands, *datas))
+        forms: list[Forms] = [{} for _ in (*consts, *datas)]
+        for (i, over), form in zip(casts, operands[count:], strict=True):
+            forms[i][over] = form
+        return _WithForms(open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)).run()[0]
+
+    return run, operands
 
 
 class Hoist(Exception):

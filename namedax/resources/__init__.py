@@ -7,6 +7,6 @@ Blocks move in three ways: `communication` has the collectives, one function eac
 that ask for them. `own_block` is the one primitive of our own: a device keeps its block, whose transpose is an all-gather.
 `padding` fills up the last blocks of a name that does not divide, and `real_entries` leaves padding out where entries are mixed.
 
-`serial` is `SerialLoop`, time as a resource, and `refusals` says what cannot be done in steps. How a loop is executed is in
-`namedax.programs.serial`.
+`serial` is `SerialLoop`, time as a resource, `microbatches` what a pipeline cuts an axis into, and `refusals` says what cannot be
+done in steps. How a loop is executed is in `namedax.programs.serial`.
 """

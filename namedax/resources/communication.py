@@ -21,6 +21,7 @@ from jax.sharding import AxisType
 from namedax.core.cpu import widened
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
+from namedax.resources.microbatches import index_along, refuse_microbatches
 from namedax.resources.own_block import own_block, sliced
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.refusals import refuse_loops
@@ -49,6 +50,7 @@ Axes = tuple[str, ...]
 
 def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
     """The axes over which `data` varies, and the number of devices along the others."""
+    refuse_microbatches(axes)
     variance = varying(data)
     moving = own(tuple(axis for axis in axes if axis in variance))
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
@@ -109,6 +111,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     """
     if isinstance(axes, Uneven):
         return unpadded(all_gather(data, dim, plain(axes), to), dim, axes.size)
+    refuse_microbatches(axes)
     variance = varying(data)
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
@@ -155,7 +158,7 @@ def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
 
 def block_index(axes: Axes) -> Any:
     """The index of this device's block among all along `axes`, row-major."""
-    return lax.axis_index(own(axes))
+    return index_along(own(axes))
 
 
 def cut(data: Any, dim: int, axes: Axes) -> Any:

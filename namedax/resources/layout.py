@@ -31,6 +31,7 @@ from jax import lax
 
 from namedax.core.uneven import Uneven, plain
 from namedax.resources import communication as comm
+from namedax.resources.microbatches import MicrobatchAxis, count_along
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import LoopAxis
 
@@ -91,7 +92,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     used = {axis for axes in (*old, *new) for axis in axes}
     # In the order of the mesh, in which `jax.lax.ppermute` counts devices.
     order = jax.sharding.get_abstract_mesh().axis_names
-    sizes = tuple((axis, lax.axis_size(axis)) for axis in order if axis in used)
+    order += tuple(axis for axis in used if isinstance(axis, MicrobatchAxis))  # one at most
+    sizes = tuple((axis, count_along((axis,))) for axis in order if axis in used)
     placed = frozenset(axis for axes in new for axis in axes)
     loops = frozenset(str(axis) for axis in used if isinstance(axis, LoopAxis))
     for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes, loops):

@@ -9,7 +9,6 @@ primitive has its transpose wherever it is differentiated. It is made of what JA
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,8 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from namedax.core.variance import cast_data, varying_of
+from namedax.core.variance import cast_data, varying, varying_of
+from namedax.resources.microbatches import count_along, index_along
 
 __all__ = ["PRIMITIVE", "own_block", "sliced"]
 
@@ -27,8 +27,8 @@ Axes = tuple[str, ...]
 
 def sliced(data: Any, dim: int, axes: Axes) -> Any:
     """This device's block along `dim` of a value that all devices along `axes` have whole, in JAX's own operations."""
-    size = data.shape[dim] // math.prod(map(lax.axis_size, axes))
-    return lax.dynamic_slice_in_dim(cast_data(data, axes), lax.axis_index(axes) * size, size, dim)
+    size, index = data.shape[dim] // count_along(axes), index_along(axes)
+    return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
 
 
 def own_block(data: Any, dim: int, axes: Axes) -> Any:

@@ -14,6 +14,7 @@ import jax
 
 from namedax.core.region import ambient
 from namedax.errors import SerialLoopError, show_names
+from namedax.resources.microbatches import refuse_microbatches
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["called_operation", "moves_entries", "refuse_loops"]
@@ -25,6 +26,7 @@ def refuse_loops(axes: Sequence[str], data: Any) -> None:
     Raises:
       SerialLoopError: one is; of the operation that the body calls, at the line that calls it.
     """
+    refuse_microbatches(axes)
     loop = next((axis for axis in axes if isinstance(axis, LoopAxis)), None)
     if loop is None:
         return

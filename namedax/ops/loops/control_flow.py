@@ -30,7 +30,7 @@ from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "scan_entries"]
+__all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
 
 # --- scan ----------------------------------------------------------------------------------------------------------------
 
@@ -77,12 +77,13 @@ def scan(
     >>> total.dims, nx.positional(sums, ["batch", "time"]).tolist()
     (('batch',), [[0.0, 1.0, 3.0], [3.0, 7.0, 12.0]])
     """
-    return _scan("scan", f, init, xs, length, reverse, unroll, axis)
+    return scan_along("scan", f, init, xs, length, reverse, unroll, axis)
 
 
-def _scan(
+def scan_along(
     op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
 ) -> tuple[Any, Any]:
+    """What `scan` does, as the operation `op`."""
     entries = Entries(op, xs, axis)
     steps = _length(op, entries, length)
     if entries.placement:
@@ -117,7 +118,12 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
     return length
 
 
-def _pair(op: str, result: Any) -> tuple[Any, Any]:
+def pair_of(op: str, result: Any) -> tuple[Any, Any]:
+    """What a function of a loop returns: the next carry and a result.
+
+    Raises:
+      ArgumentTypeError: it is no pair.
+    """
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise ArgumentTypeError(
             f"{op}: the function returns {type(result).__name__} where a pair (carry, result) is needed; return (carry, None) if "
@@ -142,7 +148,7 @@ def scan_entries(
 
     def flat(*values: Any) -> list[Any]:
         with explain_type_errors, state.explain_missing_axes():
-            after, result = _pair(entries.op, f(state.value(values[:count]), entries.value(values[count:])))
+            after, result = pair_of(entries.op, f(state.value(values[:count]), entries.value(values[count:])))
         after = state.next(after)
         leaves, tree = flatten(result)
         leaves = [block_of(leaf, entries.op) for leaf in leaves]
@@ -175,13 +181,13 @@ def scan_entries(
     return state.finish(last), tree.unflatten([array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)])
 
 
-def _from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
-    """The block of the device where `mine` is true, on all devices along `axes`: one all-reduce."""
+def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
+    """The value of the device where `mine` is true, on all devices along `axes`: one all-reduce."""
     if jnp.issubdtype(data.dtype, jax.dtypes.extended):
-        bits = _from_device(jax.random.key_data(data), mine, axes)
+        bits = from_device(jax.random.key_data(data), mine, axes)
         return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(data))
     if data.dtype == jnp.bool_:
-        return _from_device(data.astype(jnp.int32), mine, axes).astype(jnp.bool_)
+        return from_device(data.astype(jnp.int32), mine, axes).astype(jnp.bool_)
     data = cast_data(data, axes)
     return comm.psum(jnp.where(mine, data, jnp.zeros((), data.dtype)), axes)
 
@@ -195,7 +201,7 @@ def _scan_over_devices(
     here = comm.block_index(axes)
 
     def round_of(device: Any, carry: Any) -> tuple[Any, Any]:
-        blocks = [_from_device(data, here == device, axes) for data in entries.datas]
+        blocks = [from_device(data, here == device, axes) for data in entries.datas]
         return scan_entries(entries, f, carry, blocks, steps, reverse, unroll)
 
     first = devices - 1 if reverse else 0
@@ -241,7 +247,7 @@ def fold(
     >>> nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, layers, axis="layer").dims
     ('batch', 'in')
     """
-    return _scan("fold", lambda carry, x: (f(carry, x), None), init, xs, length, reverse, unroll, axis)[0]
+    return scan_along("fold", lambda carry, x: (f(carry, x), None), init, xs, length, reverse, unroll, axis)[0]
 
 
 # --- loops ---------------------------------------------------------------------------------------------------------------

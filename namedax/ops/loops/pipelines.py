@@ -1,0 +1,265 @@
+"""`pipeline`: a fold over layers that are spread over devices, each of which keeps its layers.
+
+Unmapped it is the fold. Here is what the user sees; how it is executed on devices is the business of `ticks`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from namedax.core.array import dims_of, is_named
+from namedax.core.names import is_name
+from namedax.core.region import ambient
+from namedax.core.scopes import operation
+from namedax.errors import (
+    ArgumentError,
+    AxisNameError,
+    AxisNotFoundError,
+    AxisSizeError,
+    PipelineError,
+    PlacementConflictError,
+    did_you_mean,
+    show_names,
+)
+from namedax.operands.broadcasting import wrap
+from namedax.operands.entries import Entries
+from namedax.operands.leaves import block_of, data_of, flatten, names_of
+from namedax.ops.loops.control_flow import pair_of, scan_along
+from namedax.ops.loops.ticks import Pipeline, Schedule
+from namedax.resources.row_moves import move_rows
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["FUNCTIONS"]
+
+OP = "pipeline"
+
+
+@operation(lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over), holds=True)
+def pipeline(
+    layer: Callable[[Any, Any], Any],
+    x: Any,
+    params: Any,
+    *,
+    axis: Hashable = "layers",
+    over: Hashable = "batch",
+    microbatches: int,
+    interleave: int = 1,
+    remat: bool = False,
+    outputs: bool = False,
+) -> Any:
+    """Applies layers in turn: `fold(layer, x, params, axis=axis)`, executed as a pipeline where `axis` is mapped to a mesh axis.
+
+    Args:
+      layer: takes the carry and the inputs of one layer, and returns the next carry; with `outputs` a pair of it and a result.
+      x: the carry to begin with, a pytree. As in `fold` it may gain names.
+      params: the inputs of the layers, a pytree: weights, and whatever else a layer needs. Arrays that have `axis` are cut into layers; those
+        that lack it are the same for all. Arrays that have `over`, such as a mask for each example, are cut into microbatches with `x`, and
+        so are those that `layer` closes over.
+      axis: the name of the layers.
+      over: the name that is cut into microbatches. It may be mapped too; then each device cuts its own block.
+      microbatches: how many. More of them make the idle part smaller, and the products of a layer too.
+      interleave: how many groups of layers a device has. With several, a device works on a microbatch several times, on fewer layers, and is
+        idle for a shorter time.
+      remat: whether what a stage computes is computed again for the gradient, so that a device keeps only what comes into its stage,
+        once for each microbatch. Unmapped, of each layer.
+      outputs: whether `layer` returns results, too.
+
+    Returns:
+      The last carry; with `outputs` a pair of it and the results of all layers, which have `axis`. Both have the placement that they would have
+      without the pipeline.
+
+    Where `axis` is mapped over `S` devices, they are the stages. In one of `microbatches * interleave + S - 1` ticks a stage applies one
+    group of its layers to one microbatch, and sends it on: one collective-permute of a microbatch a tick. In `S - 1` ticks it is idle. When
+    all is done the last stage sends the result to the others: one all-reduce of the carry. Weights stay where they are, and their
+    gradient is reduced over other mesh axes (that of `over`) once, after all ticks. What is stored in parts, as in FSDP, is gathered in
+    every tick. With `interleave` the layers of a device are not neighbours, so weights that are stored in the order of the layers change places
+    before the first tick, and their gradients after the last. Two names avoid that: `axis=("rounds", "layers")`, of which the second is
+    mapped, is the fold over both, the first the slower one, and a device has its layers of every round.
+
+    Within `layer` names have their whole sizes, and positions and random numbers are those of the whole of `over`. It must not mix entries
+    of `over`, which are never together: a mean over it is taken of what `layer` returns for each entry. With
+    `partitioning="auto"`, and where `axis` is executed by a `SerialLoop`, this is the fold.
+
+    Raises:
+      AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
+      AxisNameError: `axis` or `over` is not a name, or a result has `axis` already.
+      ArgumentError: `microbatches` or `interleave` is not an integer from 1.
+      AxisSizeError: the layers do not divide into groups, or the entries of a device into microbatches.
+      PipelineError: `layer` mixes entries of `over`; or there are several groups, and the stages do not divide the microbatches.
+      PlacementConflictError: `over`, or a name of the carry, is mapped to the mesh axis of the layers.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> def layer(x, w):
+    ...     return nx.tanh(nx.rename(nx.dot(x, w, "in"), {"out": "in"}))
+    >>> w = nx.named(jnp.ones((4, 3, 3)) / 9, ["layers", "in", "out"])
+    >>> x = nx.named(jnp.arange(24.0).reshape(8, 3), ["batch", "in"])
+    >>> mesh = jax.make_mesh((1,), ("pipe",))
+    >>> f = nx.xmap(lambda x, w: nx.pipeline(layer, x, w, microbatches=4), axis_resources={"layers": "pipe"}, mesh=mesh)
+    >>> bool(nx.numpy.allclose(f(x, w), nx.fold(layer, x, w, axis="layers")).all())
+    True
+    """
+    for what, number in (("microbatches", microbatches), ("interleave", interleave)):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+            raise ArgumentError(f"{OP}: {what}={number!r}; it is an integer from 1.")
+    names = axis if isinstance(axis, (tuple, list)) else (axis,)
+    for what, name in (*(("axis", name) for name in names), ("over", over)):
+        if not is_name(name):
+            raise AxisNameError(f"{OP}: {what}={name!r} is not the name of an axis.")
+
+    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+        result = layer(carry, inputs)
+        return pair_of(OP, result) if outputs else (result, None)
+
+    last, results = _run(step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat)
+    return (last, results) if outputs else last
+
+
+def _run(
+    step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...], over: Hashable, schedule: Schedule, remat: bool
+) -> tuple[Any, Any]:
+    for name in names:
+        Entries(OP, params, name)  # which says what is missing
+    _check_over(x, params, over)
+    region = ambient()
+    mapped = [name for name in names if region is not None and region.placement(name, OP)]
+    if region is None or not mapped or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.placement(name)):
+        return _fold(jax.checkpoint(step) if remat else step, x, params, names)
+    if len(mapped) > 1:
+        raise PlacementConflictError(
+            f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped; the layers of a pipeline are spread over devices along one of their axes, "
+            "perhaps over several mesh axes. Remove one of the entries in axis_resources."
+        )
+    layers = _Layers(names, mapped[0], params, schedule.rounds)
+    schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
+    _check_schedule(schedule, layers, over, [block_of(leaf, OP) for leaf in flatten((x, params))[0]])
+    last, results = Pipeline(step, x, layers.entries, names, over, schedule, remat).run()
+    leaves, tree = flatten(results)
+    return last, tree.unflatten([layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves])
+
+
+def _fold(step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...]) -> tuple[Any, Any]:
+    name, *rest = names
+    if rest:
+        return _along(lambda carry, inputs: _fold(step, carry, inputs, tuple(rest)), x, params, name)
+    return _along(step, x, params, name)
+
+
+def _along(step: Callable[..., Any], x: Any, params: Any, name: Hashable) -> tuple[Any, Any]:
+    return scan_along(OP, step, x, params, None, False, 1, name)
+
+
+def _check_over(x: Any, params: Any, over: Hashable) -> None:
+    leaves = [block_of(leaf, OP) for leaf in flatten((x, params))[0]]
+    known = dict.fromkeys(name for leaf in leaves for name in names_of(dims_of(leaf)))
+    if over not in known:
+        raise AxisNotFoundError(
+            f"{OP}: neither x nor params has an axis {over!r} to cut into microbatches; their names are {show_names(known)}."
+            f"{did_you_mean(over, known)} Give over= the name of the batch."
+        )
+
+
+def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable, leaves: list[Any]) -> None:
+    region = ambient()
+    assert region is not None
+    met = set(region.placement(over, OP)) & set(layers.placement)
+    if met:
+        raise PlacementConflictError(
+            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}: the stages of a pipeline work on all entries. Map "
+            f"{over!r} to another mesh axis."
+        )
+    count = _block_sizes(leaves)[over]
+    if count % schedule.microbatches:
+        where = f", of which a device has {count}," if region.placement(over, OP) else ""
+        raise AxisSizeError(
+            f"{OP}: axis {over!r} of size {region.global_size(over, count)}{where} does not divide into {schedule.microbatches} microbatches. Use "
+            f"a number of microbatches that divides {count}."
+        )
+    if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
+        raise PipelineError(
+            f"{OP}: {schedule.microbatches} microbatches over {schedule.stages} stages with {schedule.rounds} groups of layers each: as many "
+            f"microbatches as there are stages go round together. Use a multiple of {schedule.stages} microbatches, or interleave=1."
+        )
+
+
+def _block_sizes(leaves: list[Any]) -> dict[Hashable, int]:
+    """How many entries of each name a device has."""
+    named = (leaf for leaf in leaves if is_named(leaf))
+    return {dim: n for leaf in named for dim, n in zip(leaf.dims, leaf.data.shape, strict=True) if dim is not None}
+
+
+class _Layers:
+    """The inputs of the layers of one device, round by round, and their results.
+
+    Args:
+      names: the axes of the layers, the slowest first.
+      name: the one that is mapped. Those before it are rounds; those behind it are within a stage.
+      params: the inputs.
+      interleave: how many groups a device has of the layers of a single axis, which are stored in their order.
+    """
+
+    def __init__(self, names: tuple[Hashable, ...], name: Hashable, params: Any, interleave: int):
+        region = ambient()
+        assert region is not None
+        self.names, self.name, self.placement = names, name, region.placement(name)
+        self.stages = region.blocks(name)
+        leaves, tree = flatten(params)
+        blocks = [block_of(leaf, OP) for leaf in leaves]
+        known = _block_sizes(blocks)
+        self.sizes = [known[each] for each in names]
+        self.rounds = math.prod(self.sizes[: names.index(name)])
+        self.interleave = interleave
+        if interleave > 1:
+            if len(names) > 1:
+                raise ArgumentError(
+                    f"{OP}: interleave={interleave} and axis={names!r}, which says the rounds itself. Leave out interleave=."
+                )
+            if self.sizes[0] % interleave:
+                raise AxisSizeError(
+                    f"{OP}: axis {name!r} of size {region.global_size(name, self.sizes[0])} over {self.stages} stages: the {self.sizes[0]} layers of "
+                    f"each do not divide into interleave={interleave} groups. Use a divisor of {self.sizes[0]}."
+                )
+            self.rounds = interleave
+        entries = Entries(OP, (), 0)
+        entries.axis, entries.tree, entries.placement = name, tree, self.placement
+        for i, block in enumerate(blocks):
+            if not set(names) & set(dims_of(block)):
+                entries.fixed[i] = block
+                continue
+            entries.datas.append(self._in_turn(block))
+            entries.dims[i] = tuple(dim for dim in block.dims if dim not in names)
+        self.entries = entries
+
+    def _in_turn(self, block: Any) -> Any:
+        """The data of all layers of this device in front, in the order in which it comes to them."""
+        own = [dim for dim in self.names if dim in block.dims]
+        data = jnp.moveaxis(block.data, [block.dims.index(dim) for dim in own], range(len(own)))
+        rest = data.shape[len(own) :]
+        if len(own) < len(self.names):  # it is the same for all along an axis
+            data = data.reshape((*(n if dim in own else 1 for dim, n in zip(self.names, self.sizes, strict=True)), *rest))
+            data = jnp.broadcast_to(data, (*self.sizes, *rest))
+        data = data.reshape((-1, *rest))
+        return move_rows(data, 0, self.placement, self._order()) if self.interleave > 1 else data
+
+    def _order(self) -> np.ndarray:
+        """For every device its layers: group by group, of each `stages` groups one."""
+        rows = np.arange(self.stages * self.sizes[0]).reshape(self.interleave, self.stages, -1)
+        return np.moveaxis(rows, 1, 0).reshape(self.stages, -1)
+
+    def result(self, data: Any, dims: Any) -> Any:
+        """A result of all layers of this device, whose first dimension is that of the layers."""
+        if self.interleave > 1:
+            data = move_rows(data, 0, self.placement, np.argsort(self._order().ravel()).reshape(self.stages, -1))
+        region = ambient()
+        assert region is not None
+        region.check_placement(OP, (*self.names, *names_of(dims)))
+        return wrap(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
+
+
+#: The functions of the named vocabulary; it is no function of `jax.lax`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"pipeline": pipeline}

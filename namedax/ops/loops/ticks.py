@@ -1,0 +1,334 @@
+"""A pipeline on devices: which stage works on which microbatch in which tick, and the loop over the ticks.
+
+Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one microbatch and sends the result to the next
+device, the last one to the first where there is more than one round. Its work is numbered: in tick `t` the stage `s` does `t - s`, and what
+it does with it follows from the schedule alone; before its first and after its last work it is idle. An idle stage computes on what it has, and
+nothing of that gets into a result; that nothing of it gets into a gradient is the business of `gates`.
+
+Within a microbatch the axis that is cut lives on one more resource (`namedax.resources.microbatches`), so positions and random numbers are those
+of the whole axis, and what would mix microbatches is refused where it is called. What mixes them unseen, such as a sum that JAX makes of a
+derivative, is found by tracing one layer in which nothing but the entries of that axis varies over the mesh axes of the stages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.array import dims_of
+from namedax.core.names import Dims
+from namedax.core.records import Record
+from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.entries import Entries
+from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.ops.loops.carries import ValueType
+from namedax.ops.loops.control_flow import from_device, scan_entries
+from namedax.ops.loops.gates import gate
+from namedax.programs.evaluator import collective_axes, is_inexact
+from namedax.programs.loop_casts import apart_from_constants
+from namedax.resources import communication as comm
+from namedax.resources.microbatches import MicrobatchAxis, refuse_microbatches
+
+__all__ = ["Pipeline", "Schedule"]
+
+OP = "pipeline"
+
+
+class Schedule(Record):
+    """Who does what when: `stages` devices, `rounds` groups of layers on each, `microbatches`."""
+
+    stages: int
+    rounds: int
+    microbatches: int
+
+    @property
+    def works(self) -> int:
+        """How many ticks a stage works."""
+        return self.microbatches * self.rounds
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks there are; in `stages - 1` of them a stage is idle."""
+        return self.works + self.stages - 1
+
+    def work(self, number: Any) -> tuple[Any, Any]:
+        """The microbatch and the round of a stage's work `number`.
+
+        Of several rounds, `stages` microbatches go through all before the next ones begin: what comes back from the last stage is what the first
+        one takes up next, so that nobody has to keep anything.
+        """
+        if self.rounds == 1:
+            return number, 0
+        begun, rest = number // (self.stages * self.rounds), number % (self.stages * self.rounds)
+        return begun * self.stages + rest % self.stages, rest // self.stages
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Who sends to whom."""
+        count = self.stages if self.rounds > 1 else self.stages - 1
+        return [(stage, (stage + 1) % self.stages) for stage in range(count)]
+
+    def in_order(self, data: Any) -> Any:
+        """What a stage has found in each of its works, as `[rounds, microbatches, ...]`."""
+        if self.rounds == 1:
+            return data[None]
+        data = data.reshape((-1, self.rounds, self.stages, *data.shape[1:]))
+        return jnp.moveaxis(data, 1, 0).reshape((self.rounds, self.microbatches, *data.shape[3:]))
+
+
+def _constant(data: Any) -> Any:
+    """`data`, which no gradient depends on."""
+    return lax.stop_gradient(data) if is_inexact(data) else data
+
+
+class Pipeline:
+    """One pipeline in a mapped body.
+
+    Args:
+      layer: takes the carry and the inputs of one layer, returns the next carry and a result.
+      x: the carry to begin with.
+      entries: the inputs of the layers, whose first axis is that of the layers of this device, round by round.
+      names: the axes of the layers.
+      over: the axis that is cut into microbatches.
+      schedule: who does what when.
+      remat: whether a stage is computed anew for the gradient.
+    """
+
+    def __init__(
+        self,
+        layer: Callable[..., Any],
+        x: Any,
+        entries: Entries,
+        names: Sequence[Hashable],
+        over: Hashable,
+        schedule: Schedule,
+        remat: bool,
+    ):
+        region = ambient()
+        assert region is not None
+        self.layer, self.entries, self.names, self.over, self.schedule, self.remat = (
+            layer,
+            entries,
+            names,
+            over,
+            schedule,
+            remat,
+        )
+        self.region: Region = region
+        self.axes = entries.placement
+        leaves, self.tree = flatten(x)
+        self.x = [block_of(leaf, OP) for leaf in leaves]
+        self.inputs = [array_of(data, (None, *dims)) for data, dims in zip(entries.datas, entries.dims.values(), strict=True)]
+        self.layers = entries.datas[0].shape[0] // schedule.rounds
+        self.shapes: list[tuple[Dims, tuple[int, ...]]] = []
+
+    @contextlib.contextmanager
+    def microbatch(self, number: Any) -> Iterator[None]:
+        """The region in which microbatch `number` is at hand."""
+        outer = self.region
+        axis = MicrobatchAxis(self.over, self.schedule.microbatches, number, frozenset(self.axes))
+        resources = {**outer.resources, self.over: (*outer.placement(self.over, OP), axis)}
+        region = Region(outer.sizes, resources, outer.mesh, outer.mode, (OP, outer), outer.overlap, outer.left_out)
+        with enter(region):
+            try:
+                yield
+            except NameError as error:  # of a collective that has not been told that this is no mesh axis
+                if axis in str(error):
+                    refuse_microbatches((axis,))
+                raise
+            finally:
+                axis.number = None
+                outer.seen.update(region.seen)
+
+    def run(self) -> tuple[Any, Any]:
+        """The last carry, and the results of the layers: arrays whose first position is the layer of this device."""
+        stage = comm.block_index(self.axes)
+        with self.microbatch(jnp.zeros((), jnp.int32)):
+            ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
+            begun = [local_block(leaf, OP, ambient()) for leaf in self.x]
+            state = [array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf)) for leaf in begun]
+            done = [self._room(leaf) for leaf in state]
+
+            def tick(carry: Any, t: Any) -> Any:
+                return self._tick(stage, t, *carry)
+
+            (state, done), results = scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
+            leaves, tree = flatten(results)
+            leaves = [(data_of(leaf), dims_of(leaf)) for leaf in leaves]
+            done = [(data_of(leaf), dims_of(leaf)) for leaf in done]
+            self._check_names([dims for _, dims in (*leaves, *done)])
+            self._check(state)
+        last = [self._collected(data, dims, stage == self.schedule.stages - 1) for data, dims in done]
+        return self.tree.unflatten(last), tree.unflatten([self._of_layers(data, dims, stage) for data, dims in leaves])
+
+    def _room(self, leaf: Any) -> Any:
+        """Room for the results of all microbatches; their number is in front."""
+        data = lax.broadcast(_constant(data_of(leaf)), (self.schedule.microbatches,))
+        return array_of(data, (None, *dims_of(leaf)))
+
+    # --- one tick ---
+
+    def _tick(self, stage: Any, t: Any, state: Sequence[Any], done: Sequence[Any]) -> Any:
+        schedule = self.schedule
+        number = t - stage
+        works = (number >= 0) & (number < schedule.works)
+        microbatch, turn = schedule.work(jnp.clip(number, 0, schedule.works - 1))
+        begins, ends = (stage == 0) & (turn == 0), (stage == schedule.stages - 1) & (turn == schedule.rounds - 1)
+        with self.microbatch(microbatch):
+            taken = [self._begun(leaf, begun, begins) for leaf, begun in zip(state, self.x, strict=True)]
+        after, results = self._stage(taken, microbatch, turn, works)
+        kept = []
+        for leaf, room in zip(after, done, strict=True):
+            held, data = ValueType.of(room), data_of(room)
+            if not set(dims_of(leaf)) <= set(held.dims) or varying(data_of(leaf)) - held.axes:
+                kept.append(self._room(leaf))  # the carry has gained names, so this will be traced again
+                continue
+            new = held.replace(dims=held.dims[1:], shape=held.shape[1:], spec=held.spec[1:]).fit(leaf)
+            before = lax.dynamic_index_in_dim(data, microbatch, 0, keepdims=False)
+            data = lax.dynamic_update_index_in_dim(data, jnp.where(works & ends, new, before), microbatch, 0)
+            kept.append(array_of(data, held.dims))
+        sent = [array_of(self._sent(data_of(leaf)), dims_of(leaf)) for leaf in after]
+        return (sent, kept), results
+
+    def _begun(self, leaf: Any, begun: Any, begins: Any) -> Any:
+        """What a stage works on: a microbatch of `x`, if its work begins with it, or else what has come."""
+        data, kind = data_of(leaf), ValueType.of(leaf)
+        first = kind.fit(local_block(begun, OP, ambient()))
+        return array_of(jnp.where(begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data), kind.dims)
+
+    def _sent(self, data: Any) -> Any:
+        if comm.is_keys(data):
+            return comm.over_words(self._sent, data)
+        return comm.ppermute(data, self.axes, self.schedule.pairs)
+
+    def _stage(self, state: Sequence[Any], microbatch: Any, turn: Any, works: Any) -> tuple[Any, Any]:
+        """A stage's group of layers, applied to a microbatch."""
+        noted: list[Any] = []
+
+        def run(microbatch: Any, turn: Any, *datas: Any) -> list[Any]:
+            with self.microbatch(microbatch):
+                carry = [array_of(data, dims_of(leaf)) for data, leaf in zip(datas, state, strict=True)]
+                entries, of_group = self._group(turn)
+                last, results = scan_entries(entries, self.layer, self.tree.unflatten(carry), of_group, self.layers, False, 1)
+                groups = [flatten(last)[0], flatten(results)[0]]
+                noted[:] = [[dims_of(leaf) for leaf in group] for group in groups] + [flatten(results)[1]]
+                return [data_of(leaf) for group in groups for leaf in group]
+
+        given = (microbatch, turn, *(gate(data_of(leaf), works) for leaf in state))
+        closed = jax.make_jaxpr(run)(*given)
+        again, operands = apart_from_constants(closed, lambda value: gate(value, works), frozenset(self.axes))
+        datas = (jax.checkpoint(again) if self.remat else again)(operands, *given)
+        of_carry, of_results, tree = noted
+        arrays = [array_of(data, dims) for data, dims in zip(datas, (*of_carry, *of_results), strict=True)]
+        return arrays[: len(of_carry)], tree.unflatten(arrays[len(of_carry) :])
+
+    def _group(self, turn: Any) -> tuple[Entries, list[Any]]:
+        """The inputs of the layers of one round, cut to the microbatch at hand."""
+        region = ambient()
+        entries = Entries(OP, (), 0)
+        entries.tree, entries.dims = self.entries.tree, self.entries.dims
+        entries.fixed = {i: local_block(leaf, OP, region) for i, leaf in self.entries.fixed.items()}
+        datas = [data_of(local_block(leaf, OP, region)) for leaf in self.inputs]
+        if self.schedule.rounds > 1:
+            datas = [lax.dynamic_slice_in_dim(data, turn * self.layers, self.layers, 0) for data in datas]
+        return entries, datas
+
+    # --- results ---
+
+    def _collected(self, data: Any, dims: Dims, is_last: Any) -> Any:
+        """The result of all microbatches, which the last stage has, on all of them."""
+        dims = dims[1:]
+        if self.over in dims:
+            data = self._joined(data, dims.index(self.over))
+        else:  # it is the same for all microbatches
+            data = data[0]
+        return wrap(from_device(data, is_last, self.axes), dims)
+
+    def _joined(self, data: Any, at: int) -> Any:
+        """Microbatches, whose number is in front, as one array; `at` is the place of their axis behind it."""
+        data = jnp.moveaxis(data, 0, at)
+        return data.reshape((*data.shape[:at], -1, *data.shape[at + 2 :]))
+
+    def _of_layers(self, data: Any, dims: Dims, stage: Any) -> Any:
+        """Results of all layers of this device, from those of all ticks, of which some were idle."""
+        data = lax.dynamic_slice_in_dim(cast_data(data, self.axes), stage, self.schedule.works, 0)
+        data = self.schedule.in_order(data)  # rounds, microbatches, layers of a group, and so on
+        dims = dims[2:]
+        if self.over in dims:
+            data = self._joined(jnp.moveaxis(data, 1, 0), 2 + dims.index(self.over))
+        else:
+            data = data[:, 0]
+        return array_of(data.reshape((-1, *data.shape[2:])), (None, *dims))
+
+    # --- what cannot be done ---
+
+    def _check_names(self, dims: Sequence[Dims]) -> None:
+        for name in dict.fromkeys(name for each in dims for name in names_of(each)):
+            if name in self.names:
+                raise AxisNameError(
+                    f"{OP}: what the function returns for one layer has an axis {name!r} itself, from a value that it carries or closes over. Pass "
+                    "that value as an input, or rename its axis."
+                )
+            met = set(self.region.placement(name)) & set(self.axes)
+            if met:
+                raise PlacementConflictError(
+                    f"{OP}: what the function returns has an axis {name!r} on mesh axis {min(met)!r}, over which {self.entries.axis!r} is "
+                    "spread. Rename it before to a name that is not mapped there, or change axis_resources."
+                )
+
+    def _check(self, state: Sequence[Any]) -> None:
+        """Raises if a layer mixes stages or microbatches.
+
+        One is traced in which nothing varies over the mesh axes of the stages but entries of the axis that is cut. What communicates along them
+        there mixes; and a result that varies, and lacks the axis, depends on which microbatch it is of.
+        """
+        names = [dims_of(leaf) for leaf in state]
+
+        def alike(value: Any, dims: Dims) -> Any:
+            """A value of the same type that varies over these mesh axes if it has the axis that is cut."""
+            shape, dtype, axes = value.shape, value.dtype, varying(value)
+            axes = axes | set(self.axes) if self.over in dims else axes - set(self.axes)
+            if comm.is_keys(value):
+                like = jax.random.key_data(value)
+                return jax.random.wrap_key_data(
+                    cast_data(jnp.zeros(like.shape, like.dtype), axes), impl=jax.random.key_impl(value)
+                )
+            return cast_data(jnp.zeros(shape, dtype), axes)
+
+        def run() -> list[Any]:
+            with self.microbatch(cast_data(jnp.zeros((), jnp.int32), self.axes)):
+                carry = [array_of(alike(data_of(leaf), dims), dims) for leaf, dims in zip(state, names, strict=True)]
+                entries, _ = self._group(0)
+                inputs = [data_of(local_block(array, OP, ambient()))[0] for array in self.inputs]
+                of_layer = [alike(data, dims) for data, dims in zip(inputs, entries.dims.values(), strict=True)]
+                leaves = flatten(self.layer(self.tree.unflatten(carry), entries.value(of_layer)))[0]
+                leaves = [block_of(leaf, OP) for leaf in leaves]
+                found[:] = [
+                    dims_of(leaf)
+                    for leaf in leaves
+                    if self.over not in dims_of(leaf) and varying(data_of(leaf)) & set(self.axes)
+                ]
+                return [data_of(leaf) for leaf in leaves]
+
+        found: list[Dims] = []
+        closed = jax.make_jaxpr(run)()
+        mixed = collective_axes(closed.jaxpr) & frozenset(self.axes)
+        if mixed:
+            raise PipelineError(
+                f"{OP}: the function communicates along mesh axis {min(mixed)!r}, over which {self.entries.axis!r} is spread. It reduces or "
+                f"gathers an axis that is mapped to it, or differentiates with respect to something that has no {self.over!r}, which "
+                "adds up over microbatches. Rename that axis to one that is not mapped there, or take the derivative outside."
+            )
+        if found:
+            raise PipelineError(
+                f"{OP}: what the function returns with axes {names_of(found[0])} lacks {self.over!r} and depends on the microbatch: it is computed "
+                f"from a block (x.data), not by operations over names. Return what belongs to an entry, and reduce {self.over!r} afterwards."
+            )
