@@ -804,8 +804,8 @@ def test_a_region_says_which_operation():
     fails(
         lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axis={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
         UnevenAxisError,
-        "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of "
-        "4, or map 'p' to fewer devices in axis_resources.",
+        "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Write axis_sizes={'p': 6}, so that the mapped "
+        "function knows it when it begins, use a multiple of 4, or map 'p' to fewer devices in axis_resources.",
     )
 
 

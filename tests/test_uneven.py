@@ -21,13 +21,10 @@ UNEVEN = [
 # These know no padding: `a` of size 8 is refused over three devices.
 REFUSED = {
     "at": "at.set",
-    "concatenate": "concatenate",
-    "convolve": "convolve",
     "cumsum": "cumsum",
     "fold": "fold",
     "index": "getitem",
     "median": "median",
-    "roll": "roll",
     "scan": "scan",
     "segment_sum": "segment_sum",
     "sort": "sort",
@@ -35,15 +32,8 @@ REFUSED = {
     "take": "take",
     "top_k": "top_k",
     "diagonal-of-columns": "getitem",
-    "fftshift": "roll",
-    "gradient": "gradient",
-    "gradient-at": "gradient",
-    "gradient-of-both": "gradient",
-    "ifftshift": "roll",
     "index_in_dim": "getitem",
-    "rev": "flip",
     "sort-of-lax": "sort",
-    "trapezoid-at": "trapezoid",
     "unwrap": "unwrap",
     "unwrap-period": "unwrap",
 }
@@ -106,15 +96,15 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
-@pytest.mark.parametrize("kind", ["auto", "explicit"])
-@pytest.mark.parametrize("size", [1, 7, pytest.param(9, marks=pytest.mark.full), 10])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):
     w, x, y = array(5, 6), array(size, 5, seed=6), array(size, 6, seed=7)
     one = Placement("one", (8,), (("batch", "x"),), kind)
     check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["k", "m", "all"])
+@pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.full) for n in ("k", "m")), "all"])
 def test_contracted_and_kept(name):
     resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
     args = array(5, 6), array(4, 5, seed=1), array(4, 6, seed=2)
@@ -148,6 +138,7 @@ EDGES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("label", EDGES)
 def test_slopes_that_are_infinite_at_zero(label):
     # Zeros for padding would be infinite, or make the gradient of what all entries share NaN.
@@ -280,3 +271,119 @@ def test_sent_is_at_most_what_padded_sizes_send():
         return sum(c.bytes for c in nx.hlo.collectives(compiled))
 
     assert sent(10) <= sent(16)
+
+
+# --- attention ------------------------------------------------------------------------------------------------------
+
+
+def plain_attention(q, k, v, bias, is_causal):
+    """Of arrays [batch, position, head, feature], the bias [position, position]."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]) + bias
+    if is_causal:
+        scores = jnp.where(jnp.tril(jnp.ones(bias.shape, bool)), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+
+
+ATTENTION = [
+    Placement("ring", (8,), (("pos", "x"),)),
+    Placement("ring-and-batch", (3, 2), (("pos", "x"), ("batch", "y")), "explicit"),
+    Placement("batch-and-heads", (2, 4), (("batch", "x"), ("h", "y"))),
+    Placement("features", (3,), (("d", "x"),)),
+]
+
+
+@pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "placement", [ATTENTION[0], *(pytest.param(p, marks=pytest.mark.full) for p in ATTENTION[1:])], ids=str
+)
+def test_attention(placement, is_causal):
+    args = [array(3, 10, 3, 4, seed=i) for i in range(3)] + [array(10, 10)]
+
+    def attend(q, k, v, bias):
+        return nx.nn.dot_product_attention(q, k, v, bias, axis="pos", features="d", is_causal=is_causal)
+
+    axes = ["batch", "pos", "h", "d"]
+    check(
+        attend,
+        lambda *args: plain_attention(*args, is_causal),
+        args,
+        (axes, axes, axes, ["pos", "key_pos"]),
+        axes,
+        placement,
+        tol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.full), 7, pytest.param(9, marks=pytest.mark.full)])
+def test_attention_to_keys_that_are_sharded(size):
+    q, k, v, bias = array(2, 5, 1, 4), array(2, size, 1, 4, seed=1), array(2, size, 1, 4, seed=2), array(5, size)
+
+    def attend(q, k, v, bias):
+        return nx.nn.dot_product_attention(q, k, v, bias, axis="pos", key_axis="source", features="d")
+
+    def plain(*args):
+        return plain_attention(*args, False)
+
+    own, source = ["batch", "pos", "h", "d"], ["batch", "source", "h", "d"]
+    placement = Placement("keys", (8,), (("source", "x"),))
+    check(attend, plain, (q, k, v, bias), (own, source, source, ["pos", "source"]), own, placement, tol=1e-4)
+
+
+# --- rows that move -------------------------------------------------------------------------------------------------
+
+KERNEL = make.array([1.0, 2.0, -1.0])
+
+
+def split(x):
+    return nx.array_split(x, [4], "a", out_axis=["four", "rest"])[0]
+
+
+def convolve(x):
+    return nx.convolve(x, KERNEL, "valid", axis="a", out_axis="p")
+
+
+def plain_convolve(x):
+    return jax.vmap(lambda column: jnp.convolve(column, KERNEL, "valid"), 1, 1)(x)
+
+
+MOVES = {
+    "roll": (lambda x: nx.roll(x, (3, -1), ("a", "b")), lambda x: jnp.roll(x, (3, -1), (0, 1)), ["a", "b"]),
+    "shift": (
+        lambda x: nx.shift(x, -2, "a", fill_value=3.0),
+        lambda x: jnp.pad(x[2:], ((0, 2), (0, 0)), constant_values=3.0),
+        ["a", "b"],
+    ),
+    "flip": (lambda x: nx.flip(x, ("a", "b")), lambda x: x[::-1, ::-1], ["a", "b"]),
+    "halo": (lambda x: nx.halo(x, "a", 2, 1, mode="wrap")[..., 0], lambda x: jnp.roll(x, 2, 0), ["a", "b"]),
+    "halo-edge": (
+        lambda x: nx.halo(x, "a", 0, 2, mode="edge")[..., 2],
+        lambda x: jnp.concatenate([x[2:], x[-1:], x[-1:]]),
+        ["a", "b"],
+    ),
+    "diff": (
+        lambda x: nx.diff(x, axis="a", prepend=1.0),
+        lambda x: jnp.diff(x, axis=0, prepend=jnp.ones_like(x[:1])),
+        ["a", "b"],
+    ),
+    "diff-out": (lambda x: nx.diff(x, 2, axis="a", out_axis="p"), lambda x: jnp.diff(x, 2, axis=0), ["p", "b"]),
+    "pad": (
+        lambda x: nx.pad(x, {"a": (1, 2)}, mode="reflect", out_axis={"a": "q"}),
+        lambda x: jnp.pad(x, ((1, 2), (0, 0)), "reflect"),
+        ["q", "b"],
+    ),
+    "tile": (lambda x: nx.tile(x, {"a": 2}, out_axis="twice"), lambda x: jnp.tile(x, (2, 1)), ["twice", "b"]),
+    "repeat": (lambda x: nx.repeat(x, 2, "a", out_axis="twice"), lambda x: jnp.repeat(x, 2, 0), ["twice", "b"]),
+    "split": (split, lambda x: x[:4], ["four", "b"]),
+    "stack": (lambda x: nx.stack([x, 2 * x], axis="two"), lambda x: jnp.stack([x, 2 * x]), ["two", "a", "b"]),
+    "convolve": (convolve, plain_convolve, ["p", "b"]),
+}
+
+
+@pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+def test_rows_that_move(size, kind):
+    named, plain, out_axes = together(MOVES)
+    names = {"a": size, "q": size + 3, "twice": 2 * size, "four": 4, "rest": size - 4, "two": 2, "p": size - 2}
+    resources = (("a", "x"), ("b", "y"), ("q", "x"), ("twice", "x"), ("four", "x"), ("rest", "x"), ("p", "x"))
+    placement = Placement("rows", (4, 2), resources, kind)
+    check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, placement, tol=1e-4, axis_sizes=names)

@@ -18,6 +18,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope
+from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
@@ -25,6 +26,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
+from namedax.resources.real_entries import constant_padding
 from namedax.resources.row_moves import FILL, along_dim, move_rows
 
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
@@ -46,6 +48,7 @@ class Along(Record):
       size: its global size.
       old: the mesh axes of its blocks.
       region: the ambient region.
+      knows_padding: whether the operation leaves out padding, where the axis or that of the result does not divide.
     """
 
     op: str
@@ -55,6 +58,7 @@ class Along(Record):
     size: int
     old: Axes
     region: Region | None
+    knows_padding: bool = False
 
     @property
     def name(self) -> Hashable:
@@ -65,11 +69,20 @@ class Along(Record):
         """The number of devices along `mesh_axes`."""
         return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
 
+    def block(self, mesh_axes: Axes, size: int) -> int:
+        """The entries of one device's block, padding included, of an axis of this size."""
+        return block_of(size, self.blocks(mesh_axes))
+
+    def spread(self, mesh_axes: Axes, size: int) -> Axes:
+        """Where an axis of this size is in blocks over `mesh_axes`."""
+        return Uneven(mesh_axes, size) if size % self.blocks(mesh_axes) else plain(mesh_axes)
+
     def result(self, out_axis: Hashable | None, size: int) -> tuple[Dims, Axes]:
         """The dims of a result in which the axis has `size` entries, and the mesh axes of its blocks.
 
         Raises:
-          AxisSizeError: in this mapped function the name has a different size, or the size does not divide over its mesh axes.
+          AxisSizeError: in this mapped function the name has a different size.
+          UnevenAxisError: the size does not divide over its mesh axes, and the operation knows no padding.
           AxisNameError: the result would have the name twice.
         """
         op, region = self.op, self.region
@@ -89,8 +102,9 @@ class Along(Record):
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
         region.seen.add(new)
-        region.block_size(new, size, op)
-        return dims, region.placement(new) if region.manual else ()
+        region.block_size(new, size, op, self.knows_padding)
+        ask = region.place if self.knows_padding else region.placement
+        return dims, ask(new) if region.manual else ()
 
     def remap(self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]) -> Any:
         """The result whose global row `i` is the row `rows[i]` of the axis, or `fill` where that is -1.
@@ -103,14 +117,19 @@ class Along(Record):
         """
         dims, new = self.result(out_axis, len(rows))
         old = self.old
-        blocked = bool(old and new) and len(rows) % self.blocks(old) == 0
+        between = self.spread(old, len(rows))
+        blocked = bool(old and new) and (
+            not isinstance(between, Uneven) or any(isinstance(place, Uneven) for place in (old, new))
+        )
         gathered = frozenset(old) - frozenset(new)
 
         def compute(keep: frozenset[str]) -> Any:
             keep |= frozenset(new)
             if blocked:
-                value = move_rows(self.data, self.dim, old, rows.reshape(self.blocks(old), -1), fill)
-                return self.relaid(value, old, new, keep)
+                padding = self.block(old, len(rows)) * self.blocks(old) - len(rows)
+                table = np.pad(rows, (0, padding), "edge") if padding else rows
+                value = move_rows(self.data, self.dim, plain(old), table.reshape(self.blocks(old), -1), fill)
+                return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
             return self.relaid(whole(self.relaid(self.data, old, (), keep)), (), new, keep)
 
         return finish(compute, dims, gathered)
@@ -133,6 +152,7 @@ class Along(Record):
         wanted = first + stride * np.arange(self.blocks(new))[:, None] + np.arange(length)
         outside = (wanted < 0) | (wanted >= size)
         if self.old and self.old == new:
+            new = plain(new)
             rows = wanted % size if mode == "wrap" else np.where(outside, FILL, wanted)
             value = move_rows(data, dim, new, rows, fill if mode == "fill" else 0)
             return _extend_edges(value, dim, wanted[:, 0], size, new) if mode == "edge" and outside.any() else value
@@ -169,11 +189,12 @@ def finish(compute: Callable[[frozenset[str]], Any], dims: Dims, gathered: froze
     return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
 
 
-def along(op: str, x: Any, axis: Any) -> Along:
+def along(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Along:
     """Finds a named axis and where it is.
 
     Raises:
       AxisNotFoundError: `x` lacks it.
+      UnevenAxisError: it does not divide over its mesh axes, and the operation knows no padding.
     """
     region = ambient()
     x = local_block(x, op, region)
@@ -184,8 +205,10 @@ def along(op: str, x: Any, axis: Any) -> Along:
         raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)
     n = x._data.shape[dim]
-    old = region.placement(axis) if region is not None and region.manual else ()
-    return Along(op, x._data, dims, dim, n * (region.blocks(axis) if old else 1), old, region)  # type: ignore[union-attr]
+    if region is None or not region.manual:
+        return Along(op, x._data, dims, dim, n, (), region, knows_padding)
+    old = region.place(axis) if knows_padding else region.placement(axis)
+    return Along(op, x._data, dims, dim, region.global_size(axis, n), old, region, knows_padding)
 
 
 def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:

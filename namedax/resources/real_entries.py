@@ -16,7 +16,7 @@ from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
-__all__ = ["is_real", "masked", "real_entries", "refilled"]
+__all__ = ["constant_padding", "is_real", "masked", "real_entries", "refilled"]
 
 Axes = tuple[str, ...]
 
@@ -40,6 +40,16 @@ def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
     other = lax.full_like(data, identity)
     everywhere = varying(data) | varying(real)
     return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(other, everywhere))
+
+
+def constant_padding(data: Any, dim: int, place: Axes) -> Any:
+    """The block `data`, through whose padding along `dim` no gradient flows."""
+    if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
+        return data
+    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
+    everywhere = varying(data) | varying(real)
+    data = cast_data(data, everywhere)
+    return lax.select(cast_data(real, everywhere), data, lax.stop_gradient(data))
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:

@@ -37,9 +37,9 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -49,7 +49,6 @@ from namedax.errors import (
     AxisSizeError,
     PlacementConflictError,
     PositionalAxisError,
-    raise_not_found,
 )
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import local_block, wrap
@@ -68,11 +67,12 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
+from namedax.ops.nn.attention_names import OPERATION, Names, lacks
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded, padded_size
+from namedax.resources.real_entries import masked
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
-
-_OP = "dot_product_attention"
 
 _positional = nmap(jax.nn.dot_product_attention)
 
@@ -161,27 +161,27 @@ def dot_product_attention(
     """
     if axis is None:
         return _without_names(locals())
-    names = _Names.of(axis, features, key_axis, heads, key_heads, query, key)
+    names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
         names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
     if implementation is not None or return_residual:
         raise ArgumentError(
-            f"{_OP}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."
+            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."
         )
     window = _window(local_window_size)
     if not isinstance(scale, (int, float, type(None))):  # an array, which may need a gradient
-        query = apply_elementwise(_OP, jnp.multiply, query, scale)
+        query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
         scale = 1.0
     optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
     operands = (query, key, value, *(array for array in optional.values() if array is not None))
     with explain_type_errors:
-        return compiled_ops.run(_OP, _attend_by_name, names, (given, scale, is_causal, window), *operands)
+        return compiled_ops.run(OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands)
 
 
 def _attend_by_name(
-    op: str, names: _Names, given: tuple[str, ...], scale: Any, is_causal: bool, window: Any, *operands: Any
+    op: str, names: Names, given: tuple[str, ...], scale: Any, is_causal: bool, window: Any, *operands: Any
 ) -> Any:
     return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
 
@@ -194,7 +194,7 @@ def _without_names(given: Mapping[str, Any]) -> Any:
         value = given[by_name[0]]
         shown = type_text(value) if "segments" in by_name[0] else repr(value)
         raise AxisNotFoundError(
-            f"{_OP}: {by_name[0]}={shown} is given, but not axis=. Give the name of the query positions too; without it "
+            f"{OPERATION}: {by_name[0]}={shown} is given, but not axis=. Give the name of the query positions too; without it "
             "attention is over the positional axes, as in jax.nn."
         )
     arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
@@ -203,7 +203,7 @@ def _without_names(given: Mapping[str, Any]) -> Any:
         array = given[which]
         if isinstance(array, NamedArray) and array.ndim == 0:
             raise PositionalAxisError(
-                f"{_OP}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Say what its "
+                f"{OPERATION}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Say what its "
                 "names are: axis= for the query positions, features= for what is contracted."
             )
     return _positional(*arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"])
@@ -214,11 +214,11 @@ def _window(size: Any) -> tuple[int, int] | None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
-        raise ArgumentError(f"{_OP}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
+        raise ArgumentError(f"{OPERATION}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
     return int(left), int(right)
 
 
-def _segments(names: _Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
+def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
     """The segments of queries and of keys: both, or neither."""
     if segments is None and key_segments is None:
         return {"query_segments": None, "key_segments": None}
@@ -226,109 +226,25 @@ def _segments(names: _Names, segments: Any, key_segments: Any, is_local: bool) -
     missing = "segments" if segments is None else "key_segments"
     if segments is None or (key_segments is None and not same):
         raise ArgumentError(
-            f"{_OP}: {missing}= is missing: the queries are along {names.query!r} and the keys along {names.own_key!r}, and both need segments."
+            f"{OPERATION}: {missing}= is missing: the queries are along {names.query!r} and the keys along {names.own_key!r}, and both need segments."
         )
     if is_local and not same:
         raise ArgumentError(
-            f"{_OP}: is_causal= and local_window_size= compare the positions of {names.query!r} and {names.own_key!r}, which count through all "
+            f"{OPERATION}: is_causal= and local_window_size= compare the positions of {names.query!r} and {names.own_key!r}, which count through all "
             "segments, and those of different axes do not fit. Leave them out, and give mask= for what a query may see of its segment."
         )
     key_segments = segments if key_segments is None else key_segments
     for which, array, own in (("segments", segments, names.query), ("key_segments", key_segments, names.own_key)):
         if own not in dims_of(array):
-            _lacks(which, own, array, "Segments are those of positions.")
+            lacks(which, own, array, "Segments are those of positions.")
         if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
-            raise ArgumentTypeError(f"{_OP}: {which} is {type_text(array)}; it must be integers.")
+            raise ArgumentTypeError(f"{OPERATION}: {which} is {type_text(array)}; it must be integers.")
         for other in (names.features, names.key, names.query, names.own_key):
             if other != own and other in dims_of(array):
                 raise AxisNameError(
-                    f"{_OP}: {which}, {type_text(array)}, has the axis {other!r}, but a position has one segment. Rename it."
+                    f"{OPERATION}: {which}, {type_text(array)}, has the axis {other!r}, but a position has one segment. Rename it."
                 )
     return {"query_segments": segments, "key_segments": key_segments}
-
-
-class _Names(Record):
-    """What the axes are called.
-
-    Attributes:
-      query: the query positions.
-      own_key: the key positions in key and value.
-      key: the key positions in bias and mask.
-      features: what is contracted.
-      heads: of the query, where they are a multiple of the others.
-      key_heads: of key and value.
-    """
-
-    query: Hashable
-    own_key: Hashable
-    key: Hashable
-    features: Hashable
-    heads: Hashable | None
-    key_heads: Hashable | None
-
-    @classmethod
-    def of(cls, axis: Any, features: Any, key_axis: Any, heads: Any, key_heads: Any, query: Any, key: Any) -> _Names:
-        if features is None:
-            raise AxisNotFoundError(
-                f"{_OP}: axis={axis!r} is given, but not features=, the name that query and key are contracted over."
-            )
-        for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
-            if name is not None and not is_name(name):
-                raise AxisNameError(
-                    f"{_OP}: {parameter}={name!r} is not an axis name. Name the positional axes first (nx.named), or leave out "
-                    "axis=, for attention over positional axes."
-                )
-        if (heads is None) != (key_heads is None):
-            raise AxisNameError(f"{_OP}: heads={heads!r} and key_heads={key_heads!r}: give both, or neither.")
-        if heads == key_heads:
-            heads = key_heads = None  # an axis that all have is a batch axis
-        own = axis
-        if axis not in dims_of(key):
-            if key_axis is None or key_axis not in dims_of(key):
-                _lacks("key", axis if key_axis is None else key_axis, key, "Say with key_axis= how it calls its positions.")
-            own = key_axis
-        elif key_axis is not None and key_axis in dims_of(key):
-            raise AxisNameError(
-                f"{_OP}: key, {type_text(key)}, has both axis={axis!r} and key_axis={key_axis!r}; one of them must be its "
-                "positions. Rename the other."
-            )
-        if key_axis is None:
-            key_axis = f"key_{axis}" if isinstance(axis, str) else ("key", axis)
-        distinct = [name for name in (axis, features, key_axis, heads, key_heads) if name is not None]
-        for i, name in enumerate(distinct):
-            if name in distinct[:i]:
-                raise AxisNameError(f"{_OP}: {name!r} is given for two of axis, key_axis, features, heads and key_heads.")
-        if key_axis in dims_of(query):
-            raise AxisNameError(
-                f"{_OP}: query, {type_text(query)}, has the axis {key_axis!r}, which is the name of the key positions. Rename one of them, or "
-                "choose another key_axis=."
-            )
-        return cls(axis, own, key_axis, features, heads, key_heads)
-
-    def renamed(self, number: Callable[[Hashable], Hashable]) -> _Names:
-        """The same with `number(name)` for every name."""
-        names = {name: getattr(self, name) for name in self._fields}
-        return _Names(**{key: None if name is None else number(name) for key, name in names.items()})
-
-    def role(self, which: str, name: Hashable) -> Label:
-        """The label of the axis `name` of an operand."""
-        if which in ("key", "value", "key_segments"):
-            if name == self.own_key:
-                return KEY
-            if name == self.features and which == "key":
-                return FEATURES
-        else:
-            if name == self.query:
-                return QUERY
-            if name == self.key:
-                return KEY
-            if name == self.features and which == "query":
-                return FEATURES
-        return KEY_HEADS if name == self.key_heads and name is not None else name
-
-
-def _lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
-    return raise_not_found(_OP, name, f"{which}, {type_text(array)}", [d for d in dims_of(array) if d is not None], extra)
 
 
 # --- from names to blocks ---------------------------------------------------------------------------------------------
@@ -341,17 +257,17 @@ class _Operand(Record, frozen=False):
     labels: Labels
 
 
-def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: tuple[int, int] | None) -> Any:
+def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: tuple[int, int] | None) -> Any:
     region = ambient()
     blocks = {
         which: block if isinstance(block, NamedArray) else jnp.asarray(block)
-        for which, block in ((which, local_block(array, _OP, region)) for which, array in arrays.items())
+        for which, block in ((which, local_block(array, OPERATION, region)) for which, array in arrays.items())
     }
     _check_names(blocks, names)
     manual = region is not None and region.manual
 
     def place(name: Hashable) -> Axes:
-        return region.placement(name) if manual and region is not None else ()
+        return region.place(name) if manual and region is not None else ()
 
     operands = {which: _label(which, block, names) for which, block in blocks.items()}
     scores = dict.fromkeys(
@@ -376,16 +292,17 @@ def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: 
     dtype = _to_common_type(operands)
     size = operands["query"].data.shape[operands["query"].labels.index(FEATURES)]
     if region is not None:
-        size = size * region.mesh_axis_size(feature_axes)
+        size = region.global_size(names.features, size)
     if names.heads is not None:
-        _split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
+        _split_heads(operands, names, _place_of_heads(region, names.heads), _place_of_heads(region, names.key_heads), blocks)
+    _leave_out_padding(operands, key_place, feature_axes, whole)
 
     plan = BlockAttention(
         labels={which: operand.labels for which, operand in operands.items()},
         shapes={which: operand.data.shape for which, operand in operands.items()},
         carried=carried,
-        query_place=query_place,
-        key_place=key_place,
+        query_place=plain(query_place),
+        key_place=plain(key_place),
         feature_axes=feature_axes,
         carried_axes=carried_axes,
         variance=common,
@@ -395,9 +312,30 @@ def _attend(arrays: Arrays, names: _Names, scale: Any, is_causal: bool, window: 
         is_causal=is_causal,
         window=window,
         dtype=dtype,
+        queries=query_place.size if isinstance(query_place, Uneven) else None,
+        keys=key_place.size if isinstance(key_place, Uneven) else None,
     )
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
+
+
+def _place_of_heads(region: Region | None, name: Hashable) -> Axes:
+    """Where heads live that are in groups, which know no padding."""
+    return region.placement(name) if region is not None else ()
+
+
+def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]) -> None:
+    """Puts zeros for the padding of what is contracted, and padding on what is whole along keys that have it."""
+    for which, label, place in (
+        *((which, KEY, key_place) for which in ("key", "value")),
+        *((which, FEATURES, feature_axes) for which in ("query", "key")),
+    ):
+        operand = operands[which]
+        operand.data = masked(operand.data, operand.labels.index(label), place, 0)
+    for which in whole:
+        if isinstance(key_place, Uneven):
+            operand = operands[which]
+            operand.data = padded(operand.data, operand.labels.index(KEY), padded_size(key_place))
 
 
 def _cast_together(
@@ -421,7 +359,7 @@ def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
     return dtype
 
 
-def _finish(data: Any, labels: Labels, like: Labels, names: _Names) -> Any:
+def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
     """Orders the dimensions as the query has them, joins the heads again, and names what has a name."""
     carried = [label for label in labels if label not in like]
     order: list[Label] = []
@@ -438,10 +376,10 @@ def _finish(data: Any, labels: Labels, like: Labels, names: _Names) -> Any:
     return wrap(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
 
 
-def _check_names(blocks: Arrays, names: _Names) -> None:
+def _check_names(blocks: Arrays, names: Names) -> None:
     for which, needed in (("query", names.query), ("query", names.features), ("key", names.features), ("value", names.own_key)):
         if needed not in dims_of(blocks[which]):
-            _lacks(which, needed, blocks[which])
+            lacks(which, needed, blocks[which])
     for which in ("bias", "mask", "query_lengths", "key_lengths"):
         if which not in blocks:
             continue
@@ -451,43 +389,45 @@ def _check_names(blocks: Arrays, names: _Names) -> None:
         for name in banned:
             if name in dims_of(block):
                 reason = "it has batch axes only" if lengths else "scores have no features"
-                raise AxisNameError(f"{_OP}: {shown}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it.")
+                raise AxisNameError(
+                    f"{OPERATION}: {shown}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it."
+                )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
         if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
             kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
-            raise ArgumentTypeError(f"{_OP}: {shown} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
+            raise ArgumentTypeError(f"{OPERATION}: {shown} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(
-                f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, as well as "
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, as well as "
                 f"{names.own_key!r}. Rename one of them."
             )
     if names.heads is not None:
         for which, needed in (("query", names.heads), ("key", names.key_heads), ("value", names.key_heads)):
             if needed not in dims_of(blocks[which]):
-                _lacks(which, needed, blocks[which])
+                lacks(which, needed, blocks[which])
         for which, other in (("query", names.key_heads), ("key", names.heads), ("value", names.heads)):
             if other in dims_of(blocks[which]):
                 raise AxisNameError(
-                    f"{_OP}: {which}, {type_text(blocks[which])}, has the axis {other!r} too; heads={names.heads!r} are those of the query, "
+                    f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {other!r} too; heads={names.heads!r} are those of the query, "
                     f"key_heads={names.key_heads!r} those of key and value."
                 )
 
 
-def _label(which: str, block: Any, names: _Names) -> _Operand:
+def _label(which: str, block: Any, names: Names) -> _Operand:
     dims = dims_of(block)
     numbers = iter(range(-dims.count(None), 0))
     labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
     return _Operand(block._data if isinstance(block, NamedArray) else block, labels)
 
 
-def _check_placement(region: Region, names: _Names, scores: Iterable[Label], carried: Labels) -> None:
+def _check_placement(region: Region, names: Names, scores: Iterable[Label], carried: Labels) -> None:
     """The query and the key positions may live on one mesh axis, and so may the heads; nothing else that meets may."""
     batch = [label for label in scores if not isinstance(label, int)]
     one_head = [] if names.heads is None or names.heads in batch else [names.heads]
     for positions in (names.query, names.own_key):
-        region.check_placement(_OP, [*batch, *one_head, positions, names.features])
-    region.check_placement(_OP, [*batch, *one_head, names.query, *(n for n in carried if not isinstance(n, int))])
+        region.check_placement(OPERATION, [*batch, *one_head, positions, names.features])
+    region.check_placement(OPERATION, [*batch, *one_head, names.query, *(n for n in carried if not isinstance(n, int))])
 
 
 def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
@@ -502,7 +442,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
             elif size != other:
                 what = f"positional axis {label}" if isinstance(label, int) else f"axis {dim!r}"
                 raise AxisSizeError(
-                    f"{_OP}: {what} has size {size} in {which}, {type_text(blocks[which])}, and size {other} in {first}, "
+                    f"{OPERATION}: {what} has size {size} in {which}, {type_text(blocks[which])}, and size {other} in {first}, "
                     f"{type_text(blocks[first])}. These must be equal; if they are different axes, rename one."
                 )
     for operand in operands.values():
@@ -517,7 +457,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
 
 
 def _key_layouts(
-    blocks: Arrays, names: _Names, key_place: Axes, place: Callable[[Hashable], Axes]
+    blocks: Arrays, names: Names, key_place: Axes, place: Callable[[Hashable], Axes]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Which of bias and mask hold the blocks of keys that the device holds, and which hold all keys though these are spread."""
     moving, whole = {"key_segments"} & set(blocks), set()
@@ -532,13 +472,13 @@ def _key_layouts(
         else:
             where = f"mesh axes {key_place}" if key_place else "no mesh axis"
             raise PlacementConflictError(
-                f"{_OP}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} on mesh axes {own}, but those of key, "
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} on mesh axes {own}, but those of key, "
                 f"{names.own_key!r}, are on {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
             )
     return frozenset(moving), frozenset(whole)
 
 
-def _split_heads(operands: dict[str, _Operand], names: _Names, place: Axes, key_place: Axes, blocks: Arrays) -> None:
+def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_place: Axes, blocks: Arrays) -> None:
     """Splits the heads of queries and scores in those of the keys, and the group that shares one. Consecutive heads share."""
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
@@ -547,12 +487,12 @@ def _split_heads(operands: dict[str, _Operand], names: _Names, place: Axes, key_
     heads, key_heads = here * devices, key_here * math.prod(map(lax.axis_size, key_place))
     if not key_heads or heads % key_heads:
         raise AxisSizeError(
-            f"{_OP}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former "
+            f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former "
             f"must be a multiple of the latter ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(
-            f"{_OP}: the heads {names.heads!r} of the query are on {f'mesh axes {place}' if place else 'no mesh axis'}, and the heads "
+            f"{OPERATION}: the heads {names.heads!r} of the query are on {f'mesh axes {place}' if place else 'no mesh axis'}, and the heads "
             f"{names.key_heads!r} of the keys on mesh axes {key_place}. Map both to the same mesh axes, or leave {names.key_heads!r} "
             "unmapped in axis_resources."
         )

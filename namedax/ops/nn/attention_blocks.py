@@ -114,6 +114,8 @@ class BlockAttention:
       is_causal: whether keys behind a query are masked.
       window: how far a query sees to the left and to the right.
       dtype: of query, key, value and the result.
+      queries: how many query positions there are, if the last blocks have padding.
+      keys: how many key positions there are, likewise: no query sees padding.
     """
 
     labels: dict[str, Labels]
@@ -130,6 +132,8 @@ class BlockAttention:
     is_causal: bool
     window: tuple[int, int] | None
     dtype: Any
+    queries: int | None = None
+    keys: int | None = None
     ring: Axes = ()
     rest: Axes = ()
     steps: int = 1
@@ -212,8 +216,12 @@ class BlockAttention:
     def _allowed(self, arrays: Arrays, first_key: Any) -> Any:
         """Where a query may attend to a key, of a shape that broadcasts to the scores; `None` if everywhere."""
         queries = (self._query_offset() + jnp.arange(self.sizes[QUERY]))[:, None]
+        if self.queries is not None:  # padding repeats the last one
+            queries = jnp.minimum(queries, self.queries - 1)
         keys = (first_key + jnp.arange(self.sizes[KEY]))[None, :]
         conditions = []
+        if self.keys is not None:
+            conditions.append(keys < self.keys)
         if self.is_causal:
             conditions.append(keys <= queries)
         if self.window is not None:

@@ -19,12 +19,14 @@ from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import constant_padding
 from namedax.resources.row_moves import move_rows
 
 __all__ = ["FUNCTIONS", "append", "concatenate", "stack"]
@@ -77,26 +79,29 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
 
 def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> Any:
     axis, out_axis = axes
-    sites = [along(op, array, axis) for array in arrays]
+    sites = [along(op, array, axis, knows_padding=True) for array in arrays]
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
     datas, dims, dim = _broadcast_the_rest(op, arrays, sites)
     datas = [data.astype(dtype) for data in datas]
     sizes = [site.size for site in sites]
     total = sum(sizes)
-    joined = Along(op, datas[0], dims, dim, total, sites[0].old, region)
+    joined = Along(op, datas[0], dims, dim, total, sites[0].old, region, knows_padding=True)
     dims, new = joined.result(out_axis, total)
     old = sites[0].old
     count = joined.blocks(old)
-    blocked = bool(old and new) and total % count == 0
+    between = joined.spread(old, total)
+    blocked = bool(old and new) and (not isinstance(between, Uneven) or any(isinstance(place, Uneven) for place in (old, new)))
     gathered = frozenset(old) - frozenset(new)
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)
         if blocked:
             # The blocks of all operands, one behind the other, are one block of a longer axis.
-            rows = rows_of_parts(sizes, count).reshape(count, -1)
-            return joined.relaid(move_rows(lax.concatenate(datas, dim), dim, old, rows), old, new, keep)
+            rows = rows_of_parts(sizes, count)
+            rows = np.pad(rows, (0, -len(rows) % count), "edge").reshape(count, -1)
+            value = move_rows(lax.concatenate(datas, dim), dim, plain(old), rows)
+            return joined.relaid(constant_padding(value, dim, between), between, new, keep)
         whole = [joined.relaid(data, old, (), keep) for data in datas]
         return joined.relaid(lax.concatenate(whole, dim), (), new, keep)
 
@@ -105,11 +110,11 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
 
 def rows_of_parts(sizes: Sequence[int], count: int) -> np.ndarray:
     """Where, in blocks that hold a block of every part, each row of the concatenation is."""
-    blocks = np.asarray(sizes) // count
+    blocks = -(-np.asarray(sizes) // count)
     offsets = np.concatenate([[0], np.cumsum(blocks)])
     rows = []
-    for block, offset in zip(blocks, offsets[:-1], strict=True):
-        device, row = np.divmod(np.arange(block * count), max(block, 1))
+    for size, block, offset in zip(sizes, blocks, offsets[:-1], strict=True):
+        device, row = np.divmod(np.arange(size), max(block, 1))
         rows.append(device * offsets[-1] + offset + row)
     return np.concatenate(rows)
 
@@ -225,9 +230,9 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
                 "has one size. Choose another name."
             )
         region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
-        region.block_size(name, data.shape[0], op)
-        if region.placement(name):
-            data = comm.cut(data, 0, region.placement(name))
+        region.block_size(name, data.shape[0], op, knows_padding=True)
+        if region.place(name):
+            data = comm.cut(data, 0, region.place(name))
     return wrap(data, (name, *dims))
 
 

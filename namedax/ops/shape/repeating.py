@@ -11,11 +11,12 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands.axes import axis_key, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -50,6 +51,11 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     data, dims = data_and_dims(op, m)
     places = resolve_axis(op, m, axis)
     region = ambient()
+    uneven = [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
+    for name in uneven:  # their rows do not go from block to block
+        site = along("flip", make_in_region(data, dims), name, knows_padding=True)
+        data = site.remap(None, np.arange(site.size)[::-1], 0, lambda data: data)._data
+    places = tuple(place for place in places if dims[place] not in uneven)
     data = lax.rev(data, places)
     for place in places:
         mesh_axes = region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
@@ -87,7 +93,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
     for name, times in reps.items():
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
-        site = along("tile", A, name)
+        site = along("tile", A, name, knows_padding=True)
 
         def whole(data: Any, times: int = times, dim: int = site.dim) -> Any:
             return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
@@ -145,7 +151,7 @@ def repeat(
         raise PositionalAxisError(
             f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names."
         )
-    site = along("repeat", a, axis)
+    site = along("repeat", a, axis, knows_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
         size = site.size * int(repeats)
@@ -160,6 +166,9 @@ def repeat(
         )
     dims, new = site.result(out_axis, size)
     old = site.old
+    if (isinstance(old, Uneven) or isinstance(new, Uneven)) and known and total_repeat_length is None:
+        rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+        return site.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, site.dim))
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)

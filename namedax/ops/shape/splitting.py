@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
@@ -70,7 +71,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
         return [wrap(part, dims) for part in parts]
-    site = along(op, ary, axis)
+    site = along(op, ary, axis, knows_padding=True)
     cuts = _cuts(op, site, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
@@ -80,7 +81,11 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         )
     results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
     old, count = site.old, site.blocks(site.old)
-    together = bool(old) and all(new and size % count == 0 for (_, new), size in zip(results, sizes, strict=True))
+    together = (
+        bool(old)
+        and not isinstance(old, Uneven)
+        and all(new and size % count == 0 for (_, new), size in zip(results, sizes, strict=True))
+    )
     if together:
         # The blocks of all parts, one behind the other: one exchange for all of them.
         rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)

@@ -19,12 +19,14 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import Region, enter
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
 from namedax.errors import PositionalAxisError
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along
 from namedax.ops.window.windows import check_together
+from namedax.resources.real_entries import refilled
 
 __all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
 
@@ -66,7 +68,7 @@ def convolve(
         return nmap(lambda x, k: jnp.convolve(x, k, mode, precision=precision))(a, v)
     if dims_of(v).count(None) != 1:
         raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have one positional axis, along which it lies.")
-    site = along("convolve", a, axis)
+    site = along("convolve", a, axis, knows_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:
         raise PositionalAxisError(
@@ -77,7 +79,7 @@ def convolve(
     first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
     size = {"full": site.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
     dims, new = site.result(out_axis, size)
-    block = size // site.blocks(new)
+    block = site.block(new, size)
     return _convolve(site, v, dims, new, block, block + taps - 1, first - (taps - 1), precision)
 
 
@@ -98,7 +100,11 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
         x = settled(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
         labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
         with without_constraints(site.region):
-            return nmap(rows)(make_in_region(x, labels) if labelled else x, v)
+            result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)
+        if not isinstance(new, Uneven):
+            return result
+        data = result._data if isinstance(result, NamedArray) else result
+        return make_in_region(refilled(data, data.ndim - 1, new), dims_of(result))
 
     def named_result(value: Any) -> tuple[Any, Dims]:
         own, out_axis = dims_of(value), dims[site.dim]

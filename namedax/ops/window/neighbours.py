@@ -37,7 +37,8 @@ from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
-from namedax.resources.row_moves import FILL, along_dim, move_rows
+from namedax.resources.real_entries import refilled
+from namedax.resources.row_moves import FILL, along_dim
 
 __all__ = ["FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 
@@ -128,12 +129,11 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if not is_name(axis):
         data, dims = data_and_dims("roll", a)
         return wrap(jnp.roll(data, by, position_of("roll", a, axis)), dims)
-    site = along("roll", a, axis)
+    site = along("roll", a, axis, knows_padding=isinstance(by, int))
     if not site.old:
         return wrap(jnp.roll(site.data, by, site.dim), site.dims)
     if isinstance(by, int):
-        rows = np.roll(np.arange(site.size), by).reshape(site.blocks(site.old), -1)
-        return wrap(move_rows(site.data, site.dim, site.old, rows), site.dims)
+        return site.remap(None, np.roll(np.arange(site.size), by), 0, lambda data: jnp.roll(data, by, site.dim))
     return wrap(_roll_at_run_time(site, by), site.dims)
 
 
@@ -189,7 +189,7 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
     if not is_name(axis):
         data, dims = data_and_dims(op, x)
         return wrap(whole(data, position_of(op, x, axis)), dims)
-    site = along(op, x, axis)
+    site = along(op, x, axis, knows_padding=True)
     if not site.old:
         return wrap(whole(site.data, site.dim), site.dims)
     source = np.arange(site.size) - by
@@ -261,13 +261,14 @@ def halo(
 
 def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any) -> Any:
     axis, out_axis = axes
-    site = along(op, x, axis)
+    site = along(op, x, axis, knows_padding=True)
     if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
         raise AxisNameError(f"{op}: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
     block = site.data.shape[site.dim]
     data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
     width = before + 1 + after
     window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
+    window = refilled(window, site.dim, site.old)
     if out_axis is None:
         return wrap(window, (*site.dims, None))
     # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
@@ -365,7 +366,7 @@ def _pad_one(
     if not is_name(axis):
         data, dims = data_and_dims("pad", x)
         return wrap(whole(data, position_of("pad", x, axis)), dims)
-    site = along("pad", x, axis)
+    site = along("pad", x, axis, knows_padding=True)
     if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
         return _whole(site, out_axis, site.size + before + after, lambda data: whole(data, site.dim))
     if mode == "constant":
@@ -399,7 +400,7 @@ def diff(
         position_of("diff", a, axis)  # which says what it is, if it is none
         return nmap(lambda data, p, q: jnp.diff(data, n, axis, p, q))(a, prepend, append)
     if n == 0:
-        site = along("diff", a, axis)
+        site = along("diff", a, axis, knows_padding=True)
         return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a
     ends = [end for end in (prepend, append) if end is not None]
     for end in ends:
@@ -410,13 +411,13 @@ def diff(
             )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
-    site = along("diff", a, axis)
+    site = along("diff", a, axis, knows_padding=True)
     lead = prepend is not None
     size = site.size + len(ends) - n
     if size < 0:
         size = 0
     dims, new = site.result(out_axis, size)
-    block = size // site.blocks(new)
+    block = site.block(new, size)
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)
@@ -427,7 +428,7 @@ def diff(
             for end, at in ((prepend, -1), (append, site.size)):
                 if end is not None:
                     data = jnp.where(row == at, _entry(end, site, data), data)
-        return jnp.diff(data, n, site.dim) if size else data
+        return refilled(jnp.diff(data, n, site.dim), site.dim, new) if size else data
 
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 

@@ -1,0 +1,104 @@
+"""What the axes of attention are called: the names that `dot_product_attention` was given, and the part that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from namedax.core.array import dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.core.records import Record
+from namedax.errors import AxisNameError, AxisNotFoundError, raise_not_found
+from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Label
+
+__all__ = ["OPERATION", "Names", "lacks"]
+
+#: What messages call it.
+OPERATION = "dot_product_attention"
+
+
+class Names(Record):
+    """What the axes are called.
+
+    Attributes:
+      query: the query positions.
+      own_key: the key positions in key and value.
+      key: the key positions in bias and mask.
+      features: what is contracted.
+      heads: of the query, where they are a multiple of the others.
+      key_heads: of key and value.
+    """
+
+    query: Hashable
+    own_key: Hashable
+    key: Hashable
+    features: Hashable
+    heads: Hashable | None
+    key_heads: Hashable | None
+
+    @classmethod
+    def of(cls, axis: Any, features: Any, key_axis: Any, heads: Any, key_heads: Any, query: Any, key: Any) -> Names:
+        """The names, as the arguments of `dot_product_attention` give them; raises where they are none, or collide."""
+        if features is None:
+            raise AxisNotFoundError(
+                f"{OPERATION}: axis={axis!r} is given, but not features=, the name that query and key are contracted over."
+            )
+        for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
+            if name is not None and not is_name(name):
+                raise AxisNameError(
+                    f"{OPERATION}: {parameter}={name!r} is not an axis name. Name the positional axes first (nx.named), or leave out "
+                    "axis=, for attention over positional axes."
+                )
+        if (heads is None) != (key_heads is None):
+            raise AxisNameError(f"{OPERATION}: heads={heads!r} and key_heads={key_heads!r}: give both, or neither.")
+        if heads == key_heads:
+            heads = key_heads = None  # an axis that all have is a batch axis
+        own = axis
+        if axis not in dims_of(key):
+            if key_axis is None or key_axis not in dims_of(key):
+                lacks("key", axis if key_axis is None else key_axis, key, "Say with key_axis= how it calls its positions.")
+            own = key_axis
+        elif key_axis is not None and key_axis in dims_of(key):
+            raise AxisNameError(
+                f"{OPERATION}: key, {type_text(key)}, has both axis={axis!r} and key_axis={key_axis!r}; one of them must be its "
+                "positions. Rename the other."
+            )
+        if key_axis is None:
+            key_axis = f"key_{axis}" if isinstance(axis, str) else ("key", axis)
+        distinct = [name for name in (axis, features, key_axis, heads, key_heads) if name is not None]
+        for i, name in enumerate(distinct):
+            if name in distinct[:i]:
+                raise AxisNameError(f"{OPERATION}: {name!r} is given for two of axis, key_axis, features, heads and key_heads.")
+        if key_axis in dims_of(query):
+            raise AxisNameError(
+                f"{OPERATION}: query, {type_text(query)}, has the axis {key_axis!r}, which is the name of the key positions. Rename one of them, or "
+                "choose another key_axis=."
+            )
+        return cls(axis, own, key_axis, features, heads, key_heads)
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> Names:
+        """The same with `number(name)` for every name."""
+        names = {name: getattr(self, name) for name in self._fields}
+        return Names(**{key: None if name is None else number(name) for key, name in names.items()})
+
+    def role(self, which: str, name: Hashable) -> Label:
+        """The label of the axis `name` of an operand."""
+        if which in ("key", "value", "key_segments"):
+            if name == self.own_key:
+                return KEY
+            if name == self.features and which == "key":
+                return FEATURES
+        else:
+            if name == self.query:
+                return QUERY
+            if name == self.key:
+                return KEY
+            if name == self.features and which == "query":
+                return FEATURES
+        return KEY_HEADS if name == self.key_heads and name is not None else name
+
+
+def lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
+    """Raises because an operand lacks an axis."""
+    return raise_not_found(OPERATION, name, f"{which}, {type_text(array)}", [d for d in dims_of(array) if d is not None], extra)
