@@ -22,10 +22,8 @@ UNEVEN = [
 REFUSED = {
     "at": "at.set",
     "cumsum": "cumsum",
-    "fold": "fold",
     "index": "getitem",
     "median": "median",
-    "scan": "scan",
     "segment_sum": "segment_sum",
     "sort": "sort",
     "split_axis": "split_axis",
@@ -213,6 +211,30 @@ def test_other_ways_to_run(options):
     x = array(7, 4)
     f = nx.xmap(lambda v: nx.nn.softmax(v, "a") * nx.sum(v, "b"), (["a", "b"],), ["b", "a"], **{**UNEVEN[0].options, **options})
     np.testing.assert_allclose(f(x), (jax.nn.softmax(x, 0) * x.sum(1, keepdims=True)).T, rtol=1e-5, atol=1e-6)
+
+
+LAYERS = {
+    "scan": (
+        lambda x: nx.scan(lambda c, e: (c * e + 1, c), nx.zeros(()), x, axis="a", reverse=True)[1],
+        lambda x: jax.lax.scan(lambda c, e: (c * e + 1, c), jnp.zeros(3), x, reverse=True)[1],
+        ["a", "b"],
+    ),
+    "fold": (lambda x: nx.fold(lambda c, e: jnp.cos(1.0) * c + e, 0.0, x, axis="a"), None, ["b"]),
+    "no arrays": (
+        lambda x: x * nx.fold(lambda c, _: 2.0 * c, 1.0, None, axis="a"),
+        lambda x: x * 2.0 ** x.shape[0],
+        ["a", "b"],
+    ),
+    "map": (lambda x: nx.lax.map(lambda e: e * nx.sum(e, "b"), x, axis="a"), lambda x: x * x.sum(1, keepdims=True), ["a", "b"]),
+    "vmap": (lambda x: nx.vmap(jax.grad(lambda e: nx.sum(e**3, "b")), "a")(x), lambda x: 3 * x**2, ["a", "b"]),
+}
+LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x) - 1, -1, -1) @ x, ["b"])
+
+
+@pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
+def test_one_entry_after_the_other(size):
+    named, plain, out_axes = together(LAYERS)
+    check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, Placement("layers", (4,), (("a", "x"),)), tol=1e-4)
 
 
 def test_under_vmap():

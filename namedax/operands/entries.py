@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -34,13 +36,16 @@ class Entries:
       dims: those of one entry of the leaves that are cut, by number.
       placement: the mesh axes that the axis is mapped to.
 
+    With `knows_padding` the axis need not divide over these.
+
     Raises:
       AxisNameError: `axis` is neither 0 nor a name.
       AxisNotFoundError: no array has the name, or with `every` not all of them.
       PositionalAxisError: an array has no positional axis.
+      UnevenAxisError: the axis does not divide over its mesh axes, and the operation knows no padding.
     """
 
-    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False):
+    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False, knows_padding: bool = False):
         region = ambient()
         self.op, self.axis = op, axis
         self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
@@ -72,7 +77,9 @@ class Entries:
             lacking = blocks[min(self.fixed)]
             candidates = [dim for block in blocks for dim in names_of(dims_of(block))]
             raise_not_found(op, axis, type_text(lacking), candidates if not self.dims else names_of(dims_of(lacking)))
-        self.placement: tuple[str, ...] = region.placement(axis, op) if self.by_name and region is not None else ()
+        self.placement: tuple[str, ...] = ()
+        if self.by_name and region is not None:
+            self.placement = region.place(axis) if knows_padding else region.placement(axis, op)
 
     @classmethod
     def uncut(cls, op: str, value: Any) -> Entries:
@@ -82,6 +89,13 @@ class Entries:
         region = ambient()
         entries.fixed = {i: local_block(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
         return entries
+
+    def numbered(self) -> Entries:
+        """Entries of one more array without other axes: their value is a pair of what it was and the entry of that array."""
+        pairs = copy.copy(self)
+        pairs.dims = {**self.dims, len(self.fixed) + len(self.dims): ()}
+        pairs.tree = jax.tree_util.treedef_tuple((self.tree, jax.tree.structure(0)))
+        return pairs
 
     def value(self, datas: Iterable[Any]) -> Any:
         """One entry of all arrays, from the data of those that are cut."""

@@ -20,15 +20,18 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.operands.nmap import explain_type_errors
+from namedax.ops.elementwise import where
 from namedax.ops.loops.carries import Carry, Grow, ValueType, until_it_fits
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import refilled
 
 __all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
 
@@ -84,7 +87,7 @@ def scan_along(
     op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
 ) -> tuple[Any, Any]:
     """What `scan` does, as the operation `op`."""
-    entries = Entries(op, xs, axis)
+    entries = Entries(op, xs, axis, knows_padding=True)
     steps = _length(op, entries, length)
     if entries.placement:
         return _scan_over_devices(entries, f, init, steps, reverse, unroll)
@@ -99,9 +102,11 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
         return length
     region = ambient()
     axis = entries.axis
-    blocks = 1 if region is None else region.blocks(axis)
     known: int | None = entries.datas[0].shape[0] if entries.datas else None
-    whole = known * blocks if known is not None else None if region is None else region.sizes.get(axis)
+    if region is None:
+        whole = known
+    else:
+        whole = region.sizes.get(axis) if known is None else region.global_size(axis, known)
     if length is None:
         if whole is None:
             names = () if region is None else tuple(region.sizes)
@@ -114,7 +119,7 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
         raise AxisSizeError(f"{op}: length={length}, but axis {axis!r} has size {whole}. Leave out length=.")
     if region is not None:
         region.seen.add(axis)
-        return region.block_size(axis, length, op)
+        return region.block_size(axis, length, op, knows_padding=True)
     return length
 
 
@@ -196,13 +201,17 @@ def _scan_over_devices(
     entries: Entries, f: Callable[..., Any], init: Any, steps: int | None, reverse: bool, unroll: int | bool
 ) -> tuple[Any, Any]:
     """The scan over a sharded name: one round per device, in which all scan the block of that device."""
-    axes = entries.placement
+    place = entries.placement
+    axes = plain(place)
     devices = math.prod(lax.axis_size(axis) for axis in axes)
     here = comm.block_index(axes)
 
     def round_of(device: Any, carry: Any) -> tuple[Any, Any]:
         blocks = [from_device(data, here == device, axes) for data in entries.datas]
-        return scan_entries(entries, f, carry, blocks, steps, reverse, unroll)
+        if not isinstance(place, Uneven) or steps is None:
+            return scan_entries(entries, f, carry, blocks, steps, reverse, unroll)
+        count = place.size - device * steps
+        return _scan_real(entries, f, carry, blocks, count, steps, reverse, unroll)
 
     first = devices - 1 if reverse else 0
     carry, kept = round_of(first, init)
@@ -222,7 +231,31 @@ def _scan_over_devices(
     others = jnp.arange(devices - 1) + (0 if reverse else 1)
     rounds = Entries(entries.op, others, 0)
     (carry, kept), _ = scan_entries(rounds, step, (carry, kept), rounds.datas, None, reverse, 1)
-    return carry, tree.unflatten([entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in kept])
+    return carry, tree.unflatten([entries.result(refilled(data_of(leaf), 0, place), dims_of(leaf)[1:]) for leaf in kept])
+
+
+def _scan_real(
+    entries: Entries,
+    f: Callable[..., Any],
+    init: Any,
+    datas: Sequence[Any],
+    count: Any,
+    steps: int,
+    reverse: bool,
+    unroll: int | bool,
+) -> tuple[Any, Any]:
+    """The scan over the first `count` entries of a block: in a step over padding the carry stays."""
+
+    def step(carry: Any, numbered: Any) -> tuple[Any, Any]:
+        x, at = numbered
+        after, result = pair_of(entries.op, f(carry, x))
+        olds, tree = flatten(carry)
+        news, grown = flatten(after)
+        if grown != tree:  # which the scan complains about
+            return after, result
+        return tree.unflatten([where(at < count, new, old) for new, old in zip(news, olds, strict=True)]), result
+
+    return scan_entries(entries.numbered(), step, init, [*datas, jnp.arange(steps)], steps, reverse, unroll)
 
 
 @operation("axis", holds=True)

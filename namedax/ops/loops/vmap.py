@@ -19,6 +19,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names
 from namedax.operands.entries import Entries
@@ -96,7 +97,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
         isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
     ):
         raise ArgumentError(f"map: batch_size={batch_size!r}; it is an integer from 1.")
-    entries = Entries("map", xs, axis)
+    entries = Entries("map", xs, axis, knows_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
     entry = _Entry("map", f, entries.value)
@@ -176,7 +177,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
             raise ArgumentError(
                 f"vmap: in_axes={in_axes!r} has {show_names(names)}; say what the axis is called in the results: out_axes="
             )
-        result = Entries("vmap", (), out)
+        result = Entries("vmap", (), out, knows_padding=True)
         return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
 
     return vectorised
@@ -185,9 +186,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
 def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:
     if one_axis:  # a single search for all arguments, so that one that has the name is enough
         axis = groups[0][0] if groups else None
-        parts = [Entries("vmap", [value for _, value in groups], axis)]
+        parts = [Entries("vmap", [value for _, value in groups], axis, knows_padding=True)]
     else:
-        parts = [Entries("vmap", value, axis) if axis is not None else Entries.uncut("vmap", value) for axis, value in groups]
+        parts = [
+            Entries("vmap", value, axis, knows_padding=True) if axis is not None else Entries.uncut("vmap", value)
+            for axis, value in groups
+        ]
     datas = [data for part in parts for data in part.datas]
     placements = dict.fromkeys([part.placement for part in parts if part.datas] + [result.placement])
     sizes = {data.shape[0] for data in datas}
@@ -209,9 +213,10 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
     region = ambient()
     name = result.axis
     if result.by_name and region is not None and datas:
-        region.block_size(name, datas[0].shape[0] * region.blocks(name), "vmap")
+        place = next(iter(placements))
+        size = place.size if isinstance(place, Uneven) else datas[0].shape[0] * region.mesh_axis_size(place)
         known = region.sizes.get(name)
-        if known is not None and known != datas[0].shape[0] * region.blocks(name):
+        if known is not None and known != size:
             raise AxisSizeError(
                 f"vmap: the results would have size {datas[0].shape[0]} along {name!r}, which has size {known} in this mapped function. "
                 "Choose another name in out_axes."
