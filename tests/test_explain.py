@@ -421,7 +421,7 @@ def test_it_prints_in_100_columns_and_says_what_there_is(report):
     assert max(map(len, text.splitlines())) <= 100
     for words in (
         "layers on x=4, y=2 (batch: x, hidden: y)",
-        "all-reduce float32",
+        "all-reduce f32",
         "nx.dot{hidden}",
         "kept for the gradient",
         "nx.mean(",

@@ -10,7 +10,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from namedax.analysis.records import Totals
+from namedax.core.display import dtype_text
 from namedax.hlo import size_text
 
 __all__ = ["difference", "flops_text", "html", "text"]
@@ -48,7 +51,7 @@ def text(report: Any) -> str:
     """A report in at most 100 columns."""
     parts = [_heading(_title(report)), _totals(report)]
     if report.collectives:
-        parts.append(_heading("Collectives, those that send most first") + "\n" + _table(_sent_rows(report), _LINES))
+        parts.append(_heading("Collectives, those that send most first") + "\n" + _table(_sent_rows(report), _LINES, 4))
     lines = [row for row in _line_rows(report) if row]
     if lines:
         parts.append(_heading("Lines, those that compute most first") + "\n" + _table(lines, _LINES))
@@ -70,7 +73,7 @@ def _title(report: Any) -> str:
     return f"{report.name} on {mesh} ({lives}), for one device"
 
 
-def _totals(report: Any) -> str:
+def _total_rows(report: Any) -> list[tuple[str, str, str]]:
     memory = report.memory
     rows = [
         ("computes", flops_text(report.flops), f"reads and writes {size_text(report.bytes_accessed)}"),
@@ -86,7 +89,17 @@ def _totals(report: Any) -> str:
         rows.append(
             ("compiled", f"{len(report.compiled.collectives)}", f"collectives in the text, {temporary} of temporary memory")
         )
-    return _table(rows, len(rows))
+    return rows
+
+
+def _totals(report: Any) -> str:
+    rows = _total_rows(report)
+    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    before = [f"{what.ljust(widths[0])}  {figure.ljust(widths[1])}  " for what, figure, _ in rows]
+    return "\n".join(
+        textwrap.fill(more, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+        for start, (_, _, more) in zip(before, rows, strict=True)
+    )
 
 
 def _kinds(report: Any) -> str:
@@ -102,7 +115,7 @@ def _sent_rows(report: Any) -> list[tuple[str, ...]]:
         groups[key] = (count + step.trips, size + step.trips * step.wire_bytes)
     rows: list[tuple[str, ...]] = [("sent", "times", "collective", "over", "operation", "line", "")]
     for (kind, axes, where, source, phase, dtype), (count, size) in sorted(groups.items(), key=lambda item: -item[1][1]):
-        rows.append((size_text(size), str(count), f"{kind} {dtype}", axes, where, source, phase))
+        rows.append((size_text(size), str(count), f"{kind} {dtype_text(np.dtype(dtype))}", axes, where, source, phase))
     return rows
 
 
@@ -122,15 +135,23 @@ def source_line(report: Any, line: str) -> str:
     return linecache.getline(path, int(number)).strip() if path and number.isdigit() else ""
 
 
-def _table(rows: Sequence[tuple[str, ...]], most: int) -> str:
-    """Columns, of which the last is cut where the line is full."""
+def _table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str:
+    """Columns, of which one may be shortened, and the last is cut where the line is full."""
     shown = [*rows[: most + 1]]
     widths = [max(len(row[i]) for row in shown) for i in range(len(rows[0]))]
+    over = sum(widths) + 2 * (len(widths) - 1) - _WIDTH
+    if 0 < over < widths[longest] - 8:
+        widths[longest] -= over
+        shown = [tuple(_shortened(cell, width) for cell, width in zip(row, widths, strict=True)) for row in shown]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
-    lines = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]
+    lines = [_shortened(line, _WIDTH) for line in lines]
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} more")
     return "\n".join(lines)
+
+
+def _shortened(words: str, width: int) -> str:
+    return words if len(words) <= width else words[: width - 1] + "…"
 
 
 def difference(diff: Any) -> str:
@@ -147,20 +168,38 @@ def difference(diff: Any) -> str:
 
 # --- HTML -----------------------------------------------------------------------------------------------------------
 
-_STYLE = (
-    "<style>.nx-report table{border-collapse:collapse;font:12px/1.4 monospace}.nx-report td,.nx-report th{padding:1px 8px;"
-    "text-align:right;white-space:pre}.nx-report td.t,.nx-report th.t{text-align:left}.nx-report tr.c{background:rgba(127,127,255,.12)}"
-    "</style>"
-)
+# Colours are those of the page, or let it show through: there are light ones and dark ones.
+_STYLE = """<style>
+.nx-report{max-width:100%}
+.nx-report .w{overflow-x:auto;margin:.2em 0 1em}
+.nx-report table{border-collapse:collapse;font:12px/1.45 ui-monospace,Menlo,Consolas,monospace;color:inherit;background:none;margin:0}
+.nx-report tr,.nx-report tr:nth-child(even){background:none}
+.nx-report td,.nx-report th{padding:1px 9px;text-align:right;white-space:pre;border:0;vertical-align:top}
+.nx-report th{font-weight:600;border-bottom:1px solid rgba(128,128,128,.5)}
+.nx-report td.t,.nx-report th.t{text-align:left}
+.nx-report td.n{opacity:.55}
+.nx-report td.s{white-space:normal}
+.nx-report td.g{opacity:.55;text-align:left}
+.nx-report summary{cursor:pointer;font-weight:600;margin:.3em 0}
+.nx-report li{max-width:60em;margin:.2em 0}
+</style>"""
+_AROUND = 2  # lines of the source that are shown before and after one that costs something
+_BLUE, _RED = "70,130,220", "220,90,80"
 
 
 def html(report: Any) -> str:
-    """A report for notebooks: totals, collectives, and the lines of the source with their costs beside them."""
-    parts = [_STYLE, '<div class="nx-report">', f"<p><b>{_e(_title(report))}</b></p>", f"<pre>{_e(_totals(report))}</pre>"]
+    """A report for notebooks: totals, collectives, findings, and the lines of the source with their costs beside them."""
+    totals = "".join(
+        f"<tr><td class='t'><b>{_e(what)}</b></td><td>{_e(figure)}</td><td class='t s'>{_e(more)}</td></tr>"
+        for what, figure, more in _total_rows(report)
+    )
+    parts = [_STYLE, f'<div class="nx-report"><p><b>{_e(_title(report))}</b></p>', _scrolled(totals)]
     if report.collectives:
-        parts.append(_html_table(_sent_rows(report), 2))
+        rows = _sent_rows(report)
+        parts.append(_details("Collectives, those that send most first", _html_table(rows, 2), len(rows) <= 25))
     if report.findings:
-        parts.append("<ul>" + "".join(f"<li>{_e(finding)}</li>" for finding in report.findings) + "</ul>")
+        items = "".join(f"<li>{_e(finding)}</li>" for finding in report.findings)
+        parts.append(_details("Findings", f"<ul>{items}</ul>", True))
     parts += _html_sources(report)
     return "".join([*parts, "</div>"])
 
@@ -169,39 +208,65 @@ def _e(words: str) -> str:
     return escaping.escape(words)
 
 
+def _scrolled(rows: str) -> str:
+    """A table that scrolls by itself where the page is narrow."""
+    return f"<div class='w'><table>{rows}</table></div>"
+
+
+def _details(summary: str, body: str, is_open: bool) -> str:
+    return f"<details{' open' if is_open else ''}><summary>{_e(summary)}</summary>{body}</details>"
+
+
 def _html_table(rows: Sequence[tuple[str, ...]], first_text: int) -> str:
     def row(cells: Iterable[str], tag: str) -> str:
         marks = (f"<{tag} class='t'>" if i >= first_text else f"<{tag}>" for i in range(len(rows[0])))
         return "<tr>" + "".join(f"{mark}{_e(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
 
-    return "<table>" + row(rows[0], "th") + "".join(row(cells, "td") for cells in rows[1:]) + "</table>"
+    return _scrolled(row(rows[0], "th") + "".join(row(cells, "td") for cells in rows[1:]))
 
 
 def _html_sources(report: Any) -> list[str]:
-    """The lines of each file, from the first that costs something to the last."""
+    """The lines of each file that cost something, and those around them."""
     costs: dict[str, dict[int, Totals]] = {}
     for line, total in report.by("line").items():
         name, _, number = line.rpartition(":")
         if name in report.files and number.isdigit():
             costs.setdefault(name, {})[int(number)] = total
+    head = "".join(f"<th>{words}</th>" for words in ("computes", "reads, writes", "sends", "keeps", ""))
     parts = []
-    for name, totals in costs.items():
-        rows: list[str] = []
-        for number in range(max(min(totals) - 2, 1), max(totals) + 3):
-            total = totals.get(number)
-            cells = (
-                ("", "", "")
-                if total is None
-                else (
-                    flops_text(total.flops),
-                    size_text(total.bytes_accessed),
-                    size_text(total.wire_bytes) if total.collectives else "",
-                )
-            )
-            code = linecache.getline(report.files[name], number).rstrip("\n")
-            mark = " class='c'" if total is not None and total.collectives else ""
-            figures = "".join(f"<td>{cell}</td>" for cell in cells)
-            rows.append(f"<tr{mark}>{figures}<td>{number}</td><td class='t'>{_e(code)}</td></tr>")
-        head = "<tr><th>computes</th><th>reads, writes</th><th>sends</th><th></th><th class='t'></th></tr>"
-        parts.append(f"<details><summary>{_e(name)}</summary><table>{head}{''.join(rows)}</table></details>")
+    every = [total for totals in costs.values() for total in totals.values()]
+    most = (max((total.flops for total in every), default=0), max((total.wire_bytes for total in every), default=0))
+    for i, (name, totals) in enumerate(costs.items()):
+        near = {n + d for n in totals for d in range(-_AROUND, _AROUND + 1)}
+        near |= {n for n in range(min(near), max(near)) if n - 1 in near and n + 1 in near}  # nothing is left out for one line
+        rows = [f"<tr>{head}<th class='t'></th></tr>"]
+        for number in sorted(n for n in near if n > 0):
+            if len(rows) > 1 and number - 1 not in near:
+                rows.append("<tr><td></td><td></td><td></td><td></td><td class='n'>⋮</td><td></td></tr>")
+            rows.append(_source_row(report, name, number, totals.get(number), most))
+        parts.append(_details(name, _scrolled("".join(rows)), not i))
     return parts
+
+
+def _source_row(report: Any, name: str, number: int, total: Totals | None, most: tuple[float, float]) -> str:
+    code = linecache.getline(report.files[name], number).rstrip("\n")
+    kept = report.memory.kept.get(f"{name}:{number}", 0)
+    cells = [("", ""), ("", ""), ("", "")]
+    if total is not None:
+        cells = [
+            (flops_text(total.flops) if total.flops else "", _bar(total.flops, most[0], _BLUE)),
+            (size_text(total.bytes_accessed) if total.bytes_accessed else "", ""),
+            (size_text(total.wire_bytes) if total.collectives else "", _bar(total.wire_bytes, most[1], _RED)),
+        ]
+    figures = "".join(f"<td{bar}>{words}</td>" for words, bar in cells)
+    return (
+        f"<tr>{figures}<td>{size_text(kept) if kept else ''}</td><td class='n'>{number}</td><td class='t'>{_e(code)}</td></tr>"
+    )
+
+
+def _bar(part: float, most: float, colour: str) -> str:
+    """A bar behind a figure, which fills the cell where it is the largest."""
+    if not part:
+        return ""
+    share = f"{100 * part / most:.0f}%"
+    return f" style='background:linear-gradient(to left,rgba({colour},.35) {share},transparent {share})'"

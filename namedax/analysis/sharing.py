@@ -1,4 +1,4 @@
-"""What XLA does not do again: equal operations, what is sent alike in every step of a loop, and sending a number that all devices know.
+"""What XLA does not do again: equal operations, what is sent alike in every step of a loop, and gathering a number that all devices know.
 
 The rest of a loop that does not change stays in it here: where it stands changes nothing that is sent.
 """
@@ -31,10 +31,10 @@ def share(body: Body) -> None:
 
 
 def _know(body: Body, known: set[int]) -> None:
-    """Takes out the moving of arrays that are one number everywhere, such as the gradient of a sum; `known` are those, by `id`."""
+    """Takes out gathers of arrays that are one number everywhere, such as the gradient of a sum; `known` are those, by `id`."""
     for node in body.nodes:
         if node.eqn is not None and (all(id(value) in known for value in node.reads) or _is_nothing(node)):
-            if node.kind in (Kind.GATHER, Kind.EXCHANGE):
+            if node.kind == Kind.GATHER:
                 node.eqn, node.kind = None, Kind.BARRIER
             if node.eqn is None or node.kind == Kind.CAST or costs.keeps_uniform(node.eqn):
                 known.update(map(id, node.results))

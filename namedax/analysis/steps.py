@@ -85,7 +85,7 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     first, then = (math.prod(sizes.get(axis, 1) for axis in _axes(spec)) for spec in (before, after))
     if exchanged := {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}:
         yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, first)
-    gathered: set[str] = set()
+    gathered: list[tuple[str, ...]] = []  # of one dimension after the other
     for old, new in itertools.zip_longest(before, after, fillvalue=()):
         kept = [axis for axis in old if axis not in exchanged]
         if new[: len(kept)] == tuple(kept):
@@ -94,9 +94,10 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
             mesh_axes = tuple(dict.fromkeys((*kept, *new)))
             yield from _collective(node, label, "collective-permute", mesh_axes, aval, trips, then)
         else:
-            gathered.update(axis for axis in kept if axis not in new)
-    if gathered:
-        yield from _collective(node, label, "all-gather", tuple(sorted(gathered)), aval, trips, then)
+            gathered.append(tuple(axis for axis in kept if axis not in new))
+    for i, mesh_axes in enumerate(gathered):
+        left = _parts((axis for axes in gathered[i + 1 :] for axis in axes), sizes)
+        yield from _collective(node, label, "all-gather", mesh_axes, aval, trips, then * left)
 
 
 def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
