@@ -681,7 +681,7 @@ def test_settings_do_not_matter():
 def test_svg():
     figure = nx.draw(make.ones(3))
     text = svg(figure)
-    assert text.startswith("<svg ")
+    assert text.startswith('<svg style="max-width:100%;height:auto" ')
     assert text.rstrip().endswith("</svg>")
     assert figure._repr_svg_() == text
     assert svg(nx.draw(make.ones(3))) == text

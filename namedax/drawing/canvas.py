@@ -202,4 +202,5 @@ def svg(figure: Figure) -> str:
         matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}),
     ):  # the same text each time
         figure.savefig(text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
-    return re.sub(r"^.*?(?=<svg\b)", "", text.getvalue(), count=1, flags=re.DOTALL)
+    # In a page that is narrower it becomes smaller, as a whole.
+    return re.sub(r"^.*?<svg\b", '<svg style="max-width:100%;height:auto"', text.getvalue(), count=1, flags=re.DOTALL)
