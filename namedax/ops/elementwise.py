@@ -10,11 +10,13 @@ import inspect
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from namedax.core.array import NamedArray
 from namedax.core.functions import summary_of
@@ -23,7 +25,7 @@ from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
 from namedax.operands.nmap import explain_type_errors
 
-__all__ = ["FUNCTIONS", "apply_elementwise", "elementwise", "elementwise_call"]
+__all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
 
 UNARY = (
     "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh atan atanh bitwise_count "
@@ -53,12 +55,72 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
     """`apply_elementwise` of one function of this module, or another, as kernels call it; made once for each function."""
+    compute = at_once(function)
 
     def call(op: str, *operands: Any) -> Any:
-        return apply_elementwise(op, function, *operands)
+        return apply_elementwise(op, compute, *operands)
 
     call.__module__ = module
     return call
+
+
+# --- what is done to floats of one type ------------------------------------------------------------------------------
+
+# Of each function the one that `jnp` calls when it has found that all operands are floats of one type. A function of `jnp` is compiled on its
+# own, and traced anew for all types of arrays: most of what it takes to trace a small body.
+_OF_FLOATS: dict[Any, Callable[..., Any]] = {
+    **{jnp.add: lax.add, jnp.subtract: lax.sub, jnp.multiply: lax.mul, jnp.true_divide: lax.div, jnp.divide: lax.div},
+    **{jnp.maximum: lax.max, jnp.minimum: lax.min, jnp.negative: lax.neg, jnp.abs: lax.abs, jnp.square: lax.square},
+    **{jnp.exp: lax.exp, jnp.log: lax.log, jnp.sqrt: lax.sqrt, jnp.sin: lax.sin, jnp.cos: lax.cos, jnp.tanh: lax.tanh},
+    **{
+        jnp.less: lax.lt,
+        jnp.less_equal: lax.le,
+        jnp.greater: lax.gt,
+        jnp.greater_equal: lax.ge,
+        jnp.equal: lax.eq,
+        jnp.not_equal: lax.ne,
+    },
+}
+# Those after which `jnp` looks for NaN or a division by zero, where the user has asked for that.
+_CHECKED = frozenset({jnp.add, jnp.subtract, jnp.true_divide, jnp.divide, jnp.log, jnp.sqrt, jnp.sin, jnp.cos})
+_CHECKS = ("jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide")
+_FLOATS = frozenset(map(jnp.dtype, ("float16", "bfloat16", "float32", "float64")))
+
+
+def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which calls the one of `jax.lax` at once where a trace gives it floats of one type, if there is one."""
+    own, is_checked = _OF_FLOATS.get(function), function in _CHECKED
+    if own is None:
+        return function
+
+    def compute(*datas: Any) -> Any:
+        floats = _floats_of_one_type(datas)
+        if floats is None or (is_checked and {getattr(jax.config, check, "ignore") for check in _CHECKS} != {"ignore"}):
+            return function(*datas)
+        return own(*floats)
+
+    return compute
+
+
+def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
+    """The operands if they are traced floats of one type, and numbers, as such floats; `None` if they are not."""
+    types = [jax.typeof(data) for data in datas if isinstance(data, jax.core.Tracer)]
+    dtype = types[0].dtype if types else None
+    if dtype not in _FLOATS:
+        return None
+    for aval in types:
+        if aval.dtype != dtype:
+            return None
+    if len(types) == len(datas):
+        return list(datas)
+    # A number is rounded as `jnp` rounds it, and never has a result's type.
+    if (
+        dtype != jnp.float32
+        or types[0].weak_type
+        or {type(data) for data in datas if not isinstance(data, jax.core.Tracer)} != {float}
+    ):
+        return None
+    return [data if isinstance(data, jax.core.Tracer) else np.float32(data) for data in datas]
 
 
 # A parameter that chooses what is computed, and must be known when it is compiled; before it the position of it and of all after it.

@@ -68,15 +68,20 @@ def _softmax(scores: Any) -> Any:
     finite number, so that it need not be chosen afterwards, and a sum of at least one, which the largest score contributes, divides.
     """
     least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
-    terms = jnp.exp(scores - jnp.expand_dims(lax.reduce(scores, least, lax.max, (scores.ndim - 1,)), -1))
-    return terms / jnp.maximum(jnp.sum(terms, -1, keepdims=True), 1)
+    last = scores.ndim - 1
+    terms = lax.exp(lax.sub(scores, lax.expand_dims(lax.reduce(scores, least, lax.max, (last,)), (last,))))
+    return lax.div(terms, lax.max(_row_sum(terms), terms.dtype.type(1)))
+
+
+def _row_sum(data: Any) -> Any:
+    return lax.expand_dims(lax.reduce_sum(data, (data.ndim - 1,)), (data.ndim - 1,))
 
 
 @_softmax.defjvp
 def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     result = _softmax(*primals)
-    product = result * tangents[0]
-    return result, product - result * jnp.sum(product, -1, keepdims=True)
+    product = lax.mul(result, tangents[0])
+    return result, lax.sub(product, lax.mul(result, _row_sum(product)))
 
 
 def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
@@ -250,14 +255,15 @@ class BlockAttention:
         scores = _einsum(arrays["query"], query, arrays["key"], key, labels, self.wide)
         if self.feature_axes:
             scores = comm.psum(scores, self.feature_axes)
-        scores = _expand(scores * jnp.asarray(self.scale, self.wide), labels, self.scores)
+        scores = _expand(lax.mul(scores, np.asarray(self.scale, self.wide)), labels, self.scores)
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
-        allowed = self._allowed(arrays, first_key)
+        allowed, shape = self._allowed(arrays, first_key), tuple(self.sizes[label] for label in self.scores)
+        scores = jnp.broadcast_to(scores, shape)
         if allowed is not None:
-            scores = jnp.where(allowed, scores, -jnp.inf)
-        return jnp.broadcast_to(scores, [self.sizes[label] for label in self.scores])
+            scores = lax.select(jnp.broadcast_to(allowed, shape), scores, lax.full_like(scores, -jnp.inf))
+        return scores
 
     def _weigh(self, weights: Any, value: Any) -> Any:
         """The sum of values, weighted."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array
@@ -190,26 +191,33 @@ class _CrossEntropy(Record):
         if real is not None:
             data = jnp.where(real, data, -jnp.inf)
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
-        shift = lax.select(jnp.isfinite(shift), shift, lax.full_like(shift, 0))
-        wrong, first = (label < 0) | (label >= self.count), jnp.array(True)
+        shift = lax.select(lax.is_finite(shift), shift, lax.full_like(shift, 0))
+        number = label.dtype.type
+        first: Any = np.bool_(True)
+        wrong = answers = lax.bitwise_or(lax.lt(label, number(0)), lax.ge(label, number(self.count)))
         if self.mesh_axes:
-            device = comm.block_index(self.mesh_axes)
-            place, first = label - device.astype(label.dtype) * data.shape[self.dim], device == 0
-            here = (place >= 0) & (place < data.shape[self.dim])
-            picked = self._pick(data, jnp.where(here, place, -1), wrong) - jnp.where(here, shift, 0)
+            device, own = comm.block_index(self.mesh_axes), data.shape[self.dim]
+            place, first = (
+                lax.sub(label, lax.mul(device.astype(label.dtype), number(own))),
+                lax.eq(device, device.dtype.type(0)),
+            )
+            here = lax.bitwise_and(lax.ge(place, number(0)), lax.lt(place, number(own)))
+            label, taken = lax.select(here, place, lax.full_like(place, -1)), lax.select(here, shift, lax.full_like(shift, 0))
             # A label that is not a class is nobody's; the first device answers for it.
-            picked = jnp.where(wrong & first, jnp.nan, picked)
+            answers = lax.bitwise_and(wrong, first)
         else:
-            picked = self._pick(data, label, wrong) - shift
-            picked = lax.select(wrong, lax.full_like(picked, jnp.nan), picked)
+            taken = shift
+        picked = lax.sub(self._pick(data, label, wrong), taken)
+        picked = lax.select(answers, lax.full_like(picked, jnp.nan), picked)
         # Each sum alone: XLA puts those into one that are sent at the same time. That of the picked logits, which nothing is done to
         # but to add them up, may come later, when they are averaged over tokens.
-        shifted = data - shift
-        every = self._sum(self._over_classes(jnp.exp(shifted)), mask, first)
-        loss = jnp.log(every)
+        shifted = lax.sub(data, shift)
+        every = self._sum(self._over_classes(lax.exp(shifted)), mask, first)
+        loss = lax.log(every)
         if self.z:
             loss = loss + self.z * jnp.square(loss + shift)
-        loss = loss - (1 - self.smoothing) * self._sum(picked, mask)
+        chosen = self._sum(picked, mask)
+        loss = lax.sub(loss, (1 - self.smoothing) * chosen if self.smoothing else chosen)
         count = self._sum(self._over_classes(mask.astype(data.dtype)), mask) if self.by_class else self.count
         if self.smoothing:
             shifted = shifted if real is None else jnp.where(real, shifted, 0)
@@ -218,7 +226,7 @@ class _CrossEntropy(Record):
         return jnp.where(count > 0, loss, 0) if self.by_class else loss
 
     def _over_classes(self, data: Any) -> Any:
-        return jnp.sum(data, self.dim, keepdims=True)
+        return lax.expand_dims(lax.reduce_sum(data, (self.dim,)), (self.dim,))
 
     def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
         """The sum over all devices of one number per token, but `otherwise` for tokens that do not count.
@@ -237,16 +245,16 @@ class _CrossEntropy(Record):
 
         @jax.custom_jvp
         def pick(data: Any, place: Any, wrong: Any) -> Any:
-            taken = lax.gather(data, place[..., None], numbers, (1,) * data.ndim, mode="clip")
-            return lax.select(place < 0, lax.full_like(taken, 0), taken)
+            taken = lax.gather(data, lax.expand_dims(place, (place.ndim,)), numbers, (1,) * data.ndim, mode="clip")
+            return lax.select(lax.lt(place, place.dtype.type(0)), lax.full_like(taken, 0), taken)
 
         @pick.defjvp
         def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             data, place, wrong = primals
-            hit = lax.broadcasted_iota(place.dtype, data.shape, dim) == place
+            hit = lax.eq(lax.broadcasted_iota(place.dtype, data.shape, dim), place)
             factor = hit.astype(data.dtype)
             factor = lax.select(jnp.broadcast_to(wrong, hit.shape), lax.full_like(factor, jnp.nan), factor)
-            return pick(*primals), jnp.sum(factor * tangents[0], dim, keepdims=True)
+            return pick(*primals), self._over_classes(lax.mul(factor, tangents[0]))
 
         return pick(data, place, wrong)
 

@@ -40,7 +40,7 @@ from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, local_block, wrap
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.random.drawing import draw
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import Site, reduction_site
@@ -80,17 +80,23 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
 
 def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
     """The sums over the site's axes, which are kept, in one all-reduce."""
-    local = [jnp.sum(data, site.axes, keepdims=True, where=mask) for data in datas]
+    local = [_local_sum(site, mask, data) for data in datas]
     if not site.mesh_axes or len(local) == 1:
         return [comm.psum(data, site.mesh_axes) for data in local]
     total = comm.psum(jnp.stack(local), site.mesh_axes)
     return [total[i] for i in range(len(local))]
 
 
+def _local_sum(site: Site, mask: Any, data: Any) -> Any:
+    if mask is not None:
+        return jnp.sum(data, site.axes, keepdims=True, where=mask)
+    return lax.expand_dims(lax.reduce_sum(data, site.axes), site.axes)
+
+
 def _sums_and_count(site: Site, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
     """The sums, and the number of elements that they take in; one all-reduce for all."""
     if not site.is_counted:
-        return _sums(site, mask, *datas), jnp.asarray(site.count, datas[0].dtype)
+        return _sums(site, mask, *datas), datas[0].dtype.type(site.count)
     *sums, count = _sums(site, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
     return sums, count
 
@@ -155,9 +161,9 @@ def _normalise_square(site: Site, epsilon: float) -> Any:
     values, where, site = site.data, site.where, site.bare()
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any, Any]:
-        (squares,), count = _sums_and_count(site, mask, jnp.square(data))
-        factor = lax.rsqrt(squares / count + jnp.asarray(epsilon, data.dtype))
-        return data * factor, factor, count
+        (squares,), count = _sums_and_count(site, mask, lax.square(data))
+        factor = lax.rsqrt(lax.add(lax.div(squares, count), data.dtype.type(epsilon)))
+        return lax.mul(data, factor), factor, count
 
     @jax.custom_jvp
     def normalise(data: Any, mask: Any) -> Any:
@@ -166,10 +172,13 @@ def _normalise_square(site: Site, epsilon: float) -> Any:
     @normalise.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         result, factor, count = parts(*primals)
-        (of_product,) = _sums(site, primals[1], tangents[0] * result / count)
-        return result, factor * (tangents[0] - result * of_product)
+        (of_product,) = _sums(site, primals[1], lax.div(lax.mul(tangents[0], result), count))
+        return result, lax.mul(factor, lax.sub(tangents[0], lax.mul(result, of_product)))
 
     return normalise(values, where)
+
+
+_multiply, _add = at_once(jnp.multiply), at_once(jnp.add)
 
 
 def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
@@ -177,9 +186,9 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
     given = [array for array in (scale, bias) if array is not None]
     (data, *more), dims, shape = align_ranks(op, x, *given)
     if scale is not None:
-        data = data * more[0]
+        data = _multiply(data, more[0])
     if bias is not None:
-        data = data + more[-1]
+        data = _add(data, more[-1])
     return wrap(jnp.broadcast_to(data, shape).astype(dtype), dims)
 
 
