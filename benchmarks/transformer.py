@@ -148,6 +148,8 @@ def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str,
     mesh, own = mesh_of(shape), layout_by_hand(layout, config)
     if own.mixture is not None:
         config = dataclasses.replace(config, experts=own.mixture.experts, capacity=own.mixture.capacity)
+    if own.pipe is not None:
+        config = dataclasses.replace(config, microbatches=own.microbatches)
     params = jax.jit(functools.partial(model.init, config))(jax.random.key(0))
     tokens, targets = jax.random.randint(jax.random.key(1), (2, batch, config.pos), 0, config.vocab)
     raw = hand.place(unnamed(params), tokens, targets, own, mesh)

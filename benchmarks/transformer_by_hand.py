@@ -15,7 +15,9 @@ layers, so that each gradient is reduced once, after it.
     experts             tokens go to the experts that they have chosen and back, one all-to-all each; sums over parts of the hidden
                         units are taken of tokens, which are fewer than slots
     ring                keys and values go round, with an online softmax; backwards their gradients go with them
-    microbatches        gradients are summed over a loop, and reduced once after it; with FSDP each microbatch gathers and scatters
+    pipeline            every device has some of the layers; in a tick it applies them to one microbatch, and one collective-permute
+                        takes the result to the next device; the last one's results are summed with the zeros of the others
+    accumulation        gradients are summed over a loop, and reduced once after it; with FSDP each microbatch gathers and scatters
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ class Layout:
       context: has the positions in blocks, within attention too.
       fsdp: whether parameters are in blocks over `data`.
       sequence: whether positions are in blocks over `model` between the layers.
-      steps: the number of microbatches of a device.
+      steps: over how many parts of a device's batch gradients are accumulated.
+      pipe: has the layers in blocks.
+      microbatches: those of a pipeline, of a device's batch.
       spread: whether experts are in blocks over `data`.
       mixture: what the feed-forward layers are, if they are no single networks.
       remat: whether a layer is computed again in the backward pass.
@@ -90,6 +94,8 @@ class Layout:
     fsdp: bool = False
     sequence: bool = False
     steps: int = 1
+    pipe: str | None = None
+    microbatches: int = 4
     spread: bool = False
     mixture: Mixture | None = None
     remat: bool = True
@@ -102,9 +108,12 @@ class Layout:
         """Where the blocks of every parameter are."""
         place = {"embed": self.data if self.fsdp else None, "expert": self.data if self.spread else None}
         place |= dict.fromkeys(("heads", "hidden", "vocab"), self.model)
-        return jax.tree.map(
-            lambda axes: P(*(place.get(axis) for axis in axes)), self.axes(), is_leaf=lambda node: isinstance(node, tuple)
-        )
+
+        def spec(path: Any, axes: tuple[str | None, ...]) -> P:
+            first = self.pipe if path[0].key == "layers" else place.get(axes[0])
+            return P(first, *(place.get(axis) for axis in axes[1:]))
+
+        return jax.tree.map_with_path(spec, self.axes(), is_leaf=lambda node: isinstance(node, tuple))
 
     def batch_spec(self) -> P:
         """Where the blocks of the tokens are."""
@@ -129,6 +138,11 @@ LAYOUTS = {
     "fsdp+accumulation": Layout(data="data", fsdp=True, steps=4),
     "fsdp+tp+sp+accumulation": Layout(data="data", model="model", fsdp=True, sequence=True, steps=4),
     "ring": Layout(data="data", context="context"),
+    "pp": Layout(pipe="pipe"),
+    "pp+dp": Layout(pipe="pipe", data="data"),
+    "pp+tp": Layout(pipe="pipe", model="model"),
+    "pp+fsdp": Layout(pipe="pipe", data="data", fsdp=True),
+    "pp+fsdp+tp+sp": Layout(pipe="pipe", data="data", model="model", fsdp=True, sequence=True),
     "single+moe": PLAIN,
     "ep": Layout(data="data", spread=True),
     "ep+tp": Layout(data="data", model="model", spread=True),
@@ -324,6 +338,24 @@ def look_up(table: Any, tokens: Any, layout: Layout) -> Any:
     return leave(jnp.where(here[..., None], table[jnp.where(here, mine, 0)], 0), layout)
 
 
+def pipeline(layout: Layout, step: Any, x: Any, layers: Params) -> tuple[Any, None]:
+    """All layers, of which every device along `pipe` has some, in the ticks of a pipeline."""
+    stages, stage, count = lax.axis_size(layout.pipe), lax.axis_index(layout.pipe), layout.microbatches
+    parts = vary(x.reshape(count, -1, *x.shape[1:]), layout.pipe)
+
+    def tick(carry: Any, t: Any) -> tuple[Any, None]:
+        arrived, done = carry
+        number, works = jnp.clip(t - stage, 0, count - 1), (t >= stage) & (t - stage < count)
+        h = jnp.where(stage == 0, lax.dynamic_index_in_dim(parts, number, keepdims=False), arrived)
+        h, _ = lax.scan(step, h, layers)
+        before = lax.dynamic_index_in_dim(done, number, keepdims=False)
+        done = lax.dynamic_update_index_in_dim(done, jnp.where(works & (stage == stages - 1), h, before), number, 0)
+        return (lax.ppermute(h, layout.pipe, [(i, i + 1) for i in range(stages - 1)]), done), None
+
+    (_, done), _ = lax.scan(tick, (jnp.zeros_like(parts[0]), jnp.zeros_like(parts)), jnp.arange(count + stages - 1))
+    return lax.psum(jnp.where(stage == stages - 1, done, 0), layout.pipe).reshape(x.shape), None
+
+
 def cross_entropy(logits: Any, targets: Any, layout: Layout) -> Any:
     """The sum over all positions, in nats; the vocabulary may be in blocks over `model`."""
     if layout.model is None:
@@ -346,10 +378,12 @@ def loss_sum(params: Params, tokens: Any, targets: Any, layout: Layout) -> Any:
     if layout.context is not None:
         position = position + lax.axis_index(layout.context) * tokens.shape[1]
 
-    def step(x: Any, p: Params) -> tuple[Any, Any]:
+    def apply(x: Any, p: Params) -> tuple[Any, Any]:
         return layer(x, p, position, layout)
 
-    x, uneven = lax.scan(jax.checkpoint(step) if layout.remat else step, look_up(table, tokens, layout), params["layers"])
+    step: Any = jax.checkpoint(apply) if layout.remat else apply
+    run = functools.partial(pipeline, layout) if layout.pipe is not None else lax.scan
+    x, uneven = run(step, look_up(table, tokens, layout), params["layers"])
     logits = enter(rms_norm(x, params["norm"]), layout) @ unembed
     entropy = cross_entropy(logits, targets, layout)
     # Both are sums over tokens; a sequence counts what its tokens count.

@@ -2,6 +2,7 @@
 
     python examples/transformer.py --layout fsdp+tp+sp
     python examples/transformer.py --layout all --steps 20     # compares the loss curves
+    python examples/transformer.py --layout pp+dp              # layers in a pipeline of two stages
     python examples/transformer.py --layout ep                 # experts, spread over the devices that the batch is spread over
 
 The model is in `transformer_model.py` and knows no mesh. A layout is a mesh and a dictionary. Trained by optax; a checkpoint of orbax is
@@ -48,12 +49,23 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"batch": ("data", SerialLoop(4)), "embed_fsdp": "data", "pos_sp": "model", **HEADS},
     ),
     "ring": ({"context": 4, "data": 2}, {"batch": "data", "pos": "context", "pos_sp": "context"}),
+    "pp": ({"pipe": 2}, {"layers": "pipe"}),
+    "pp+dp": ({"pipe": 2, "data": 4}, {"layers": "pipe", "batch": "data"}),
+    "pp+tp": ({"pipe": 2, "model": 4}, {"layers": "pipe", **HEADS}),
+    "pp+fsdp": ({"pipe": 2, "data": 4}, {"layers": "pipe", "batch": "data", "embed_fsdp": "data"}),
+    "pp+fsdp+tp+sp": (
+        {"pipe": 2, "data": 2, "model": 2},
+        {"layers": "pipe", "batch": "data", "embed_fsdp": "data", "pos_sp": "model", **HEADS},
+    ),
     "single+moe": ({}, {}),
     "ep": ({"data": 8}, {"batch": "data", "expert": "data"}),
+    "pp+ep": ({"pipe": 2, "data": 4}, {"layers": "pipe", "batch": "data", "expert": "data"}),
     "ep+tp": ({"data": 4, "model": 2}, {"batch": "data", "expert": "data", **HEADS}),
 }
 # Layouts of a mixture of experts, and how many there are unless --experts says otherwise. The other layouts may have experts too.
-MIXTURES, EXPERTS = ("single+moe", "ep", "ep+tp"), 8
+MIXTURES, EXPERTS = ("single+moe", "ep", "pp+ep", "ep+tp"), 8
+# Layouts whose layers are a pipeline, and how many microbatches a device makes of its part of the batch unless --microbatches says otherwise.
+PIPELINES, MICROBATCHES = tuple(name for name, (_, resources) in LAYOUTS.items() if "layers" in resources), 4
 
 
 def corpus() -> np.ndarray:
@@ -148,6 +160,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--pos", type=int, default=128, help="the length of a sequence")
     parser.add_argument("--experts", type=int, default=0, help="feed-forward networks of a layer; 0: one that is no mixture")
+    parser.add_argument("--microbatches", type=int, default=MICROBATCHES, help="in a pipeline, of a device's part of the batch")
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "out"))
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument("--no-save", dest="save", action="store_false", help="write no checkpoint")
@@ -161,6 +174,7 @@ def main() -> None:
     config, params = dense, None
     for layout in LAYOUTS if options.layout == "all" else [options.layout]:
         config = mixture if layout in MIXTURES else dense
+        config = dataclasses.replace(config, microbatches=options.microbatches if layout in PIPELINES else 0)
         curves[layout], params = train(layout, options, config, text)
     picture(curves, out / "transformer.png")
     for kind in (True, False):

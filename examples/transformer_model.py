@@ -2,13 +2,14 @@
 
 There is no mesh here, and no axis number. Where an axis may live elsewhere while it is stored than while it is used, it has two
 names: parameters are stored over `embed_fsdp` and read as `embed`, and between the layers positions are called `pos_sp`. Without
-resources this is only a renaming.
+resources this is only a renaming. Layers that may live on different devices, in a pipeline, have a name too, `layers`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ class Config:
     """Sizes of the model. With `experts` each layer has as many feed-forward networks, of which every token chooses `top_k`.
 
     `capacity` is how many tokens of a sequence an expert takes; `None`: all that choose it. With `remat` a layer is computed again in the
-    backward pass, and only what goes into it is kept.
+    backward pass, and only what goes into it is kept. With `microbatches` the layers are a pipeline.
     """
 
     layers: int = 4
@@ -37,6 +38,12 @@ class Config:
     top_k: int = 2
     capacity: int | None = None
     remat: bool = True
+    microbatches: int = 0
+
+    @property
+    def stack(self) -> Any:
+        """The axis of the layers: a name where they are a pipeline, and otherwise the first position."""
+        return "layers" if self.microbatches else 0
 
     def sizes(self) -> dict[str, int]:
         """The size of every name of a parameter."""
@@ -52,18 +59,21 @@ Params = dict[str, Any]
 
 
 def init(config: Config, key: jax.Array) -> Params:
-    """Parameters; those of the layers are stacked along a leading position."""
+    """Parameters; those of the layers are stacked along a leading axis."""
     sizes, keys = config.sizes(), iter(jax.random.split(key, 10))
+
+    def placed(array: jax.Array, order: Sequence[str | None]) -> nx.NamedArray:
+        return nx.named(array, [config.stack or None if name is None else name for name in order])
 
     def weight(names: str, fan_in: int, layers: int | None = None) -> nx.NamedArray:
         named = names.split()
         shape = {name: sizes[name] for name in named}
         array = nx.random.normal(next(keys), () if layers is None else (layers,), named_shape=shape) / math.sqrt(fan_in)
         order = named if layers is None else [None, *named]
-        return nx.named(nx.positional(array, order), order)  # stored in this order
+        return placed(nx.positional(array, order), order)  # stored in this order
 
     def ones(*names: str | None) -> nx.NamedArray:
-        return nx.named(jnp.ones([config.layers if name is None else sizes[name] for name in names]), list(names))
+        return placed(jnp.ones([config.layers if name is None else sizes[name] for name in names]), names)
 
     n, attended = config.layers, config.kv_heads * config.group * config.key
     expert = "expert " if config.experts else ""
@@ -150,7 +160,11 @@ def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tupl
 
     x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), tokens, "vocab")
     step = jax.checkpoint(layer) if config.remat else layer
-    x, uneven = nx.scan(step, nx.rename(x, {"pos": "pos_sp"}), params["layers"])
+    x = nx.rename(x, {"pos": "pos_sp"})
+    if config.microbatches:
+        x, uneven = nx.pipeline(step, x, params["layers"], axis="layers", microbatches=config.microbatches, outputs=True)
+    else:
+        x, uneven = nx.scan(step, x, params["layers"])
     return nx.nn.rms_norm(x, "embed", scale=params["norm"]), uneven
 
 
@@ -159,7 +173,7 @@ def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: 
     x, uneven = hidden_states(params, tokens, config)
     logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
     entropy = nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "vocab"), ("batch", "pos"))
-    return entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (0, "batch"))
+    return entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (config.stack, "batch"))
 
 
 # --- one token after the other ------------------------------------------------------------------------------------------
@@ -169,7 +183,7 @@ def empty_cache(config: Config, batch: int) -> tuple[nx.NamedArray, nx.NamedArra
     """Room for the keys and values of all layers."""
     shape = {"batch": batch, "past": config.pos, "kv_heads": config.kv_heads, "key": config.key}
     cache = nx.zeros((config.layers,), named_shape=shape)
-    cache = nx.named(nx.positional(cache, [None, *shape]), [None, *shape])
+    cache = nx.named(nx.positional(cache, [None, *shape]), [config.stack or None, *shape])
     return cache, cache
 
 
@@ -194,7 +208,7 @@ def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array
 
     x = nx.take(nx.rename(params["embed"], {"embed_fsdp": "embed"}), token, "vocab")
     x = nx.rename(x, {"pos": "pos_sp"})
-    x, cache = nx.scan(layer, x, (params["layers"], *cache))
+    x, cache = nx.scan(layer, x, (params["layers"], *cache), axis=config.stack)
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"])
     return nx.einsum(READ.format("vocab"), x, params["unembed"])["pos", 0], cache
 

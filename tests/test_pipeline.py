@@ -109,7 +109,7 @@ CASES = {
 FIRST = (("pp", "auto"), ("pp+dp+tp", "explicit"))
 FULL = (
     ("interleaved", "explicit"),
-    *((case, "auto") for case in ("tp of what is contracted", "two mesh axes", "in steps", "partitioner", "unmapped")),
+    *((case, "auto") for case in ("two mesh axes", "in steps", "partitioner")),
 )
 
 
@@ -226,7 +226,7 @@ WIDE, LONG = 32, 64
     ("stages", "data", "microbatches", "rounds", "remat"),
     [
         (4, 1, 8, 1, False),
-        pytest.param(4, 2, 8, 1, True, marks=pytest.mark.full),
+        pytest.param(4, 2, 8, 1, True, marks=[pytest.mark.full, pytest.mark.product]),
         pytest.param(2, 2, 4, 2, True, marks=pytest.mark.full),
     ],
 )

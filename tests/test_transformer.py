@@ -81,21 +81,31 @@ def expected(config):
 # other layouts are those of test_training_layouts.py.
 ELSEWHERE = ("tp", "accumulation", "tp+accumulation", "fsdp+accumulation")
 DENSE = [layout for layout in LAYOUTS if layout not in (*transformer.MIXTURES, *ELSEWHERE)]
-WITH_EXPERTS = ("ep", "fsdp+tp+sp", "accumulation")
+WITH_EXPERTS = ("ep", "fsdp+tp+sp", "accumulation", "pp+ep")
+# What they do one by one is tested in test_pipeline.py.
+RARELY = {"pp": True, "pp+dp": True, "pp+tp": True, "pp+fsdp": True, "pp+fsdp+tp+sp": False, "pp+ep": False}
+
+
+def marked(layout, config):
+    marks = [pytest.mark.full, *([pytest.mark.product] if RARELY[layout] else [])] if layout in RARELY else []
+    return pytest.param(layout, config, marks=marks)
 
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("layout", "config"),
     [
-        *((layout, CONFIG) for layout in DENSE),
-        *((layout, EXPERTS) for layout in WITH_EXPERTS),
+        *(marked(layout, CONFIG) for layout in DENSE),
+        *(marked(layout, EXPERTS) for layout in WITH_EXPERTS),
     ],
     ids=lambda value: value if isinstance(value, str) else "experts" if value.experts else "dense",
 )
 def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config):
     params, tokens, targets, (want, want_grads) = expected(config)
     shape, resources = LAYOUTS[layout]
+    if layout in transformer.PIPELINES:
+        config = dataclasses.replace(config, microbatches=2)
+        params = {**params, "layers": {name: nx.named(p.data, ["layers", *p.dims[1:]]) for name, p in params["layers"].items()}}
     devices = jax.devices()[: math.prod(shape.values())]
     mesh = jax.make_mesh(tuple(shape.values()), tuple(shape), (jax.sharding.AxisType.Auto,) * len(shape), devices=devices)
     f = nx.xmap(

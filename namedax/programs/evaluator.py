@@ -39,6 +39,7 @@ __all__ = [
     "number_of",
     "skip",
     "source_of",
+    "summed_axes",
 ]
 
 # The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
@@ -102,6 +103,12 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
+
+
+def summed_axes(jaxpr: Any) -> MeshAxes:
+    """The mesh axes over which a program adds up."""
+    found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
+    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in subjaxprs(jaxpr)))
 
 
 def has_sums(jaxpr: Any, known: dict[int, bool] | None = None) -> bool:

@@ -32,7 +32,7 @@ from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.gates import gate
-from namedax.programs.evaluator import collective_axes, is_inexact
+from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.resources import communication as comm
 from namedax.resources.microbatches import MicrobatchAxis, refuse_microbatches
@@ -224,6 +224,12 @@ class Pipeline:
 
         given = (microbatch, turn, *(gate(data_of(leaf), works) for leaf in state))
         closed = jax.make_jaxpr(run)(*given)
+        met = collective_axes(closed.jaxpr) & frozenset(self.axes)
+        if met:
+            raise PipelineError(
+                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which {self.entries.axis!r} is spread: it reduces or gathers "
+                "an axis that is mapped to it. Rename that axis to one that is not mapped there, before the pipeline, or change axis_resources."
+            )
         again, operands = apart_from_constants(closed, lambda value: gate(value, works), frozenset(self.axes))
         datas = (jax.checkpoint(again) if self.remat else again)(operands, *given)
         of_carry, of_results, tree = noted
@@ -287,7 +293,7 @@ class Pipeline:
     def _check(self, state: Sequence[Any]) -> None:
         """Raises if a layer mixes stages or microbatches.
 
-        One is traced in which nothing varies over the mesh axes of the stages but entries of the axis that is cut. What communicates along them
+        One is traced in which nothing varies over the mesh axes of the stages but entries of the axis that is cut. What adds up over them
         there mixes; and a result that varies, and lacks the axis, depends on which microbatch it is of.
         """
         names = [dims_of(leaf) for leaf in state]
@@ -320,12 +326,11 @@ class Pipeline:
 
         found: list[Dims] = []
         closed = jax.make_jaxpr(run)()
-        mixed = collective_axes(closed.jaxpr) & frozenset(self.axes)
-        if mixed:
+        if not summed_axes(closed.jaxpr).isdisjoint(self.axes):
             raise PipelineError(
-                f"{OP}: the function communicates along mesh axis {min(mixed)!r}, over which {self.entries.axis!r} is spread. It reduces or "
-                f"gathers an axis that is mapped to it, or differentiates with respect to something that has no {self.over!r}, which "
-                "adds up over microbatches. Rename that axis to one that is not mapped there, or take the derivative outside."
+                f"{OP}: the function differentiates with respect to something that has no {self.over!r}, which adds up over all entries, and "
+                f"it sees one of {self.schedule.microbatches} microbatches. Give what it differentiates with respect to the axis {self.over!r}, or "
+                "take the derivative outside."
             )
         if found:
             raise PipelineError(
