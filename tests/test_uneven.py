@@ -243,6 +243,22 @@ def test_under_vmap():
     np.testing.assert_allclose(jax.vmap(f)(x), jax.nn.softmax(x, 1) * x.sum(2, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
+def test_axes_are_split_and_merged_beside_an_uneven_one():
+    x = array(7, 6, 2)
+
+    def parts(x):
+        heads = nx.rearrange(x, "{b=(h k)} d -> {h, k} d", h=2)
+        whole = nx.rearrange(x, "{a, b} d -> {a, b} d 1")[..., 0]
+        return heads, nx.merge_axes(nx.split_axis(x, "b", {"p": 3, "q": 2}), ("q", "p"), "r"), whole * 2
+
+    def plain(x):
+        split = x.reshape(7, 3, 2, 2)
+        return x.reshape(7, 2, 3, 2), split.transpose(0, 2, 1, 3).reshape(7, 6, 2), x * 2
+
+    placement = Placement("beside", (3, 2), (("a", "x"), ("h", "y")), "explicit")
+    check(parts, plain, (x,), (["a", "b", None],), (["a", "h", "k", None], ["a", "r", None], ["a", "b", None]), placement)
+
+
 def test_renaming_between_placements():
     x = array(7, 10)
     options = {"mesh": jax.make_mesh((3, 2), ("x", "y")), "axis_sizes": {"p": 7, "q": 10}}

@@ -24,6 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.uneven import plain
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import local_block, settled
@@ -82,8 +83,8 @@ def _solve(
             raise RearrangeError(f"{op}: {what} of size {n} in {type_text(x)} is not {sizes}{text}. Correct the sizes.")
 
 
-def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int]) -> None:
-    """Raises if the result's names do not fit the mapped function."""
+def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]) -> None:
+    """Raises if the result's names do not fit the mapped function; those that are carried, and have padding, do."""
     check_dims(dims, op)
     if region is None:
         return
@@ -92,7 +93,7 @@ def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[in
         region.check_placement(op, names)
     region.seen.update(names)
     for dim, n in zip(dims, sizes, strict=True):
-        if dim is None:
+        if dim is None or dim in uneven:
             continue
         known = region.sizes.get(dim)
         if known is not None and known != n:
@@ -118,8 +119,9 @@ def execute(
     terms, right = _all_terms(op, x, left, right, text)
     size = _all_sizes(op, x, terms, right, sizes, text)
     out_dims = tuple(term.name for term in right)
-    _check_result(op, region, out_dims, [math.prod(size[label] for label in term.axes) for term in right])
-    placement = _placements(region)
+    uneven = _carried_uneven(region, terms, right)
+    _check_result(op, region, out_dims, [math.prod(size[label] for label in term.axes) for term in right], uneven)
+    placement = _placements(region, uneven)
     old, new = [placement(dim) for dim in dims_of(x)], [placement(dim) for dim in out_dims]
     here, stuck = _factor_all(terms, old, size, _devices_along(region))
     there, late = _factor_all(right, new, size, _devices_along(region))
@@ -151,7 +153,8 @@ def _all_sizes(
     """The size of every elementary axis: those given, those of the axes of `x`, and those of the mapped function."""
     region, dims = ambient(), dims_of(x)
     shape = np.shape(x._data if isinstance(x, NamedArray) else x)
-    whole = [n if region is None or dim is None else n * region.blocks(dim) for dim, n in zip(dims, shape, strict=True)]
+    placement = _placements(region, _carried_uneven(region, terms, right))
+    whole = [n if region is None else n * region.mesh_axis_size(placement(dim)) for dim, n in zip(dims, shape, strict=True)]
     size: dict[Hashable, int] = dict(sizes)
     fallback: dict[Hashable, int] = {}
     if region is not None:
@@ -241,11 +244,19 @@ def _devices_along(region: Region | None) -> Callable[[str], int]:
     return lambda mesh_axis: region.mesh_axis_size((mesh_axis,))  # type: ignore[union-attr]
 
 
-def _placements(region: Region | None) -> Callable[[Hashable | None], Axes]:
-    """The mesh axes over which the blocks of a dim are spread, in this body."""
+def _carried_uneven(region: Region | None, left: Sequence[Term], right: Sequence[Term]) -> frozenset[Hashable]:
+    """Names that stay what they are and do not divide over their mesh axes: they are moved as they are, with their padding."""
+    if region is None or not region.uneven:
+        return frozenset()
+    after = {term.name: term.axes for term in right}
+    return frozenset(t.name for t in left if t.name in region.uneven and len(t.axes) == 1 and after.get(t.name) == t.axes)
+
+
+def _placements(region: Region | None, uneven: frozenset[Hashable]) -> Callable[[Hashable | None], Axes]:
+    """The mesh axes over which the blocks of a dim are spread, in this body; those of `uneven` names have padding."""
     if region is None or not region.manual:
         return lambda dim: ()
-    return lambda dim: () if dim is None else region.placement(dim)
+    return lambda dim: () if dim is None else plain(region.place(dim)) if dim in uneven else region.placement(dim)
 
 
 def _factor_all(
