@@ -384,6 +384,14 @@ def plain_convolve(x):
     return jax.vmap(lambda column: jnp.convolve(column, KERNEL, "valid"), 1, 1)(x)
 
 
+def plain_pool(x):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (3, 1), (1, 1), "SAME")
+
+
+def plain_conv(x):
+    return jax.lax.conv_general_dilated(x[None, None], KERNEL[None, None, :, None], (1, 1), [(2, 0), (0, 0)])[0, 0]
+
+
 MOVES = {
     "roll": (lambda x: nx.roll(x, (3, -1), ("a", "b")), lambda x: jnp.roll(x, (3, -1), (0, 1)), ["a", "b"]),
     "shift": (
@@ -413,6 +421,13 @@ MOVES = {
     "repeat": (lambda x: nx.repeat(x, 2, "a", out_axis="twice"), lambda x: jnp.repeat(x, 2, 0), ["twice", "b"]),
     "split": (split, lambda x: x[:4], ["four", "b"]),
     "stack": (lambda x: nx.stack([x, 2 * x], axis="two"), lambda x: jnp.stack([x, 2 * x]), ["two", "a", "b"]),
+    "max_pool": (lambda x: nx.nn.max_pool(x, {"a": 3}, strides=1, padding="SAME"), plain_pool, ["a", "b"]),
+    "avg_pool": (
+        lambda x: nx.nn.avg_pool(x, {"a": 3}, strides=1, out_axis={"a": "p"}),
+        lambda x: (x[:-2] + x[1:-1] + x[2:]) / 3,
+        ["p", "b"],
+    ),
+    "conv": (lambda x: nx.conv(x, KERNEL, ("a",), padding=[(2, 0)]), plain_conv, ["a", "b"]),
     "convolve": (convolve, plain_convolve, ["p", "b"]),
 }
 

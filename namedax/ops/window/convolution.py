@@ -35,6 +35,7 @@ from namedax.ops.window.windows import (
     per_axis,
     plan_transposed,
     plan_window,
+    refilled_windows,
     spread,
     transposed_padding,
     whole_for_partitioner,
@@ -182,7 +183,7 @@ def _by_name(
     region = ambient()
     x, kernel = local_block(x, op, region), local_block(kernel, op, region)
     for name in axes:
-        along(op, x, name)
+        along(op, x, name, knows_padding=op == "conv")
     kernel_axis = _check_kernel_axes(op, kernel, axes, kernel_axis)
     strides = per_axis(op, "strides", geometry.strides, axes)
     dilation = per_axis(op, "kernel_dilation", geometry.dilation, axes)
@@ -196,7 +197,7 @@ def _by_name(
             pair = transposed_padding(op, geometry.padding, axes, i, strides[i], reach)
             plan, pair = plan_transposed(op, x, name, renamed.get(name), reach, strides[i], pair)
         else:
-            size = along(op, x, name).size
+            size = along(op, x, name, knows_padding=True).size
             pair = padding_of(op, geometry.padding, axes, i, size, strides[i], reach)
             plan = plan_window(op, x, name, renamed.get(name), "kernel", reach, strides[i], pair)
             if plan.old or plan.new or min(pair) < 0:
@@ -233,7 +234,11 @@ def _arrange_kernel(
 ) -> tuple[Any, tuple[int, ...]]:
     """The kernel with the positional axes `[new, contracted, *taps]`, its other names as they are; and the number of taps of each axis."""
     dims = dims_of(kernel)
-    places = [along(op, kernel, name).dim for name in (features.new, features.contracted) if name is not None]
+    places = [
+        along(op, kernel, name, knows_padding=name == features.new).dim
+        for name in (features.new, features.contracted)
+        if name is not None
+    ]
     for name in kernel_axis or ():
         if sharded := along(op, kernel, name).old:
             raise AxisResourceError(
@@ -333,7 +338,7 @@ class _Convolution(Record):
         data = self.local(x, kernel, (order, tuple(range(kernel.ndim)), order))
         dims = tuple(results.get(dim, dim) for dim in dims)
         data = settled(data, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
-        return comm.psum(data, self.mesh_axes), dims
+        return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
     def _with_names(self, value: Any) -> tuple[Any, Dims]:
         """The result of `local`: its last axes get their names, and what was contracted is summed."""
@@ -344,7 +349,8 @@ class _Convolution(Record):
             data = lax.squeeze(data, (at,))
         batch = dims[:at] if new is None else (*dims[:at], new)
         data = settled(data, (*batch, *(None,) * count))
-        return comm.psum(data, self.mesh_axes), (*batch, *(plan.out_axis for plan in self.plans))
+        dims = (*batch, *(plan.out_axis for plan in self.plans))
+        return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
 
 def _conv(

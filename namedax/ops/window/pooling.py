@@ -30,6 +30,7 @@ from namedax.ops.window.windows import (
     padding_of,
     per_axis,
     plan_window,
+    refilled_windows,
     spread,
     whole_for_partitioner,
 )
@@ -51,7 +52,7 @@ def _plans(
     renamed = new_names(op, out_axis, axes, f"window={dict(window)!r}")
     plans = []
     for i, name in enumerate(axes):
-        pair = padding_of(op, padding, axes, i, along(op, x, name).size, steps[i], sizes[i])
+        pair = padding_of(op, padding, axes, i, along(op, x, name, knows_padding=True).size, steps[i], sizes[i])
         if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may lie in the padding alone
             raise ArgumentError(
                 f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
@@ -73,7 +74,8 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
             lengths[at], steps[at] = size, stride
         axes = {plan.axis for plan in plans}
         data = whole_for_partitioner(value._data, x._dims, axes)
-        return whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
+        data = whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
+        return refilled_windows(data, dims, plans)
 
     check_together(op, dims)
     return finish(compute, dims, gathered)

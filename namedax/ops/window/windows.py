@@ -18,6 +18,7 @@ from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import settled
 from namedax.operands.one_axis import along
+from namedax.resources.real_entries import refilled
 
 __all__ = [
     "Plan",
@@ -27,6 +28,7 @@ __all__ = [
     "per_axis",
     "plan_transposed",
     "plan_window",
+    "refilled_windows",
     "spread",
     "transposed_padding",
     "whole_for_partitioner",
@@ -147,7 +149,7 @@ def plan_window(
     Raises:
       AxisSizeError: no window fits; or in a mapped function the result has a size that its name does not have, or that does not divide.
     """
-    site = along(op, x, axis)
+    site = along(op, x, axis, knows_padding=True)
     low, high = padding
     size = max(0, (site.size + low + high - reach) // stride + 1)
     if size == 0:
@@ -155,7 +157,7 @@ def plan_window(
             f"{op}: the {what} reaches over {reach} entries of axis {axis!r}, which has {site.size + low + high} with its padding."
         )
     dims, new = site.result(out_axis, size)
-    block = size // site.blocks(new)
+    block = site.block(new, size)
     return Plan(axis, dims[site.dim], size, site.old, new, -low, block * stride, (block - 1) * stride + reach)
 
 
@@ -213,7 +215,7 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
     """
     value = x
     for plan in plans:
-        site = along(op, value, plan.axis)
+        site = along(op, value, plan.axis, knows_padding=True)
         is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, site.size)
         moved = (
             site.data
@@ -222,6 +224,13 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
         )
         value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
     return value
+
+
+def refilled_windows(data: Any, dims: Dims, plans: Iterable[Plan]) -> Any:
+    """The result of windows, with copies of its last real entry for padding."""
+    for plan in plans:
+        data = refilled(data, dims.index(plan.out_axis), plan.new)
+    return data
 
 
 def check_together(op: str, dims: Dims) -> None:
