@@ -272,6 +272,44 @@ def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
 def glu(x: ArrayLike, axis: Axis = -1) -> Array:
     """Gated linear unit activation function."""
+def grouped_dot(
+    x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable, indices_are_sorted: bool = False,
+) -> Array:
+    """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
+
+    `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+
+    Args:
+      x: a named array: the tokens, with the names of `groups` and with `axis`.
+      w: a named array: the weights, with `group` and with `axis`. Its other names are those of the result; one that `x` has too (heads) is
+        a batch axis.
+      axis: the names that are contracted, one or a tuple.
+      groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
+        gradient.
+      group: the name of the groups in `w`.
+      indices_are_sorted: whether `groups` is known to be in order, those that are too large at the end; tokens are not sorted then.
+
+    Returns:
+      An array with the names of `x`, and those of `w` alone in place of `axis`.
+
+    Sends, by the mesh axes of the groups:
+
+    - none, whatever the placement of tokens: nothing, and in the gradient one reduction of the weights' gradient.
+    - mesh axes on which every device has the tokens: one all-reduce of the result.
+    - mesh axes of the tokens: the weights of all groups are gathered (and their gradient is reduce-scattered), or all tokens are, and their results
+      reduce-scattered: what is less. Where the devices are GPUs or TPUs, tokens travel by `jax.lax.ragged_all_to_all`
+      instead, each to the device of its group only; CPUs have no such collective.
+
+    A sharded contracted name costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+      AxisNameError: a name is where it cannot be.
+      AxisSizeError: a name has two sizes.
+      ArgumentTypeError: the groups are not integers.
+      PositionalAxisError: an array has positional axes.
+      PlacementConflictError: names of the result are on one mesh axis.
+    """
 @overload
 def hard_sigmoid(x: NamedArray) -> NamedArray:
     """Hard Sigmoid activation function."""

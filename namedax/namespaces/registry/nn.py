@@ -8,6 +8,7 @@ from namedax.namespaces.registry.tables import Functions
 from namedax.ops.experts import mixture, routing
 from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
+from namedax.ops.ragged import grouped
 from namedax.ops.shape import creation
 from namedax.ops.window import pooling
 
@@ -17,6 +18,7 @@ NN: Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
     **binary_cross_entropy.FUNCTIONS,
+    **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
     **losses.FUNCTIONS,
     **masks.FUNCTIONS,

@@ -26,11 +26,13 @@ from namedax.errors import (
     raise_not_found,
 )
 from namedax.operands.broadcasting import local_block
+from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
 from namedax.ops.ragged.checks import check, checked_lengths, filled
+from namedax.ops.ragged.grouped import grouped_dot
 from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spread, whole
 from namedax.ops.shape.rename import rename
 from namedax.resources.communication import sum_type
@@ -471,6 +473,21 @@ class Ragged(metaclass=_Type):
         return self.replace(shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip"))
 
     # --- networks --------------------------------------------------------------------------------------------------------
+
+    @_said
+    def dot(self, w: Any, axis: Any) -> Ragged:
+        """The contraction of every token with `w` over names; if `w` has the rows, with the weights of its row.
+
+        That is what experts without capacity do, when rows are experts: `nx.nn.grouped_dot`, which says what is sent.
+
+        Args:
+          w: a named array.
+          axis: the names that are contracted, one or a tuple.
+        """
+        if self.rows not in dims_of(w):
+            return self.replace(dot(self.values, w, axis))
+        result = grouped_dot(self.values, w, axis, groups=at_rows(self.segments), group=self.rows, indices_are_sorted=True)
+        return self.replace(result)
 
     @_said
     def attention(self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any) -> Ragged:

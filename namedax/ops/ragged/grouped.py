@@ -1,0 +1,354 @@
+"""Contraction by group: every token meets the weights of its own group, as in experts without capacity.
+
+On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each stretch of them with the weights of its group. No weights are
+repeated for a token, none of its tokens is dropped, and there are no slots. A device counts the tokens of each group that it has itself, so
+that a block of sharded tokens may begin anywhere within a group.
+
+What is sent follows from where the groups are; `grouped_dot` says what. How tokens get to devices that have their weights is in `token_moves`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import AxisType, PartitionSpec
+
+from namedax.core.annotations import Array
+from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import is_name
+from namedax.core.records import Record
+from namedax.core.region import ambient
+from namedax.core.scopes import operation
+from namedax.core.variance import cast, cast_data, varying
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    raise_not_found,
+)
+from namedax.operands.broadcasting import local_block, wrap
+from namedax.ops.ragged import token_moves
+from namedax.ops.sorting.searching import search
+from namedax.resources import communication as comm
+from namedax.resources.mesh import replicated
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["grouped_dot"]
+
+_OP = "grouped_dot"
+
+Axes = tuple[str, ...]
+
+
+@operation("axis")
+def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable, indices_are_sorted: bool = False) -> Array:
+    """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
+
+    `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+
+    Args:
+      x: a named array: the tokens, with the names of `groups` and with `axis`.
+      w: a named array: the weights, with `group` and with `axis`. Its other names are those of the result; one that `x` has too (heads) is
+        a batch axis.
+      axis: the names that are contracted, one or a tuple.
+      groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
+        gradient.
+      group: the name of the groups in `w`.
+      indices_are_sorted: whether `groups` is known to be in order, those that are too large at the end; tokens are not sorted then.
+
+    Returns:
+      An array with the names of `x`, and those of `w` alone in place of `axis`.
+
+    Sends, by the mesh axes of the groups:
+
+    - none, whatever the placement of tokens: nothing, and in the gradient one reduction of the weights' gradient.
+    - mesh axes on which every device has the tokens: one all-reduce of the result.
+    - mesh axes of the tokens: the weights of all groups are gathered (and their gradient is reduce-scattered), or all tokens are, and their results
+      reduce-scattered: what is less. Where the devices are GPUs or TPUs, tokens travel by `jax.lax.ragged_all_to_all`
+      instead, each to the device of its group only; CPUs have no such collective.
+
+    A sharded contracted name costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+      AxisNameError: a name is where it cannot be.
+      AxisSizeError: a name has two sizes.
+      ArgumentTypeError: the groups are not integers.
+      PositionalAxisError: an array has positional axes.
+      PlacementConflictError: names of the result are on one mesh axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.ones((4, 2)), ["token", "embed"])
+    >>> w = nx.named(jnp.arange(12.0).reshape(3, 2, 2), ["expert", "embed", "out"])
+    >>> expert = nx.named(jnp.array([2, 0, 3, 2]), ["token"])
+    >>> y = nx.nn.grouped_dot(x, w, "embed", groups=expert, group="expert")
+    >>> nx.positional(y, ["token", "out"]).tolist()
+    [[18.0, 20.0], [2.0, 4.0], [0.0, 0.0], [18.0, 20.0]]
+    """
+    region = ambient()
+    x, w, groups = (as_array(local_block(as_array(a), _OP, region)) for a in (x, w, groups))
+    names = _Names.of(x, w, groups, axis, group)
+    names.check_sizes(x, w, groups)
+    return _Contraction(x, w, groups, names, indices_are_sorted).run()
+
+
+class _Names(Record):
+    """Which axes are what. `tokens` are those of `x` that are not contracted and that `w` lacks, `out` those of `w` alone."""
+
+    batch: tuple[Hashable, ...]
+    tokens: tuple[Hashable, ...]
+    contracted: tuple[Hashable, ...]
+    out: tuple[Hashable, ...]
+    group: Hashable
+
+    @classmethod
+    def of(cls, x: Any, w: Any, groups: Any, axis: Any, group: Hashable) -> _Names:
+        for what, array in (("x", x), ("w", w), ("groups", groups)):
+            if None in dims_of(array):
+                raise PositionalAxisError(
+                    f"{_OP}: {what} is {type_text(array)}; it has named axes only. Name the others (nx.named)."
+                )
+        if not jnp.issubdtype(groups.dtype, jnp.integer):
+            raise ArgumentTypeError(f"{_OP}: groups is {type_text(groups)}; the numbers of groups are integers.")
+        of_x, of_w, of_groups = dims_of(x), dims_of(w), dims_of(groups)
+        contracted = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        for what, array, wanted in (("x", x, contracted), ("w", w, (*contracted, group)), ("x", x, of_groups)):
+            for name in wanted:
+                if name not in dims_of(array) or name is None:
+                    raise_not_found(_OP, name, f"{what}, {type_text(array)}", [*dims_of(array)])
+        if not is_name(group) or group in of_x:
+            raise AxisNameError(
+                f"{_OP}: group={group!r} names the groups of the weights, and x, {type_text(x)}, has this axis too. A token has its group in "
+                "groups=; rename the axis of x."
+            )
+        for name in contracted:
+            if name in of_groups:
+                raise AxisNameError(
+                    f"{_OP}: groups, {type_text(groups)}, has the axis {name!r} that is contracted. A token has one group."
+                )
+        batch = tuple(name for name in of_x if name in of_w and name not in contracted)
+        tokens = tuple(name for name in of_x if name not in of_w)
+        out = tuple(name for name in of_w if name not in of_x and name != group)
+        return cls(batch, tokens, contracted, out, group)
+
+    def check_sizes(self, *arrays: Any) -> None:
+        """Raises where a name has two sizes."""
+        known: dict[Hashable, tuple[int, Any]] = {}
+        for array in arrays:
+            for name, n in array.named_shape.items():
+                size, first = known.setdefault(name, (n, array))
+                if size != n:
+                    raise AxisSizeError(
+                        f"{_OP}: axis {name!r} has size {size} in {type_text(first)} and {n} in {type_text(array)}; a name has one size."
+                    )
+
+
+class _Contraction:
+    """One call on blocks: `x[batch, tokens, k]`, `w[batch, groups, k, out]` and `ids[batch, tokens]`."""
+
+    def __init__(self, x: Any, w: Any, groups: Any, names: _Names, is_sorted: bool):
+        self.names, self.region = names, ambient()
+        region, n = self.region, names
+        if region is not None and region.resources:
+            region.check_placement(_OP, (*n.batch, *n.tokens, *n.out))
+            region.check_placement(_OP, (n.group, *n.batch, *n.contracted, *n.out))
+        self.of_groups = self.place((n.group,))
+        self.of_tokens = self.place(n.tokens)
+        self.of_contracted = self.place(n.contracted)
+        self.is_sorted = is_sorted and not self.of_groups and n.tokens == dims_of(groups)
+        everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
+        common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
+        x_data, w_data = cast(x, common), cast(w, common)
+        ids = cast_data(_data(groups), common)
+        dtype = jnp.result_type(x_data, w_data)
+        self.dims = dims_of(x)
+        rows = [x_data.shape[dims_of(x).index(name)] for name in (*n.batch, *n.tokens)]
+        self.row_shape = tuple(rows)
+        self.out_shape = tuple(w_data.shape[dims_of(w).index(name)] for name in n.out)
+        width = math.prod(x_data.shape[dims_of(x).index(name)] for name in n.contracted)
+        batch = math.prod(rows[: len(n.batch)])
+        self.count = w.named_shape[n.group]
+        in_order = _ordered(x_data, dims_of(x), (*n.batch, *n.tokens, *n.contracted))
+        self.x = (
+            in_order.reshape(batch, -1, width).astype(dtype)
+            if in_order.size
+            else jnp.zeros((batch, math.prod(rows[len(n.batch) :]), width), dtype)
+        )
+        here = w_data.shape[dims_of(w).index(n.group)]
+        in_order = _ordered(w_data, dims_of(w), (*n.batch, n.group, *n.contracted, *n.out))
+        self.w = in_order.reshape(batch, here, width, math.prod(self.out_shape)).astype(dtype)
+        own = [name for name in (*n.batch, *n.tokens) if name in dims_of(groups)]
+        ids = _ordered(ids, dims_of(groups), own)
+        ids = lax.expand_dims(ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own])
+        ids = jnp.broadcast_to(ids, rows).reshape(batch, -1).astype(jnp.int32)
+        self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.count)
+
+    def place(self, names: tuple[Hashable, ...]) -> Axes:
+        """The mesh axes over which blocks of these names are spread."""
+        region = self.region
+        return () if region is None else tuple(axis for name in names for axis in region.placement(name))
+
+    def run(self) -> Any:
+        """The result, with the names in the order of `x`."""
+        shared = tuple(axis for axis in self.of_groups if axis in self.of_tokens)
+        own = tuple(axis for axis in self.of_groups if axis not in self.of_tokens)
+        if not shared:
+            result = self.multiply(self.x, self.w, self._among_own(self.ids), self.is_sorted)
+        elif not own and (self._weights_are_less(shared) or any(isinstance(axis, LoopAxis) for axis in shared)):
+            whole = comm.all_gather(self.w, 1, self.of_groups, "varying")
+            result = self.multiply(self.x, whole, self.ids, False)
+        else:
+            result = self._where_the_weights_are(shared)
+        result = comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
+        n = self.names
+        have = (*n.batch, *n.tokens, *n.out)
+        data = result.reshape(*self.row_shape, *self.out_shape)
+        order = [name for name in self.dims if name in have]
+        order += [name for name in n.out if name not in order]
+        return wrap(_ordered(data, have, order), tuple(order))
+
+    def _weights_are_less(self, shared: Axes) -> bool:
+        """Whether gathering the weights sends less than gathering the tokens and scattering their results."""
+        width, out = self.w.shape[2:]
+        return self.w.size <= self.x.shape[0] * self.x.shape[1] * (width + out)
+
+    def _where_the_weights_are(self, shared: Axes) -> Any:
+        """Tokens travel to the devices that have their weights, and the results come back."""
+        here = self.w.shape[1]
+        if shared == self.of_groups and self.x.shape[0] == 1 and token_moves.can_be_ragged(self.region, shared):
+
+            def multiply(rows: Any, ids: Any) -> Any:
+                return self.multiply(rows[None], self.w, ids[None], False)[0]
+
+            return token_moves.ragged(self.x[0], self.ids[0], here, shared, multiply)[None]
+        x, ids = (comm.all_gather(data, 1, shared, "varying") for data in (self.x, self.ids))
+        result = self.multiply(x, self.w, self._among_own(ids), False)
+        return comm.psum_scatter(result, 1, shared)
+
+    def _among_own(self, ids: Any) -> Any:
+        """The numbers of groups as they count among those of this device; its number of groups for all others."""
+        if not self.of_groups:
+            return ids
+        here = self.w.shape[1]
+        ids = ids - comm.block_index(self.of_groups).astype(ids.dtype) * here
+        return jnp.where((ids >= 0) & (ids < here), ids, here)
+
+    @staticmethod
+    def multiply(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
+        """The products on this device. The groups of each batch are groups of their own."""
+        batch, tokens, width = x.shape
+        here, out = w.shape[1], w.shape[3]
+        first = here * lax.broadcasted_iota(ids.dtype, ids.shape, 0)
+        numbers = jnp.where(ids < here, ids + first, batch * here)
+        flat = x.reshape(batch * tokens, width), w.reshape(batch * here, width, out), numbers.reshape(-1)
+        return multiply_groups(*flat, is_sorted and batch == 1).reshape(batch, tokens, out)
+
+
+def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
+    """`x[t] @ w[ids[t]]`, and zeros where `ids` is the number of groups.
+
+    Args:
+      x: `[tokens, k]`.
+      w: `[groups, k, out]`.
+      ids: within 0 and the number of groups.
+      is_sorted: whether they are in order.
+    """
+    tokens, count = x.shape[0], w.shape[0]
+    if not x.size or not w.size:
+        return cast_data(jnp.zeros((tokens, w.shape[2]), x.dtype), varying(x) | varying(w))
+    x, w, ids = map(replicated, (x, w, ids))
+    if not is_sorted:
+        order = jnp.argsort(ids, stable=True)
+        x, ids = (jnp.take(a, order, axis=0, mode="clip", unique_indices=True) for a in (x, ids))
+    bounds = search(ids, cast_data(jnp.arange(count + 1, dtype=ids.dtype), varying(ids)), "left").astype(jnp.int32)
+    is_real = (jnp.arange(tokens, dtype=bounds.dtype) < bounds[count])[:, None]
+    # Behind the last group a backend may compute what it likes: masked before, for the weights' gradient, and afterwards.
+    x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
+    result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
+    return result if is_sorted else token_moves.in_their_places(result, order)
+
+
+# --- with derivatives, and vectorised --------------------------------------------------------------------------------------------
+
+_FORWARDS = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+_OUTER = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
+
+
+def _with_batches(numbers: Any) -> Callable[..., Any]:
+    """The contraction, vectorised as one of more groups. JAX vectorises its own in some cases only: not twice, nor of some operands."""
+
+    @jax.custom_batching.custom_vmap
+    def run(x: Any, y: Any, sizes: Any) -> Any:
+        if AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
+            return lax.ragged_dot_general(x, y, sizes, numbers)
+        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))  # JAX does not infer how the result is sharded
+        x, y, sizes = map(replicated, (x, y, sizes))
+        return lax.ragged_dot_general(x, y, sizes, numbers, out_sharding=spec)
+
+    @run.def_vmap
+    def of_batches(n: int, batched: Any, *operands: Any) -> Any:
+        x, y, sizes = (
+            a if is_batched else jnp.broadcast_to(a, (n, *a.shape)) for a, is_batched in zip(operands, batched, strict=True)
+        )
+        # What is behind the groups of one batch is a group, too.
+        sizes = jnp.concatenate([sizes, x.shape[1] - jnp.sum(sizes, 1, keepdims=True, dtype=sizes.dtype)], 1)
+        if numbers is _FORWARDS:
+            y = jnp.concatenate([y, jnp.zeros_like(y[:, :1])], 1)
+        x, y = (a.reshape(-1, *a.shape[2:]) for a in (x, y))
+        result = run(x, y, sizes.reshape(-1))
+        result = result.reshape(n, -1, *result.shape[1:])
+        return (result[:, :-1] if numbers is _OUTER else result), True
+
+    return run
+
+
+_run_dot, _run_outer = _with_batches(_FORWARDS), _with_batches(_OUTER)
+
+
+@jax.custom_vjp
+def _ragged_dot(x: Any, w: Any, sizes: Any) -> Any:
+    """`x[t] @ w[g]` for the tokens of each group, which are one after the other."""
+    return _run_dot(x, w, sizes)
+
+
+@jax.custom_vjp
+def _outer(x: Any, y: Any, sizes: Any) -> Any:
+    """For each group the sum over its tokens of `x[t]` times `y[t]`: `[groups, k, out]`."""
+    return _run_outer(x, y, sizes)
+
+
+def _save(function: Any) -> Callable[..., Any]:
+    return lambda *operands: (function(*operands), operands)
+
+
+def _of_dot(saved: Any, cotangent: Any) -> Any:
+    x, w, sizes = saved
+    return _ragged_dot(cotangent, jnp.swapaxes(w, 1, 2), sizes), _outer(x, cotangent, sizes), None
+
+
+def _of_outer(saved: Any, cotangent: Any) -> Any:
+    x, y, sizes = saved
+    return _ragged_dot(y, jnp.swapaxes(cotangent, 1, 2), sizes), _ragged_dot(x, cotangent, sizes), None
+
+
+_ragged_dot.defvjp(_save(_ragged_dot), _of_dot)
+_outer.defvjp(_save(_outer), _of_outer)
+
+
+def _data(array: Any) -> Any:
+    return array._data if isinstance(array, NamedArray) else array
+
+
+def _ordered(data: Any, dims: Any, order: Any) -> Any:
+    return lax.transpose(data, [dims.index(name) for name in order])
+
+
+#: The functions of `nx.nn`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {"grouped_dot": grouped_dot}

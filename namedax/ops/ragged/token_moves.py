@@ -1,0 +1,118 @@
+"""Tokens to the devices that have the weights of their groups, and their results back, by `jax.lax.ragged_all_to_all`.
+
+That collective wants four offsets and sizes for each other device. They all follow from one small table, how many tokens each device has for each
+other one, which is gathered. GPUs and TPUs have it; elsewhere tokens are gathered, and results reduce-scattered (`grouped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh
+
+from namedax.core.region import Region
+from namedax.core.variance import cast_data, varying
+from namedax.resources import communication as comm
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["can_be_ragged", "has_ragged_exchange", "in_their_places", "ragged"]
+
+Axes = tuple[str, ...]
+
+
+def has_ragged_exchange(platform: str) -> bool:
+    """Whether devices of a platform have `ragged_all_to_all`."""
+    return platform in ("gpu", "tpu")
+
+
+def can_be_ragged(region: Region | None, axes: Axes) -> bool:
+    """Whether tokens can be exchanged so along these mesh axes: one axis, of devices that have the collective."""
+    mesh = None if region is None else region.mesh
+    if not isinstance(mesh, Mesh) or len(axes) != 1 or isinstance(axes[0], LoopAxis):
+        return False
+    return has_ragged_exchange(mesh.devices.flat[0].platform)
+
+
+def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, Any], Any]) -> Any:
+    """`multiply(rows, ids)` on the devices that have the groups, of which every device has as many.
+
+    Args:
+      rows: the tokens of this device, `[tokens, k]`.
+      ids: the number of each token's group, among all; that of all groups for none.
+      here: how many groups a device has.
+      axes: the one mesh axis of groups and tokens.
+      multiply: of tokens and the numbers of their groups among those of the device, `here` for none.
+    """
+    devices = lax.axis_size(axes[0])
+    order = jnp.argsort(ids, stable=True)
+    rows, ids = (jnp.take(a, order, axis=0, mode="clip", unique_indices=True) for a in (rows, ids))
+    variance = varying(rows) | varying(ids) | frozenset(axes)
+    edges = jnp.arange(devices, dtype=ids.dtype) * here
+    owner = (ids[:, None] >= edges[None]) & (ids[:, None] < edges[None] + here)
+    sent = jnp.sum(owner, 0, dtype=jnp.int32)
+    table = comm.all_gather(sent[None], 0, axes, "varying")  # from whom, to whom
+    route = _Route(table, axes, cast_data(jnp.zeros((), jnp.int32), variance))
+    buffer = rows.shape[0] * devices
+    arrived = route.send(rows, buffer)
+    numbers = _exchange(ids + 1, buffer, route.there, axes)  # a place that nothing arrives at has 0
+    own = numbers - 1 - comm.block_index(axes).astype(ids.dtype) * here
+    results = multiply(arrived, jnp.where((numbers > 0) & (own >= 0) & (own < here), own, here))
+    back = route.back(results, rows.shape[0])
+    tokens = jnp.arange(rows.shape[0], dtype=jnp.int32)
+    back = jnp.where((tokens < jnp.sum(sent))[:, None], back, jnp.zeros((), back.dtype))
+    return in_their_places(back, order)
+
+
+def in_their_places(rows: Any, order: Any) -> Any:
+    """Rows that were taken in `order`, where they were before."""
+    numbers = cast_data(jnp.arange(order.size, dtype=order.dtype), varying(order))
+    place = jnp.zeros_like(order).at[order].set(numbers, unique_indices=True, mode="promise_in_bounds")
+    return jnp.take(rows, place, axis=0, mode="clip", unique_indices=True)
+
+
+class _Route:
+    """Who sends what to whom. Each way is the transpose of the other."""
+
+    def __init__(self, table: Any, axes: Axes, zero: Any):
+        self.axes = axes
+        me = comm.block_index(axes)
+        to, of = table[me] + zero, table[:, me] + zero
+        before = jnp.cumsum(table, 0) - table  # those of earlier devices, at the receiver
+        along = jnp.cumsum(table, 1) - table  # those for earlier devices, at the sender
+        self.there = (along[me] + zero, to, before[me] + zero, of)
+        self.home = (before[:, me] + zero, of, along[:, me] + zero, to)
+
+    def send(self, rows: Any, size: int) -> Any:
+        """Rows where their groups are, in a buffer of `size`."""
+        return _both_ways(rows, size, self.there, self.home, self.axes)
+
+    def back(self, rows: Any, size: int) -> Any:
+        """Rows where they came from."""
+        return _both_ways(rows, size, self.home, self.there, self.axes)
+
+
+def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: Axes) -> Any:
+    @jax.custom_vjp
+    def move(rows: Any, way: Any, other: Any) -> Any:
+        return _exchange(rows, size, way, axes)
+
+    def forward(rows: Any, way: Any, other: Any) -> Any:
+        return move(rows, way, other), (way, other)
+
+    count = rows.shape[0]
+
+    def backward(saved: Any, cotangent: Any) -> Any:
+        way, other = saved
+        return _both_ways(cotangent, count, other, way, axes), None, None
+
+    move.defvjp(forward, backward)
+    return move(rows, way, other)
+
+
+def _exchange(rows: Any, size: int, way: Any, axes: Axes) -> Any:
+    buffer = cast_data(jnp.zeros((size, *rows.shape[1:]), rows.dtype), varying(rows).union(*map(varying, way)))
+    return lax.ragged_all_to_all(cast_data(rows, varying(buffer)), buffer, *way, axis_name=comm.own(axes)[0])
