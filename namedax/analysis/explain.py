@@ -21,6 +21,7 @@ from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
+from namedax.programs.primitives import Kind
 
 __all__ = ["explain"]
 
@@ -85,6 +86,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops, automatic)),
         _compiled(traced) if compile else None,
         dict(label.files),
+        _bubbles(graph.body, label),
     )
 
 
@@ -127,6 +129,17 @@ def _placements(body: Body) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for scopes in dict.fromkeys(node.origin.scopes for node in _all_nodes(body)):
         found.update(Origin(scopes).placements())
+    return found
+
+
+def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
+    """The part of the ticks of each pipeline in which a device is idle, by its line."""
+    found: dict[str, float] = {}
+    for node in _all_nodes(body):
+        origin = node.origin
+        idle = origin.idle
+        if idle is not None and node.kind == Kind.EXCHANGE and (origin.operation, origin.phase) == ("nx.pipeline", "forward"):
+            found[label(origin)] = idle[0] / idle[1]
     return found
 
 

@@ -84,6 +84,8 @@ def _total_rows(report: Any) -> list[tuple[str, str, str]]:
             f"at its peak (estimate); arguments {size_text(memory.arguments)}, results {size_text(memory.results)}",
         ),
     ]
+    for line, part in report.bubbles.items():
+        rows.append(("idles", f"{100 * part:.1f} %", f"of the ticks of the pipeline at {line or 'an unknown line'}"))
     if report.compiled is not None:
         temporary = size_text(report.compiled.memory["temporary"])
         rows.append(

@@ -58,6 +58,7 @@ class Report:
       findings: what may be worth a change, in sentences.
       compiled: what XLA has made of it, with `compile=True`.
       files: the path of each file that lines are of.
+      bubbles: the part of the ticks of each pipeline in which a device is idle, by the line of `nx.pipeline`.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Report:
     findings: tuple[str, ...] = ()
     compiled: Compiled | None = None
     files: dict[str, str] = dataclasses.field(default_factory=dict)
+    bubbles: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:

@@ -24,6 +24,7 @@ __all__ = ["Origin", "Source", "region_of", "source_of"]
 # What is never the user's: a model that somebody has installed is.
 _LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
+_IDLE = re.compile(r"idle_in_(\d+)_of_(\d+)_ticks")
 _REGION = "xmap"
 
 
@@ -74,6 +75,12 @@ class Origin(Record):
     def _operation(self) -> tuple[str, str] | None:
         found = [pair for pair in _SCOPE.findall(self.scopes) if pair[0] != _REGION]
         return found[-1] if found else None
+
+    @property
+    def idle(self) -> tuple[int, int] | None:
+        """In a pipeline: in how many of its ticks a device is idle, and how many there are."""
+        found = _IDLE.findall(self.scopes)
+        return (int(found[-1][0]), int(found[-1][1])) if found else None
 
     def within(self, eqn: Any) -> Origin:
         """Of an equation of a program that stands where this says."""

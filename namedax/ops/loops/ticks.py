@@ -59,6 +59,11 @@ class Schedule(Record):
         """How many ticks there are; in `stages - 1` of them a stage is idle."""
         return self.works + self.stages - 1
 
+    @property
+    def said(self) -> str:
+        """What the scope of the ticks says, for profiles and for `nx.explain`."""
+        return f"idle_in_{self.stages - 1}_of_{self.ticks}_ticks"
+
     def work(self, number: Any) -> tuple[Any, Any]:
         """The microbatch and the round of a stage's work `number`.
 
@@ -160,7 +165,8 @@ class Pipeline:
             def tick(carry: Any, t: Any) -> Any:
                 return self._tick(stage, t, *carry)
 
-            (state, done), results = scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
+            with jax.named_scope(self.schedule.said):
+                (state, done), results = scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
             leaves, tree = flatten(results)
             leaves = [(data_of(leaf), dims_of(leaf)) for leaf in leaves]
             done = [(data_of(leaf), dims_of(leaf)) for leaf in done]
