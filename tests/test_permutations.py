@@ -171,9 +171,9 @@ def test_every_permutation_of_blocks():
         sources = rng.permutation(n) if trial % 4 else (np.arange(n) + trial) % n
         if trial % 3 == 0:
             sources = np.where(rng.random(n) < 0.4, -1, sources)
-        plan = plan_rows(rows_of_blocks(tuple(int(s) for s in sources), sizes, blocks), math.prod(blocks), True)
+        counts = tuple(s // b for s, b in zip(sizes, blocks, strict=True))
+        plan = plan_rows(rows_of_blocks(tuple(int(s) for s in sources), sizes, blocks, counts), math.prod(blocks), True)
         x = rng.normal(size=sizes)
-        counts = [s // b for s, b in zip(sizes, blocks, strict=True)]
         cut = x.reshape([part for pair in zip(counts, blocks, strict=True) for part in pair])
         k = len(sizes)
         order = [*range(0, 2 * k, 2), *range(1, 2 * k, 2)]

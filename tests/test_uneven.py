@@ -20,17 +20,12 @@ UNEVEN = [
 ]
 # These know no padding: `a` of size 8 is refused over three devices.
 REFUSED = {
-    "at": "at.set",
     "cumsum": "cumsum",
-    "index": "getitem",
     "median": "median",
     "segment_sum": "segment_sum",
     "sort": "sort",
     "split_axis": "split_axis",
-    "take": "take",
     "top_k": "top_k",
-    "diagonal-of-columns": "getitem",
-    "index_in_dim": "getitem",
     "sort-of-lax": "sort",
     "unwrap": "unwrap",
     "unwrap-period": "unwrap",

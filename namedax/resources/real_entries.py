@@ -16,7 +16,7 @@ from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
-__all__ = ["constant_padding", "is_real", "masked", "real_entries", "refilled"]
+__all__ = ["constant_padding", "is_real", "last_repeated", "masked", "real_entries", "refilled"]
 
 Axes = tuple[str, ...]
 
@@ -50,6 +50,17 @@ def constant_padding(data: Any, dim: int, place: Axes) -> Any:
     everywhere = varying(data) | varying(real)
     data = cast_data(data, everywhere)
     return lax.select(cast_data(real, everywhere), data, lax.stop_gradient(data))
+
+
+def last_repeated(data: Any, dim: int, place: Axes) -> Any:
+    """The block `data` with its own last real entry, or its first one where none is real, for padding along `dim`; sends nothing."""
+    if not isinstance(place, Uneven):
+        return data
+    real = real_entries(place, data.shape[dim])
+    data = cast_data(data, tuple(place))
+    last = lax.stop_gradient(lax.dynamic_slice_in_dim(data, jnp.maximum(real - 1, 0), 1, dim))
+    mask = cast_data(jnp.broadcast_to(is_real(data.shape, dim, place), data.shape), varying(data))
+    return lax.select(mask, data, jnp.broadcast_to(last, data.shape))
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:

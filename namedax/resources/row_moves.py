@@ -29,24 +29,27 @@ FILL = -1  # in a table of rows: no row, but the fill value
 _SLICES = 8  # rows in at most so many runs are sliced; others are taken one by one
 
 
-def rows_of_blocks(sources: Sequence[int], sizes: tuple[int, ...], blocks: tuple[int, ...]) -> np.ndarray:
+def rows_of_blocks(
+    sources: Sequence[int], sizes: tuple[int, ...], blocks: tuple[int, ...], devices: tuple[int, ...]
+) -> np.ndarray:
     """The rows that each device asks for where `result[i] = x[sources[i]]`, row-major over axes that are all cut into blocks.
 
-    Rows count through the blocks, device by device, as `move_rows` does for data whose blocks are flattened.
+    Rows count through the blocks, device by device, as `move_rows` does for data whose blocks are flattened. Padding asks for nothing.
 
     Args:
       sources: for every index of the result the index that it has in the operand, or -1 for none.
       sizes: of the axes.
       blocks: of one device's part of each.
+      devices: how many have a part of each.
     """
     source = np.asarray(sources)
     row = np.zeros(len(source), int)
-    count = math.prod(n // b for n, b in zip(sizes, blocks, strict=True))
+    count = math.prod(devices)
     device = offset = np.zeros(len(source), int)
-    for g, size, block in zip(np.unravel_index(np.arange(len(source)), sizes), sizes, blocks, strict=True):
-        device, offset = device * (size // block) + g // block, offset * block + g % block
+    for g, many, block in zip(np.unravel_index(np.arange(len(source)), sizes), devices, blocks, strict=True):
+        device, offset = device * many + g // block, offset * block + g % block
     row = device * math.prod(blocks) + offset
-    wanted = np.full(len(source), FILL)
+    wanted = np.full(count * math.prod(blocks), FILL)
     wanted[row] = np.where(source < 0, FILL, row[source])
     return wanted.reshape(count, -1)
 

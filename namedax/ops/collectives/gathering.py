@@ -16,6 +16,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import beyond
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
@@ -83,12 +84,10 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
             raise AxisSizeError(
                 f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
             )
-    places: list[Axes] = [
-        () if region is None or name is None or not region.manual else region.placement(name) for name in names
-    ]
+    places: list[Axes] = [() if region is None or name is None or not region.manual else region.place(name) for name in names]
     if region is not None and region.manual:
         variance = varying(data) | varying(index) | {axis for place in places for axis in place}
-        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.placement(n)})
+        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.place(n)})
     else:
         variance = frozenset()
     # The indices: batch axes, own names, positions. Along names that are read every device needs those of all.
@@ -116,7 +115,10 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
 
 def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]) -> tuple[Any, Any, Any]:
     """Where row-major global indices are in a device's block, whether they are in it, and whether they are in the array at all."""
-    sizes = [n * math.prod(map(lax.axis_size, place)) for n, place in zip(blocks, places, strict=True)]
+    sizes = [
+        place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
+        for n, place in zip(blocks, places, strict=True)
+    ]
     total = math.prod(sizes)
     if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
         index = index.astype(jnp.int32)

@@ -22,11 +22,14 @@ from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded, unpadded
+from namedax.resources.real_entries import masked, refilled
 from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
@@ -47,7 +50,8 @@ class _Site(Record):
       names: the names of the collective.
       sizes: their global sizes.
       blocks: the number of entries of each on one device.
-      places: the mesh axes of each.
+      places: the mesh axes of each; padding is put on and taken off as they say.
+      counts: the number of devices along these.
       present: whether the value has the name.
       kept: the other names.
       rank: the number of positional axes.
@@ -58,6 +62,7 @@ class _Site(Record):
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
     places: tuple[Axes, ...]
+    counts: tuple[int, ...]
     present: tuple[bool, ...]
     kept: Dims
     rank: int
@@ -71,8 +76,10 @@ class _Site(Record):
         """Which of the names are sharded axes of the value."""
         return tuple(i for i, axes in enumerate(self.places) if axes and self.present[i])
 
-    def devices(self, i: int) -> int:
-        return self.sizes[i] // self.blocks[i]
+    @property
+    def uneven(self) -> tuple[tuple[int, Axes], ...]:
+        """The names with padding, with where they live."""
+        return tuple((i, place) for i, place in enumerate(self.places) if isinstance(place, Uneven))
 
     @property
     def mesh_axes(self) -> Axes:
@@ -100,8 +107,8 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
         else:
             size = _size(op, name)
         sizes.append(size)
-        blocks.append(size if region is None else region.block_size(name, size, op))
-        places.append(region.placement(name) if region is not None and region.manual else ())
+        blocks.append(size if region is None else region.block_size(name, size, op, knows_padding=True))
+        places.append(region.place(name) if region is not None and region.manual else ())
     kept = tuple(dim for dim in dims if dim is not None and dim not in names)
     if region is not None and region.resources:
         region.check_placement(op, (*names, *kept))
@@ -113,7 +120,8 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     data = lax.transpose(data, order) if order != sorted(order) else data
     present = tuple(name in dims for name in names)
     data = lax.expand_dims(data, [i for i, there in enumerate(present) if not there])
-    return _Site(data, names, tuple(sizes), tuple(blocks), tuple(places), present, kept, dims.count(None))
+    counts = tuple(1 if region is None else region.mesh_axis_size(place) for place in places)
+    return _Site(data, names, tuple(sizes), tuple(blocks), tuple(places), counts, present, kept, dims.count(None))
 
 
 def _move_dims(data: Any, front: Sequence[int]) -> Any:
@@ -124,16 +132,19 @@ def _move_dims(data: Any, front: Sequence[int]) -> Any:
 
 def _devices_to_front(data: Any, site: _Site) -> Any:
     """`data`, whose first dimensions are whole axes of the names, with the parts that count devices in front, as one."""
+    for i, _ in site.uneven:
+        if site.present[i]:
+            data = padded(data, i, site.blocks[i] * site.counts[i])
     shape: list[int] = []
     front = []
     for i, n in enumerate(data.shape):
         if i in site.sharded:
             front.append(len(shape))
-            shape.append(site.devices(i))
+            shape.append(site.counts[i])
             n = site.blocks[i]
         shape.append(n)
     data = _move_dims(data.reshape(shape), front)
-    return data.reshape((math.prod(site.devices(i) for i in site.sharded), *data.shape[len(front) :]))
+    return data.reshape((math.prod(site.counts[i] for i in site.sharded), *data.shape[len(front) :]))
 
 
 def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
@@ -189,6 +200,9 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
         k = len(names)
         axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
         data = site.data.astype(jnp.int32) if site.data.dtype == jnp.bool_ else site.data
+        for i, place in site.uneven:
+            if site.present[i]:
+                data = masked(data, i, place, 0)
         data = jnp.sum(data, tuple(range(k)), dtype=data.dtype)
         data = _split_off("psum_scatter", site, data, len(site.kept) + axis, tiled, f"scatter_dimension={axis}")
         if site.sharded:
@@ -239,16 +253,19 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
         data = _split_off(op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}")
         if site.sharded:
             data = comm.all_to_all(_devices_to_front(data, site), 0, 0, site.mesh_axes)
-            devices = [site.devices(i) for i in site.sharded]
+            devices = [site.counts[i] for i in site.sharded]
             data = data.reshape((*devices, *data.shape[1:]))
             # The devices that sent are the major part of where it comes from.
             order, shape = list(range(len(devices), len(devices) + k)), list(data.shape[len(devices) : len(devices) + k])
             for i in range(k):
                 at = len(devices) + k + i
                 order += [site.sharded.index(i), at] if i in site.sharded else [at]
-                shape.append(data.shape[at] * (site.devices(i) if i in site.sharded else 1))
+                shape.append(data.shape[at] * (site.counts[i] if i in site.sharded else 1))
             rest = range(len(devices) + 2 * k, data.ndim)
             data = lax.transpose(data, [*order, *rest]).reshape((*shape, *(data.shape[i] for i in rest)))
+        for i, _ in site.uneven:
+            if site.present[i]:
+                data = unpadded(data, k + i, site.sizes[i])
         sources = site.sizes
         if data.shape[k : 2 * k] != sources:
             data = jnp.broadcast_to(data, (*data.shape[:k], *sources, *data.shape[2 * k :]))
@@ -274,8 +291,10 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         axes = tuple(axis for place in site.places for axis in place)
         data = cast_data(data, axes) if axes else data
         data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
-        data = move_rows(data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks))
-        return wrap(data.reshape(shape), out)
+        data = move_rows(data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks, site.counts)).reshape(shape)
+        for i, place in site.uneven:
+            data = refilled(data, i, place)
+        return wrap(data, out)
     # The same value everywhere: it is repeated, or zero where nothing arrives.
     there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
     for i, place in enumerate(site.places):

@@ -27,6 +27,7 @@ from namedax.core.element_types import beyond
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands import compiled_ops
@@ -45,6 +46,8 @@ from namedax.ops.indexing.parts import (
 )
 from namedax.ops.indexing.take import index_positional
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import refilled
+from namedax.resources.row_moves import FILL, move_rows
 
 __all__ = ["cut_range", "getitem", "read", "read_parts"]
 
@@ -143,7 +146,7 @@ def read_parts(
     indices: list[Any] = []
     own = {name: OwnAxis(name) for name in (dims[part.dim] for part in parts) if name is not None}
     for part in parts:
-        placed = region.placement(dims[part.dim]) if region is not None and dims[part.dim] is not None else ()
+        placed = region.place(dims[part.dim]) if region is not None and dims[part.dim] is not None else ()
         if part.at == ARRAY:
             gathered.append(part.dim)
             indices.append(next(supply))
@@ -185,6 +188,8 @@ def cut_range(data: Any, dim: int, at: range) -> Any:
 
 def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) -> Any:
     """The entries of a range along a sharded dimension, if every device's new block comes from one device; else `None`."""
+    if isinstance(mesh_axes, Uneven):  # whose size does not change: as it is, or in reverse order
+        return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
     devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
     block, new = data.shape[dim], len(at) // devices
     if not new:
@@ -208,6 +213,14 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
     return data if all(a == b for a, b in perm) else comm.ppermute(data, mesh_axes, perm)
 
 
+def _flipped(data: Any, dim: int, place: Uneven) -> Any:
+    """A dimension with padding in reverse order: rows to other devices, and one all-reduce of the row that is the last one then."""
+    block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
+    entry = np.arange(block * devices).reshape(devices, block)
+    rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
+    return refilled(move_rows(data, dim, plain(place), rows), dim, place)
+
+
 def _gather(
     op: str,
     x: Any,
@@ -224,7 +237,7 @@ def _gather(
     """Reads `data` at the index arrays, per instance, and puts what the devices found together."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
-    placements = [region.placement(dims[i]) if region is not None and dims[i] is not None else () for i in gathered]
+    placements = [region.place(dims[i]) if region is not None and dims[i] is not None else () for i in gathered]
     mesh_axes = tuple(axis for placement in placements for axis in placement)
     if region is not None and region.manual:
         data, indices = _varying_alike(x, data, indices, mesh_axes)
@@ -309,6 +322,8 @@ def _local_read(
             valid = valid & (i >= 0) & (i < size)
             if mode not in ("fill", "drop"):
                 i = jnp.clip(i, 0, size - 1)
+            elif isinstance(axes, Uneven):
+                here = here & (i < size)
             if axes:
                 i = i - comm.block_index(axes).astype(i.dtype) * block
             here = here & (i >= 0) & (i < block)

@@ -213,8 +213,8 @@ def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | Non
         return block
     data = block._data
     for i, dim in enumerate(block._dims):
-        if dim in own and region is not None and region.placement(dim):
-            data = comm.all_gather(data, i, region.placement(dim), to)  # type: ignore[arg-type]
+        if dim in own and region is not None and region.place(dim):
+            data = comm.all_gather(data, i, region.place(dim), to)  # type: ignore[arg-type]
     return make_in_region(data, tuple(own.get(dim, dim) for dim in block._dims))
 
 

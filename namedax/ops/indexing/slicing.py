@@ -41,7 +41,7 @@ def slice(
 
     Raises:
       AxisNotFoundError: `x` lacks a name, or `out_axis` has one that is not sliced.
-      AxisSizeError: in a mapped function the new name has a different size, or it does not divide over its mesh axes.
+      AxisSizeError: in a mapped function the new name has a different size.
       ArgumentTypeError: an entry is not a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -69,7 +69,7 @@ def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) ->
 
 def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any) -> Any:
     name, new = names
-    site = along(op, x, name)
+    site = along(op, x, name, knows_padding=True)
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
     rows = np.asarray(at, int)
     dims, placed = site.result(new, len(at))

@@ -19,6 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
 from namedax.operands import compiled_ops
@@ -111,7 +112,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
         indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
     mesh_axes: Axes = ()
     if region is not None and region.manual:
-        mesh_axes = region.placement(axis)
+        mesh_axes = region.place(axis)
     if mesh_axes:
         size = region.global_size(axis, x._data.shape[dims.index(axis)])  # type: ignore[union-attr]
         data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
@@ -173,6 +174,7 @@ def _take_sharded(
         index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
+    is_padded = mode == "fill" and isinstance(mesh_axes, Uneven)  # otherwise no index is that of padding
 
     def wanted(i: Any) -> Any:
         if mode == "clip":
@@ -187,6 +189,8 @@ def _take_sharded(
         i, device = wanted(i), comm.block_index(mesh_axes)
         mine = lax.sub(i, lax.mul(device.astype(i.dtype), number(block)))
         here = lax.bitwise_and(lax.ge(mine, number(0)), lax.lt(mine, number(block)))
+        if is_padded:
+            here = lax.bitwise_and(here, lax.lt(i, number(size)))
         values = jnp.take(rows, lax.select(here, mine, lax.full_like(mine, 0)), axis=0, mode="clip")
 
         def along_rows(one: Any) -> Any:

@@ -24,6 +24,7 @@ from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
 from namedax.operands import compiled_ops
@@ -46,6 +47,7 @@ from namedax.ops.indexing.parts import (
 )
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import last_repeated
 
 __all__ = ["FUNCTIONS", "at"]
 
@@ -296,11 +298,9 @@ def _scatter(
     mesh_axes = tuple(axis for placement in where.placements for axis in placement)
     if region is not None and region.manual:
         data, found, value_data = _varying_alike(x, data, found, value, mesh_axes, has_value)
+    options: dict[str, Any] = {"mode": "drop"} if mesh_axes else {"mode": mode, **hints}
     if mesh_axes:
         found = where.in_block(found, data.shape, region, mode)
-        options: dict[str, Any] = {"mode": "drop"}
-    else:
-        options = {"mode": mode, **hints}
 
     # x: names that stay in front, then what is scattered at, then the slices, then the positional rest.
     own_names = [name for name in names if name in dims]
@@ -326,6 +326,8 @@ def _scatter(
         at_value = [0 if name in value_names else None] if has_value else []
         function = jax.vmap(function, in_axes=(0 if name in own_names else None, *at_index, *at_value))
     result = function(data, *operands)
+    for i, axes in zip(where.dims, where.placements, strict=True):
+        result = last_repeated(result, len(names) + where.dims.index(i), axes)
     result = settled(result, (*names, *(None,) * (result.ndim - len(names))))
 
     # Back to the order of x, new names in front.
@@ -357,7 +359,8 @@ class _Targets(Record):
     def in_block(self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None) -> list[Any]:
         """Global indices as those in this device's block, which has this shape."""
         sizes = [
-            shape[i] * (region.mesh_axis_size(axes) if axes else 1) for i, axes in zip(self.dims, self.placements, strict=True)
+            axes.size if isinstance(axes, Uneven) else shape[i] * (region.mesh_axis_size(axes) if axes else 1)
+            for i, axes in zip(self.dims, self.placements, strict=True)
         ]
         return [
             index if i in self.members else _into_block(index, size, shape[i], axes, mode)
@@ -371,7 +374,7 @@ def _targets(
     where, supply = _Targets(), iter(arrays)
     for part in parts:
         name = dims[part.dim]
-        placed = region.placement(name) if region is not None and name is not None else ()
+        placed = region.place(name) if region is not None and name is not None else ()
         # An index array that has the axis of a slice meets it entry by entry.
         met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
         if isinstance(part.at, range) and not placed and not met:
@@ -461,7 +464,10 @@ def _as_slice(entries: range) -> slice:
 def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable) -> NamedArray:
     """The indices in this device's block that belong to a range; others are out of range."""
     step, first = abs(entries.step), min(entries) if len(entries) else 0
-    position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block - first
+    position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block
+    if isinstance(mesh_axes, Uneven):  # padding is what the last entry is
+        position = jnp.minimum(position, mesh_axes.size - 1)
+    position = position - first
     member = (position >= 0) & (position < len(entries) * step) & (position % step == 0)
     return make_in_region(jnp.where(member, jnp.arange(block), block), (OwnAxis(name),))
 
@@ -472,7 +478,12 @@ def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], m
     if mode == "clip":
         index = jnp.clip(index, 0, size - 1)
     if mesh_axes:
-        index = index - comm.block_index(mesh_axes).astype(index.dtype) * block
+        first = comm.block_index(mesh_axes).astype(index.dtype) * block
+        if isinstance(mesh_axes, Uneven):
+            # A device that has padding only keeps the last entry there, as its first.
+            first = jnp.minimum(first, size - 1)
+            index = jnp.where(index < size, index, first + block)
+        index = index - first
     return jnp.where((index >= 0) & (index < block), index, block)
 
 
