@@ -64,16 +64,8 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
         return run(shard_map(call.within(call.with_late_sums(call.body)), out_specs=call.result_specs()), datas)
-    # Named arrays come back, and their axes are known only when the body has been traced, which JAX does before it reads this list.
-    specs_of_results: list[PartitionSpec] = []
-    body = call.with_late_sums(call.flat_body)
-
-    def noted(*datas: Any) -> list[Any]:
-        results: list[Any] = body(*datas)
-        specs_of_results[:] = call.probed_specs()
-        return results
-
-    return call.rebuild(run(shard_map(call.within(noted), out_specs=specs_of_results), datas))
+    body, out_specs = call.noting_specs(call.with_late_sums(call.flat_body))
+    return call.rebuild(run(shard_map(call.within(body), out_specs=out_specs), datas))
 
 
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
@@ -173,10 +165,9 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         body = call.within(call.with_late_sums(call.body, loops), says=False)
         with call.scope():
             return run(body, out_specs=call.result_specs())
-    traced = call.traced(loops)
-    stepping.trace_in_steps(traced.trace, datas, specs, loops, mesh, manual)
+    flat_body, out_specs = call.noting_specs(call.with_late_sums(call.flat_body, loops))
     with call.scope():
-        flat = run(call.within(traced, says=False), out_specs=call.probed_specs())
+        flat = run(call.within(flat_body, says=False), out_specs=out_specs)
     return call.rebuild(flat)
 
 
@@ -362,6 +353,20 @@ class Call:
         """The partition specs of all results, when the body has been traced."""
         resources = self.region.resources if resources is None else resources
         return [self._spec(result.dims, resources) for result in self.results]
+
+    def noting_specs(self, body: Callable[..., list[Any]]) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
+        """The flat body, and a list of the partition specs of its results.
+
+        Their axes are known only when the body has been traced: it fills the list, which `jax.shard_map` reads afterwards.
+        """
+        specs: list[PartitionSpec] = []
+
+        def noted(*datas: Any) -> list[Any]:
+            results = body(*datas)
+            specs[:] = self.probed_specs()
+            return results
+
+        return noted, specs
 
     def rebuild(self, flat: Sequence[Any]) -> Any:
         """The results, some of them named, from the data of their leaves."""

@@ -81,6 +81,8 @@ def _tracked(axes: frozenset[str]) -> frozenset[str]:
 
 def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
     """The values, cast to one device variance."""
+    if len(values) < 2:
+        return values
     variances = {varying(value) for value in values}
     if len(variances) < 2:
         return values

@@ -17,7 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.sharding import NamedSharding
 
 from namedax.core.records import Record
 from namedax.resources.own_block import PRIMITIVE
@@ -54,9 +55,7 @@ __all__ = [
     "mapped_program",
     "name_of",
     "programs_of",
-    "remat_again",
-    "remat_like",
-    "remat_with",
+    *("remat_again", "remat_like", "remat_with"),
     "slice_sizes",
     "solve",
 ]
@@ -314,8 +313,9 @@ def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
 
 
 def bind_anew(eqn: Any, values: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
-    """The results of an equation for these operands, with every parameter as `change` gives it."""
-    return bind(eqn, values, **{name: change(value) for name, value in eqn.params.items()})
+    """The results of an equation for these operands, with every parameter that is a program or a sharding as `change` gives it."""
+    kinds = (Jaxpr, ClosedJaxpr, NamedSharding)
+    return bind(eqn, values, **{name: change(value) for name, value in eqn.params.items() if isinstance(value, kinds)})
 
 
 # --- mesh axes ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Calls are inlined, and control flow keeps its bodies, whose nodes are of the sam
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import itertools
 from collections import Counter
@@ -19,14 +18,15 @@ from namedax.core.records import Record
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import number_of
 from namedax.programs.primitives import (
+    LOCAL_KINDS,
     Kind,
+    Known,
     Scan,
     axes_of,
     bodies_of,
     called_in_steps,
-    facts,
+    facts_of,
     is_remat_of_gradient,
-    kind_of,
     name_of,
     programs_of,
     solve,
@@ -57,31 +57,38 @@ SUMS = (Kind.SUM, Added.LATE_SUM)
 _SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
 
 
-class Node(Record, frozen=False):
+class Node:
     """One operation: an equation, control flow with bodies of its own, or something that was added."""
 
-    kind: Kind | Added
-    eqn: JaxprEqn
-    inputs: list[Value]
-    outputs: list[int]
-    bodies: list[Body] = dataclasses.field(default_factory=list)
-    # Whether all steps take it together (`together`), and how its bodies are executed then.
-    whole: bool = False
-    parts: list[Any] = dataclasses.field(default_factory=list)
-    # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
-    waiting: dict[int, Axes] = dataclasses.field(default_factory=dict)
-    # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
-    once: dict[int, Axes] = dataclasses.field(default_factory=dict)
-    collective: bool = False  # over the loop's axis
-    # Results of control flow that are the same in every step, and the level of the pass that gives them.
-    constant: dict[int, int] = dataclasses.field(default_factory=dict)
+    __slots__ = ("bodies", "collective", "constant", "eqn", "inputs", "kind", "once", "outputs", "parts", "waiting", "whole")
+
+    def __init__(
+        self,
+        kind: Kind | Added,
+        eqn: JaxprEqn,
+        inputs: list[Value],
+        outputs: list[int],
+        bodies: Sequence[Body] = (),
+        waiting: Mapping[int, Axes] | None = None,
+    ):
+        self.kind, self.eqn, self.inputs, self.outputs, self.bodies = kind, eqn, inputs, outputs, list(bodies)
+        # Whether all steps take it together (`together`), and how its bodies are executed then.
+        self.whole = False
+        self.parts: list[Any] = []
+        # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
+        self.waiting: dict[int, Axes] = {} if waiting is None else dict(waiting)
+        # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
+        self.once: dict[int, Axes] = {}
+        self.collective = False  # over the loop's axis
+        # Results of control flow that are the same in every step, and the level of the pass that gives them.
+        self.constant: dict[int, int] = {}
 
     @property
     def axes(self) -> Axes:
         """The mesh axes that a collective names."""
-        if self.kind == Added.LATE_SUM:
+        if self.kind is Added.LATE_SUM:
             return self.waiting[0]
-        return axes_of(self.eqn) if isinstance(self.kind, Kind) else ()
+        return () if self.kind in LOCAL_KINDS or isinstance(self.kind, Added) else axes_of(self.eqn)
 
     @property
     def name(self) -> str:
@@ -167,31 +174,31 @@ class Flattener:
         for var, const in zip(jaxpr.constvars, consts, strict=True):
             values[var] = Literal(const, var.aval)
 
-        def read(var: Any) -> Value:
-            return var if isinstance(var, Literal) else values[var]
-
-        for eqn in jaxpr.eqns:
-            operands, program = [read(var) for var in eqn.invars], called_in_steps(eqn)
+        for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
+            operands: list[Value] = [var if type(var) is Literal else values[var] for var in eqn.invars]
+            program = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
             results: list[Value]
-            if kind_of(eqn) == Kind.SOLVE:
+            if known.kind is Kind.SOLVE:
                 program, taken = solve(eqn, operands)
                 results = self._inline(program, taken, nodes)
             elif program is not None:
-                if kind_of(eqn) == Kind.REMAT and is_remat_of_gradient(eqn):
+                if known.kind is Kind.REMAT and is_remat_of_gradient(eqn):
                     fresh = [next(self.fresh) for _ in operands]
                     nodes.append(Node(Added.BARRIER, eqn, operands, fresh))
                     operands = list(fresh)
                 results = self._inline(program, operands, nodes)
             else:
-                results = self._operation(eqn, operands, nodes)
+                results = self._operation(eqn, known, operands, nodes)
             values.update(zip(eqn.outvars, results, strict=True))
-        return [read(var) for var in jaxpr.outvars]
+        return [var if type(var) is Literal else values[var] for var in jaxpr.outvars]
 
-    def _operation(self, eqn: JaxprEqn, operands: list[Value], nodes: list[Node]) -> list[Value]:
-        node = Node(kind_of(eqn), eqn, operands, [next(self.fresh) for _ in eqn.outvars])
+    def _operation(self, eqn: JaxprEqn, known: Known, operands: list[Value], nodes: list[Node]) -> list[Value]:
+        node = Node(known.kind, eqn, operands, list(itertools.islice(self.fresh, len(eqn.outvars))))
         nodes.append(node)
-        if (facts(eqn).repeats or node.kind == Kind.CAST) and self._is_zero(operands[0]):
+        if (known.repeats or known.kind is Kind.CAST) and self._is_zero(operands[0]):
             self.zeros.update(node.outputs)
+        if known.kind in LOCAL_KINDS:
+            return list(node.outputs)
         node.bodies = self._bodies(eqn)
         if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
             raise SerialLoopError(

@@ -36,7 +36,7 @@ from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import entry_of, replicated, without_mesh
 
-__all__ = ["run_in_steps", "trace_in_steps", "virtual_mesh"]
+__all__ = ["run_in_steps", "virtual_mesh"]
 
 Axes = tuple[str, ...]
 Spec = PartitionSpec
@@ -79,18 +79,6 @@ def _trace(
 
 def _is_weak(x: Any) -> bool:
     return bool(x.weak_type if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x).weak_type)
-
-
-def trace_in_steps(
-    body: Callable[..., Any],
-    datas: Sequence[Any],
-    in_specs: Sequence[Spec],
-    loops: Mapping[str, int],
-    mesh: Any,
-    manual: Set[str],
-) -> None:
-    """Traces a body that returns nothing as `run_in_steps` would, and executes nothing of it."""
-    _trace(body, datas, in_specs, (), virtual_mesh(mesh, loops), manual, set(loops))
 
 
 def run_in_steps(

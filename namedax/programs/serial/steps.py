@@ -22,6 +22,7 @@ from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import Evaluator, as_one_call, source_of
 from namedax.programs.primitives import (
+    LOCAL_KINDS,
     Kind,
     Scan,
     While,
@@ -46,6 +47,7 @@ Spec = PartitionSpec
 # Collectives over a loop's axis that are put together of what its steps have.
 _COLLECTIVES = (*SUMS, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
 _EXTREMA = (Kind.MAXIMUM, Kind.MINIMUM)
+_GIVING_BACK = (*PASSING, Kind.CAST)
 
 
 class Stepper:
@@ -86,21 +88,24 @@ class Stepper:
 
     def _split(self, node: Node) -> list[Node]:
         """A node that gives its operands back, in two: for those that differ from step to step, and for the others."""
+        if node.kind not in _GIVING_BACK:
+            return [node]
         differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
-        if node.kind not in (*PASSING, Kind.CAST) or all(differ) or not any(differ):
+        if all(differ) or not any(differ):
             return [node]
         places = [[i for i, one in enumerate(differ) if one == wanted] for wanted in (False, True)]
         return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
 
     def _classify(self, node: Node) -> None:
         """Notes which results of a node differ from step to step, and in which pass they can be computed."""
-        inputs = [v for v in node.inputs if isinstance(v, int)]
-        level = max((self.level[v] for v in inputs), default=0)
-        varies = any(v in self.varies for v in inputs)
+        level, varies = 0, False
+        for v in node.inputs:
+            if type(v) is int:
+                level, varies = max(level, self.level[v]), varies or v in self.varies
         if node.whole:
             self._classify_whole(node, level + varies)
             return
-        if node.kind == Kind.CAST:
+        if node.kind is Kind.CAST or (node.kind in LOCAL_KINDS and not node.once):
             pass
         elif self.axis in node.axes and node.kind != Kind.PLACE:
             node.collective = True
@@ -186,14 +191,15 @@ class Stepper:
     def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
         """Computes what is the same in all steps and depends on collectives of earlier passes only."""
         for node in self.nodes:
-            if not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
+            is_ready = True
+            for v in node.inputs:
+                is_ready = is_ready and (type(v) is not int or v in known or (node.whole and v in sliced))
+            if not is_ready or not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
                 continue
-            inputs = [v for v in node.inputs if isinstance(v, int)]
             if node.whole:
-                if all(v in known or v in sliced for v in inputs):
-                    self._run_whole(node, known, sliced)
+                self._run_whole(node, known, sliced)
                 continue
-            if any(v not in known for v in inputs) or self._asks_for_step(node):
+            if self._asks_for_step(node):
                 continue
             values = [_read(known, v) for v in node.inputs]
             if node.collective:
@@ -384,6 +390,8 @@ class Stepper:
     def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         """One operation, on the mesh that there is."""
         kind = node.kind
+        if kind is Kind.PLAIN and not node.once:  # most are
+            return bind_anew(node.eqn, cast_alike(values), _on_this_mesh)
         for i, axes in node.once.items():
             values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
         if kind == Added.IDENTITY:
@@ -419,8 +427,8 @@ class Stepper:
     def _run(self, nodes: Sequence[Node], values: dict[int, Any], index: Any, known: Collection[int] = ()) -> None:
         """Evaluates nodes in one step, and adds what they give to `values`; those in `known` are kept outside of the loop, too."""
         for node in nodes:
-            inputs = [_read(values, v) for v in node.inputs]
-            if node.kind == Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
+            inputs = [values[v] if type(v) is int else _constant(v) for v in node.inputs]  # type: ignore[arg-type]
+            if node.kind is Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
                 inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
             with source_of(node.eqn):
                 values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
