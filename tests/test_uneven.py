@@ -20,15 +20,8 @@ UNEVEN = [
 ]
 # These know no padding: `a` of size 8 is refused over three devices.
 REFUSED = {
-    "cumsum": "cumsum",
-    "median": "median",
     "segment_sum": "segment_sum",
-    "sort": "sort",
     "split_axis": "split_axis",
-    "top_k": "top_k",
-    "sort-of-lax": "sort",
-    "unwrap": "unwrap",
-    "unwrap-period": "unwrap",
 }
 
 

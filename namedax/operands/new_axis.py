@@ -15,9 +15,10 @@ __all__ = ["finish_with_new_axis", "new_axis_placement"]
 
 
 def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims) -> tuple[str, ...]:
-    """The mesh axes of a new axis of that name and size next to `dims`; checks that it fits there.
+    """The mesh axes of a new axis of that name and size next to `dims`, its last blocks padded; checks that it fits there.
 
     Raises:
+      UnevenAxisError: it does not divide over its mesh axes, and its size was not known when the body began.
       AxisSizeError: the name has a different size in the mapped function, or is an axis of the result already.
       PlacementConflictError: its mesh axis is that of another name of the result.
     """
@@ -37,8 +38,8 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
             "has one size. Choose another out_axis."
         )
     region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])
-    region.block_size(out_axis, size, op)
-    return region.placement(out_axis)
+    region.block_size(out_axis, size, op, knows_padding=True)
+    return region.place(out_axis)
 
 
 def finish_with_new_axis(op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None) -> Any:

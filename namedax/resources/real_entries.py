@@ -6,6 +6,7 @@ last real entry for padding, it puts these there again (`refilled`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,20 +17,26 @@ from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
-__all__ = ["constant_padding", "is_real", "last_repeated", "masked", "real_entries", "refilled"]
+__all__ = ["constant_padding", "is_real", "last_repeated", "masked", "only_real", "real_blocks", "real_entries", "refilled"]
 
 Axes = tuple[str, ...]
 
 
-def real_entries(place: Uneven, block: int) -> Any:
-    """How many entries of this device's block are real: from 0 to `block`."""
-    return jnp.clip(place.size - comm.block_index(tuple(place)) * block, 0, block)
+def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
+    """How many entries of this device's block, or of another's, are real: from 0 to `block`."""
+    device = comm.block_index(tuple(place)) if device is None else device
+    return jnp.clip(place.size - device * block, 0, block)
 
 
-def is_real(shape: Sequence[int], dim: int, place: Uneven) -> Any:
-    """Of a block of this shape, which entries along `dim` are real; with size 1 along the other dimensions."""
+def real_blocks(place: Uneven, block: int) -> int:
+    """How many of the blocks have real entries: they are the first."""
+    return -(-place.size // block)
+
+
+def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -> Any:
+    """Of a block of this shape, this device's or another's, which entries along `dim` are real; with size 1 along the other dimensions."""
     row = lax.broadcasted_iota(jnp.int32, tuple(n if i == dim else 1 for i, n in enumerate(shape)), dim)
-    return row < real_entries(place, shape[dim])
+    return row < real_entries(place, shape[dim], device)
 
 
 def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
@@ -46,10 +53,15 @@ def constant_padding(data: Any, dim: int, place: Axes) -> Any:
     """The block `data`, through whose padding along `dim` no gradient flows."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
+    return only_real(data, data, dim, place)
+
+
+def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
+    """The block `data` with what `padding` has for padding along `dim`; nothing flows back from there."""
     real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
-    everywhere = varying(data) | varying(real)
-    data = cast_data(data, everywhere)
-    return lax.select(cast_data(real, everywhere), data, lax.stop_gradient(data))
+    padding = lax.stop_gradient(jnp.broadcast_to(padding, data.shape))
+    everywhere = varying(data) | varying(real) | varying(padding)
+    return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
 
 
 def last_repeated(data: Any, dim: int, place: Axes) -> Any:
@@ -64,12 +76,17 @@ def last_repeated(data: Any, dim: int, place: Axes) -> Any:
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data` with a copy of the last real entry for padding along `dim`: one all-reduce of that entry."""
+    """The block `data` with a copy of the last real entry for padding along `dim`.
+
+    It is one all-reduce of that entry; nothing where the last device has it, so that all padding is there.
+    """
     if not isinstance(place, Uneven):
         return data
     block, at = data.shape[dim], place.size - 1
     axes = tuple(place)
     row = lax.stop_gradient(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
+    if real_blocks(place, block) == math.prod(map(lax.axis_size, axes)):
+        return only_real(data, row, dim, place)
 
     def of_all(row: Any) -> Any:
         has = jnp.broadcast_to(comm.block_index(axes) == at // block, row.shape)
@@ -79,8 +96,4 @@ def refilled(data: Any, dim: int, place: Axes) -> Any:
         return comm.pmax(own, axes) if own.dtype == jnp.bool_ else comm.psum(own, axes)
 
     last = comm.over_words(of_all, row) if comm.is_keys(row) else of_all(row)
-    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
-    everywhere = varying(data) | varying(real)
-    return lax.select(
-        cast_data(real, everywhere), cast_data(data, everywhere), cast_data(jnp.broadcast_to(last, data.shape), everywhere)
-    )
+    return only_real(data, last, dim, place)

@@ -16,6 +16,7 @@ from jax import lax
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options
@@ -26,18 +27,19 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import masked, only_real, real_blocks, real_entries
 
 __all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "flatten_positional", "site_of_one_axis"]
 
 
-def site_of_one_axis(op: str, x: Any, axis: Any) -> Site:
-    """Where the one axis of an operation lives.
+def site_of_one_axis(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Site:
+    """Where the one axis of an operation lives; `knows_padding` as for any reduction.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
       PositionalAxisError: `axis` is not one axis, or out of range.
     """
-    site = reduction_site(op, x, axis)
+    site = reduction_site(op, x, axis, knows_padding=knows_padding)
     if axis is None or len(site.axes) != 1:
         raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; {op} goes along it.")
     return site
@@ -62,13 +64,9 @@ Scan = Callable[..., Any]
 def _identity(op: str, dtype: Any) -> Any:
     if op in ("cumsum", "cumprod"):
         return np.asarray(op == "cumprod", dtype)
-    largest_first = op != "cummin"
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return np.asarray(-np.inf if largest_first else np.inf, dtype)
-    if dtype == jnp.bool_:
-        return np.asarray(not largest_first)
-    info = jnp.iinfo(dtype)
-    return np.asarray(info.min if largest_first else info.max, dtype)
+    if op == "cumlogsumexp" and jnp.issubdtype(dtype, jnp.inexact):
+        return np.asarray(-np.inf, dtype)
+    return extreme(dtype, op == "cummax")
 
 
 _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
@@ -89,7 +87,10 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     if n == 0:
         return local
     total = lax.slice_in_dim(local, 0, 1, axis=dim) if reverse else lax.slice_in_dim(local, n - 1, n, axis=dim)
-    totals = scan(comm.all_gather(total, dim, site.mesh_axes, "varying"), axis=dim, reverse=reverse)
+    totals = comm.all_gather(total, dim, site.mesh_axes, "varying")
+    if reverse and site.uneven:  # without those of padding alone, from which it would begin
+        totals = lax.slice_in_dim(totals, 0, real_blocks(site.uneven[0][1], n), axis=dim)
+    totals = scan(totals, axis=dim, reverse=reverse)
     devices = totals.shape[dim]
     before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
@@ -98,6 +99,36 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
     return jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local)
+
+
+def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: Site, reverse: bool) -> Any:
+    """The scan of an axis whose last blocks have padding; `local` is that of one dimension of a block.
+
+    Padding stands behind what is real, so that scanned from the beginning it is in no real result, and gets copies of the last one. From the
+    end it would be in all: there each block is turned round, its padding in front. (As the identity it would be a tie of a real infinity.)
+    """
+    ((dim, place),) = site.uneven
+    block = site.data.shape[dim]
+    nothing = _identity(kind, site.data.dtype)
+    if kind == "cumlogsumexp" and jnp.issubdtype(
+        nothing.dtype, jnp.inexact
+    ):  # two identities together would have no derivative
+        nothing = jnp.finfo(nothing.dtype).min
+    data = masked(cast_data(site.data, site.mesh_axes), dim, place, nothing)
+    if not reverse:
+        data = _continue_over_blocks(kind, local(data, dim), site, reverse)
+        return only_real(data, data, dim, place)
+    real = real_entries(place, block)
+    data = _turned(local(_turned(data, dim, real), dim), dim, block - real)
+    data = _continue_over_blocks(kind, data, site, reverse)
+    # The last result is that of the last entry alone, of which padding has copies.
+    alone = local(jnp.expand_dims(site.data, site.data.ndim), site.data.ndim)
+    return only_real(data, lax.squeeze(alone, [site.data.ndim]), dim, place)
+
+
+def _turned(data: Any, dim: int, start: Any) -> Any:
+    """`data` turned round along a dimension, so that it begins at `start`."""
+    return lax.dynamic_slice_in_dim(lax.concatenate([data, data], dim), start, data.shape[dim], dim)
 
 
 def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
@@ -113,7 +144,11 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
 def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis)
+    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis, knows_padding=True)
+    if site.uneven:
+        return site.finish_whole(
+            _scan_with_padding(lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse)
+        )
     # XLA's partitioner fills up what it cuts with zeros, which are not an identity of a maximum.
     whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
     data = settled(local(op, settled(site.data, whole), site.axes[0], reverse, *static), whole)

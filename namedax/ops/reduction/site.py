@@ -59,6 +59,11 @@ class Site(Record):
     uneven: tuple[tuple[int, Uneven], ...] = ()
     is_counted: bool = False
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where the axis lives, if it is one: an `Uneven` where its last blocks have padding."""
+        return self.uneven[0][1] if self.uneven else self.mesh_axes
+
     def real(self) -> Any:
         """A mask that leaves out padding, which broadcasts to `data`; `None` where there is none."""
         masks = [is_real(self.data.shape, dim, place) for dim, place in self.uneven]

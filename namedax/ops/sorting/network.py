@@ -5,6 +5,9 @@ the upper half, in the rounds of a sorting network over the devices (Batcher's m
 for 8; about half of the square of the logarithm). A round is one collective-permute of the block; a device holds two blocks at
 a time, never the axis. Where ties matter the global index travels with the values and decides, so that the result is the stable
 one of `jnp`, whatever the placement.
+
+Padding of a name that does not divide is behind everything, a NaN too, so it stays in the last devices, and each device knows where all have it:
+it is a first key, which is not sent.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ import numpy as np
 from jax import lax
 
 from namedax.core.region import ambient
-from namedax.core.variance import cast_data
+from namedax.core.uneven import Uneven
+from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.site import Site
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import is_real, real_blocks
 
 __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_values"]
 
@@ -55,22 +60,26 @@ def sort_blocks(
     num_keys: int,
     last_first: bool = False,
 ) -> list[Any]:
-    """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest."""
+    """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest.
+
+    Padding of the last blocks, where `axes` say that there is some, stands behind everything else; in front with `last_first`.
+    """
     operands = [cast_data(operand, axes) for operand in operands]
     block = operands[0].shape[dim]
-    operands = list(lax.sort(operands, dimension=dim, num_keys=num_keys))
+    operands = _sorted(operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first))
     devices = math.prod(lax.axis_size(axis) for axis in axes)
-    place = comm.block_index(axes)
-    for pairs in merge_exchange(devices) if block else ():
+    sorting = real_blocks(axes, block) if isinstance(axes, Uneven) else devices
+    place = comm.block_index(tuple(axes))
+    for pairs in merge_exchange(sorting) if block else ():
         if last_first:
-            pairs = tuple((devices - 1 - i, devices - 1 - j) for i, j in pairs)
+            pairs = tuple((sorting - 1 - i, sorting - 1 - j) for i, j in pairs)
         takes_low = np.zeros(devices, bool)
         takes_part = np.zeros(devices, bool)
         for low, high in pairs:
             takes_low[low] = takes_part[low] = takes_part[high] = True
         exchange = [*pairs, *((j, i) for i, j in pairs)]
-        both = [lax.concatenate([mine, comm.ppermute(mine, axes, exchange)], dim) for mine in operands]
-        merged = lax.sort(both, dimension=dim, num_keys=num_keys)
+        both = [lax.concatenate([mine, comm.ppermute(mine, tuple(axes), exchange)], dim) for mine in operands]
+        merged = _sorted(both, dim, num_keys, _padding_first(operands[0], dim, axes, exchange, last_first))
         part = jnp.asarray(takes_part)[place]
         start = jnp.where(jnp.asarray(takes_low)[place], 0, block)
         operands = [
@@ -78,6 +87,27 @@ def sort_blocks(
             for new, mine in zip(merged, operands, strict=True)
         ]
     return operands
+
+
+def _padding_first(data: Any, dim: int, axes: tuple[str, ...], exchange: Any, last_first: bool) -> list[Any]:
+    """A key by which padding is last, or first with `last_first`, of a block; with pairs to `exchange`, of two. None without padding."""
+    if not isinstance(axes, Uneven):
+        return []
+    keys = [is_real(data.shape, dim, axes)]
+    if exchange is not None:
+        partner = np.arange(math.prod(lax.axis_size(axis) for axis in axes))
+        for source, target in exchange:
+            partner[target] = source
+        at = jnp.asarray(partner)[comm.block_index(tuple(axes))]
+        keys.append(is_real(data.shape, dim, axes, at))
+        if last_first:  # in blocks that are sorted already it is in front
+            keys = [lax.rev(key, [dim]) for key in keys]
+    key = jnp.concatenate([jnp.broadcast_to(key, data.shape) for key in keys], dim)
+    return [cast_data(key if last_first else ~key, varying(data))]
+
+
+def _sorted(operands: Sequence[Any], dim: int, num_keys: int, first: list[Any]) -> list[Any]:
+    return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[len(first) :]
 
 
 def global_positions(site: Site, dtype: Any) -> Any:
@@ -88,9 +118,9 @@ def global_positions(site: Site, dtype: Any) -> Any:
         n: Any = site.data.shape[axis]
         mine: Any = lax.broadcasted_iota(dtype, site.data.shape, axis)
         dim = site.dims_in[axis]
-        placement = region.placement(dim) if region is not None and dim is not None and site.mesh_axes else ()
+        placement = region.place(dim) if region is not None and dim is not None and site.mesh_axes else ()
         if placement:
-            mine = mine + comm.block_index(placement).astype(dtype) * n
+            mine = mine + comm.block_index(tuple(placement)).astype(dtype) * n
             n *= region.mesh_axis_size(placement)  # type: ignore[union-attr]
         index = index * n + mine
     return jnp.broadcast_to(index, site.data.shape)

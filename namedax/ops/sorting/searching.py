@@ -12,18 +12,20 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import real_entries
 
 __all__ = ["FUNCTIONS", "search", "searchsorted"]
 
 
-def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
-    """`jnp.searchsorted` of positional arrays, on blocks too.
+def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) -> Any:
+    """`jnp.searchsorted` of positional arrays, on blocks too; among the first `real` entries of `a`, if it says so.
 
     JAX 0.10.2 refuses its own version in a `jax.shard_map` body (the type that it declares says that nothing varies over the
     mesh).
@@ -40,7 +42,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan") -> Any:
         return (p < q) | (jnp.isnan(q) & ~jnp.isnan(p)) if missing else p < q
 
     n = a.shape[0]
-    low, high = jnp.zeros(v.shape, jnp.int32), jnp.full(v.shape, n, jnp.int32)
+    low, high = jnp.zeros(v.shape, jnp.int32), jnp.full(v.shape, n if real is None else real, jnp.int32)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
         entry = a[jnp.minimum(middle, n - 1)]
@@ -79,15 +81,15 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r} is neither 'left' nor 'right'.")
 
-    def lifted(a: Any, v: Any, *sorter: Any) -> Any:
-        return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method))(a, v, *sorter)
+    def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
+        return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real))(a, v, *sorter)
 
     more = () if sorter is None else (sorter,)
     if axis is None:
         return lifted(a, v, *more)
     region = ambient()
     a, v = local_block(a, "searchsorted", region), local_block(v, "searchsorted", region)
-    site = site_of_one_axis("searchsorted", a, axis)
+    site = site_of_one_axis("searchsorted", a, axis, knows_padding=True)
     if dims_of(a).count(None) > (0 if site.named else 1):
         raise PositionalAxisError(f"searchsorted: {type_text(a)} has positional axes besides axis {axis!r}. Give them names.")
     if not site.named:
@@ -109,7 +111,8 @@ def searchsorted(
             return x
         return make_in_region(x.data, tuple(None if dim == axis else dim for dim in x.dims))
 
-    result = lifted(as_position(a), v, *map(as_position, more))
+    real = real_entries(site.place, site.data.shape[site.axes[0]]) if isinstance(site.place, Uneven) else None
+    result = lifted(as_position(a), v, *map(as_position, more), real=real)
     if not site.mesh_axes:
         return result
     data = result.data if isinstance(result, NamedArray) else result

@@ -20,6 +20,7 @@ from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_values
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import refilled
 
 __all__ = ["FUNCTIONS", "argpartition", "argsort", "lexsort", "partition", "sort"]
 
@@ -69,13 +70,13 @@ def sort(
 def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis, knows_padding=True)
     (dim,) = site.axes
     if not site.mesh_axes:
         return site.finish_whole(jnp.sort(site.data, dim, stable=stable, descending=descending))
     index = global_positions(site, jnp.int32)
-    data = sort_values(site.data, index, dim, site.mesh_axes, descending)
-    return site.finish_whole(lax.rev(data, [dim]) if descending else data)
+    data = sort_values(site.data, index, dim, site.place, descending)
+    return site.finish_whole(refilled(lax.rev(data, [dim]) if descending else data, dim, site.place))
 
 
 @of_arguments
@@ -117,7 +118,7 @@ def argsort(
 def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis, knows_padding=True)
     (dim,) = site.axes
     if not site.mesh_axes:
         order = jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
@@ -125,8 +126,8 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
         return site.finish_whole(cast_data(order, varying(site.data)))
     index = global_positions(site, jnp.int32)
     key = -index if descending else index  # reversed in the end, and ties with it
-    _, key = sort_blocks((lax.stop_gradient(site.data), key), dim, site.mesh_axes, 2, descending)
-    index = lax.rev(-key, [dim]) if descending else key
+    _, key = sort_blocks((lax.stop_gradient(site.data), key), dim, site.place, 2, descending)
+    index = refilled(lax.rev(-key, [dim]) if descending else key, dim, site.place)
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
@@ -158,12 +159,13 @@ def lexsort(keys: Any, axis: Any = -1) -> Array:
 def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
     datas, dims = align(op, *keys)
     datas = list(jnp.broadcast_arrays(*datas))
-    site = site_of_one_axis(op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis)
+    site = site_of_one_axis(op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis, knows_padding=True)
     (dim,) = site.axes
     index = global_positions(site, jnp.arange(0).dtype)
     operands = [*map(lax.stop_gradient, reversed(datas)), index]
     if site.mesh_axes:
-        return site.finish_whole(sort_blocks(operands, dim, site.mesh_axes, len(operands))[-1])
+        order = sort_blocks(operands, dim, site.place, len(operands))[-1]
+        return site.finish_whole(refilled(order, dim, site.place))
     return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
 
@@ -177,13 +179,13 @@ def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis
 
 
 def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: Any) -> Any:
-    site = site_of_one_axis(op, x, axis)
+    site = site_of_one_axis(op, x, axis, knows_padding=True)
     (dim,) = site.axes
     data = site.data
     if site.mesh_axes:
-        data = comm.all_gather(data, dim, site.mesh_axes, "varying")
+        data = comm.all_gather(data, dim, site.place, "varying")
     data = function(data, kth, dim)
-    return site.finish_whole(comm.cut(data, dim, site.mesh_axes) if site.mesh_axes else data)
+    return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
 
 
 def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:

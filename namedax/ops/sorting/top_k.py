@@ -12,11 +12,13 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven
 from namedax.errors import AxisSizeError, as_integer
 from namedax.operands.broadcasting import local_block
 from namedax.operands.new_axis import finish_with_new_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import real_blocks, real_entries
 
 __all__ = ["FUNCTIONS", "TopK", "top_k"]
 
@@ -58,15 +60,19 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     """
     k = as_integer("top_k", "k", k)
     x = local_block(x, "top_k", ambient())
-    site = site_of_one_axis("top_k", x, axis)
+    site = site_of_one_axis("top_k", x, axis, knows_padding=True)
     (dim,) = site.axes
     if not 0 <= k <= site.count:
         raise AxisSizeError(f"top_k: k={k} is not between 0 and {site.count}, the size of axis {axis!r} in {type_text(x)}.")
-    values, index = lax.top_k(jnp.moveaxis(site.data, dim, -1), min(k, site.data.shape[dim]))
+    data = jnp.moveaxis(site.data, dim, -1)
+    values, index = _real_top_k(data, k, site.uneven[0][1]) if site.uneven else lax.top_k(data, min(k, data.shape[-1]))
     if site.mesh_axes:
         index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
         values = comm.all_gather(values, values.ndim - 1, site.mesh_axes, "invarying")
         index = comm.all_gather(index, index.ndim - 1, site.mesh_axes, "invarying")
+        if site.uneven:
+            real = _real_candidates(site.uneven[0][1], k, data.shape[-1])
+            values, index = values[..., :real], index[..., :real]
         values, chosen = lax.top_k(values, k)
         index = jnp.take_along_axis(index, chosen, -1)
     dims: Dims = (*(d for i, d in enumerate(site.dims_in) if i != dim), None)
@@ -75,6 +81,29 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
         values, index = jnp.moveaxis(values, -1, dim), jnp.moveaxis(index, -1, dim)
         dims, place = site.dims_in, dim
     return TopK(*(finish_with_new_axis("top_k", data, dims, place, out_axis) for data in (values, index)))
+
+
+def _real_top_k(data: Any, k: int, place: Uneven) -> tuple[Any, Any]:
+    """The `k` largest real entries of the block along the last axis, all of it if it is smaller; behind them padding, if it has fewer.
+
+    No value is behind all others for certain, so padding is not told by its value: there are as many candidates more as any block with a
+    real entry has padding.
+    """
+    block = data.shape[-1]
+    values, index = lax.top_k(data, min(k + _last_padding(place, block), block))
+    # Real ones first, in their order.
+    order = jnp.argsort(index >= real_entries(place, block), axis=-1, stable=True)[..., : min(k, block)]
+    return jnp.take_along_axis(values, order, -1), jnp.take_along_axis(index, order, -1)
+
+
+def _last_padding(place: Uneven, block: int) -> int:
+    """How much padding there is in the last block that has a real entry."""
+    return real_blocks(place, block) * block - place.size
+
+
+def _real_candidates(place: Uneven, k: int, block: int) -> int:
+    """How many of the candidates of all blocks, of which each has up to `k`, are real; they are the first."""
+    return (real_blocks(place, block) - 1) * min(k, block) + min(k, block - _last_padding(place, block))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"top_k": top_k}

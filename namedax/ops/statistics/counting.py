@@ -65,10 +65,19 @@ def _combine_counts(op: str, partial: Any, site: Site, out_axis: Hashable | None
 def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[Site, Any]:
     """The site of `x`, and weights of the shape of its data; both broadcast by name."""
     if weights is None:
-        return reduction_site(op, x, axis), None
+        return reduction_site(op, x, axis, knows_padding=True), None
     (data, weights), dims = align(op, x, weights)
     data, weights = jnp.broadcast_arrays(data, weights)
-    return reduction_site(op, wrap(data, dims), axis), weights
+    return reduction_site(op, wrap(data, dims), axis, knows_padding=True), weights
+
+
+def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
+    """The bins of all entries, and for padding the one that does not exist."""
+    real = site.real()
+    if real is None:
+        return index
+    index = index.astype(jnp.promote_types(index.dtype, jnp.int32)) if index.dtype.itemsize < 4 else index
+    return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
 def bincount(
@@ -124,7 +133,7 @@ def bincount(
 def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     index = _flat_last(site.data, site.axes)
-    index = jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0)
+    index = _without_padding(jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), site, length)
     flat = jnp.ones(index.shape, jnp.arange(0).dtype) if weight is None else _flat_last(weight, site.axes)
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
@@ -210,7 +219,7 @@ def _histogram(op: str, axes: compiled_ops.AxesAndNew, dtype: Any, x: Any, edges
     count = ends.shape[-1] - 1
     index = jnp.where(values == last, count, index)
     # 0 is before the first bin, count + 1 behind the last: both fall away.
-    counts = _scatter_add(jnp.where(index == 0, count + 1, index) - 1, flat, count)
+    counts = _scatter_add(_without_padding(jnp.where(index == 0, count + 1, index) - 1, site, count), flat, count)
     return _combine_counts(op, counts, site, axes.new)
 
 

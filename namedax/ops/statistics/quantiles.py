@@ -59,6 +59,8 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
         return array.reshape((*array.shape[: len(rest)], -1))
 
     missing = jnp.isnan(data)
+    if (real := site.real()) is not None:  # a NaN is behind all numbers, and counts if it is real
+        missing, data = missing & real, jnp.where(real, data, jnp.nan)
     invalid = jnp.sum(missing, site.axes, dtype=jnp.int32)
     if site.mesh_axes:
         invalid = comm.psum(invalid, site.mesh_axes)
@@ -101,7 +103,7 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
 
 
 def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any) -> Any:
-    site = reduction_site(op, x, axis, keepdims)
+    site = reduction_site(op, x, axis, keepdims, knows_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
     if keepdims:
