@@ -148,3 +148,14 @@ def test_a_training_goes_on_under_every_layout():
     assert all(len(curve) == 6 and float(curve[-1]) < float(curve[0]) for curve in curves)
     assert "params/w1 {'inputs': 12, 'hidden': 16}" in run.stdout
     assert "asked for as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout
+
+
+def test_packing_trains_as_padding_does():
+    """Padded documents, and packed ones whose tokens are on eight devices: the script compares their losses, which fall."""
+    command = [sys.executable, str(ROOT / "examples" / "packing.py"), "--steps", "12", "--ways", "0", "4"]
+    run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
+    assert run.returncode == 0, run.stderr
+    rows = {line[:24].strip(): line[24:].split() for line in run.stdout.splitlines() if line.startswith("pa")}
+    assert list(rows) == ["padded", "packed, tokens on 8"]
+    assert float(rows["padded"][-1]) < 0.9 * float(rows["padded"][-2])
+    assert "the losses per token agree" in run.stdout
