@@ -11,12 +11,9 @@ spread by documents or by buffers, or within buffers by tokens: there documents 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
 import numpy as np
@@ -193,6 +190,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--ways", type=int, nargs="+", default=range(len(WAYS)), help="which of the ways, by their numbers")
     given = parser.parse_args()
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 8)
     steps, ways = given.steps, [WAYS[i] for i in given.ways]
     real = sum(len(d) - 1 for documents in batches(steps) for d in documents) / steps
     print(f"{DOCUMENTS} documents a step, {real:.0f} tokens on average\n")
