@@ -73,7 +73,8 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     prune(graph.body)
     share(graph.body)
     label = _Labels(graph.body)
-    steps = tuple(steps_of(graph.body, label))
+    storage = Storage(graph.body)
+    steps = tuple(steps_of(graph.body, storage, label))
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
@@ -82,7 +83,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         graph.mesh,
         placements,
         steps,
-        _memory(graph.body, label),
+        _memory(graph.body, storage, label),
         tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops, automatic)),
         _compiled(traced) if compile else None,
         dict(label.files),
@@ -163,11 +164,10 @@ def _replicated(graph: Graph) -> Iterator[tuple[str, int]]:
             yield f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]", value.bytes
 
 
-def _memory(body: Body, label: Callable[[Origin], str]) -> Memory:
+def _memory(body: Body, storage: Storage, label: Callable[[Origin], str]) -> Memory:
     arguments = sum(value.bytes for value in body.inputs if value is not None)
     results = sum(value.bytes for value in body.outputs if value is not None)
     kept: Counter[str] = Counter()
-    storage = Storage(body)
     for node, size in kept_for_gradient(body, storage):
         kept[label(node.origin)] += size
     return Memory(arguments, results, dict(kept.most_common()), arguments + storage.peak())

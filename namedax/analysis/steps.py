@@ -11,7 +11,7 @@ from namedax import hlo
 from namedax.analysis.graph import Body, Node, Spec
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.sources import Origin
-from namedax.analysis.storage import Storage
+from namedax.analysis.storage import Storage, is_look
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
 
@@ -23,15 +23,14 @@ _REDUCING = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM)
 Label = Callable[[Origin], str]
 
 
-def steps_of(body: Body, label: Label, trips: int = 1) -> Iterator[Step]:
+def steps_of(body: Body, storage: Storage, label: Label, trips: int = 1) -> Iterator[Step]:
     """The steps of a program, in its order; of a conditional those of the branch that costs most. `label` gives a line as text."""
-    storage = Storage(body)
     for node in body.nodes:
         if node.kind == Kind.BRANCH:
-            yield from max(([*steps_of(inner, label, trips)] for inner in node.bodies), key=_weight)
+            yield from max(([*steps_of(inner, storage.within(inner), label, trips)] for inner in node.bodies), key=_weight)
         elif node.bodies:
             for inner in node.bodies:
-                yield from steps_of(inner, label, trips * node.trips)
+                yield from steps_of(inner, storage.within(inner), label, trips * node.trips)
         elif node.moved is not None:
             yield from _moved(node, label, trips)
         elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
@@ -148,7 +147,7 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
 def _bytes(node: Node, storage: Storage) -> int:
     """What is read from memory and written to it. What is computed where it is used counts what it reads, there."""
     eqn = node.eqn
-    if costs.is_view(eqn) or node.kind == Kind.BARRIER:
+    if node.kind == Kind.BARRIER or is_look(node):
         return 0
     if costs.is_update(eqn):
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]

@@ -14,7 +14,7 @@ from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan
 
-__all__ = ["Storage", "kept_for_gradient"]
+__all__ = ["Storage", "is_look", "kept_for_gradient"]
 
 
 class Storage:
@@ -26,12 +26,19 @@ class Storage:
 
     def __init__(self, body: Body):
         self._body = body
+        self._inner: dict[int, Storage] = {}
         self._users: dict[int, list[Node]] = defaultdict(list)
         for node in body.nodes:
             for value in dict.fromkeys(node.reads):
                 self._users[id(value)].append(node)
         self._results = {id(value) for value in body.outputs if value is not None}
         self.is_written = {id(value): self._written(value) for node in body.nodes for value in node.results}
+
+    def within(self, body: Body) -> Storage:
+        """That of a program that one of the operations runs."""
+        if id(body) not in self._inner:
+            self._inner[id(body)] = Storage(body)
+        return self._inner[id(body)]
 
     def _consumers(self, value: Value) -> Iterator[Node | None]:
         """What uses an array, or another look at it; `None` where it is a result."""
@@ -140,7 +147,7 @@ class Storage:
             dying = [key for key in ends[when] if key not in new]
             reused = sum(size[key] for key in dying) if _is_in_place(node) else 0
             grown = sum(size[key] for key in new)
-            inner = max((Storage(body).peak() for body in node.bodies), default=0)
+            inner = max((self.within(body).peak() for body in node.bodies), default=0)
             if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry takes the place of what it starts with
                 reused = min(sum(size[key] for key in dying), _carry_bytes(node))
             reused = min(reused, grown)
@@ -178,8 +185,19 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
         return
     if node.kind == Kind.BARRIER:
         yield from (result for operand, result in zip(node.operands, node.results, strict=True) if operand is value)
-    elif costs.is_view(node.eqn):
+    elif is_look(node):
         yield from node.results
+
+
+def is_look(node: Node) -> bool:
+    """Whether the result is the operand, in the same memory; a product is written at once in the order that it is transposed to."""
+    if costs.is_view(node.eqn):
+        return True
+    (value,) = node.operands if len(node.operands) == 1 else (None,)
+    is_product = (
+        value is not None and value.maker is not None and value.maker.eqn is not None and costs.is_contraction(value.maker.eqn)
+    )
+    return is_product and node.eqn.primitive.name == "transpose"
 
 
 def _looked_at(node: Node, value: Value) -> Iterator[Value]:
