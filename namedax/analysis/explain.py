@@ -15,7 +15,7 @@ from namedax.analysis.findings import findings_of
 from namedax.analysis.graph import Body, Graph, Node, Spec, build, spec_of
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
-from namedax.analysis.sharing import share
+from namedax.analysis.sharing import know, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
@@ -70,6 +70,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         )
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     graph = build(traced.jaxpr, _layouts(traced, args, kwargs))
+    know(graph.body)
     prune(graph.body)
     share(graph.body)
     label = _Labels(graph.body)

@@ -14,14 +14,13 @@ from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan, While
 
-__all__ = ["share"]
+__all__ = ["know", "share"]
 
 _SENDS = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE)
 
 
 def share(body: Body) -> None:
     """Merges what is equal in a program, and takes out of its loops the collectives that do not depend on the step."""
-    _know(body, set())
     _merge(body, {})
     _hoist(body)
     _merge(body, {})  # what comes out of a loop may be there already
@@ -30,23 +29,31 @@ def share(body: Body) -> None:
 # --- what all devices know ------------------------------------------------------------------------------------------
 
 
-def _know(body: Body, known: set[int]) -> None:
+def know(body: Body, known: set[int] | None = None) -> None:
     """Takes out gathers of arrays that are one number everywhere, such as the gradient of a sum; `known` are those, by `id`."""
+    known = set() if known is None else known
     for node in body.nodes:
-        if node.eqn is not None and (all(id(value) in known for value in node.reads) or _is_nothing(node)):
-            if node.kind == Kind.GATHER:
+        if _is_nothing(node):
+            node.operands = [None, None]
+        if node.eqn is not None and all(id(value) in known for value in node.reads):
+            if node.kind == Kind.GATHER and node.reads:
                 node.eqn, node.kind = None, Kind.BARRIER
             if node.eqn is None or node.kind == Kind.CAST or costs.keeps_uniform(node.eqn):
                 known.update(map(id, node.results))
         elif node.eqn is None and node.moved is None and not node.is_apart and all(id(value) in known for value in node.reads):
             known.update(map(id, node.results))
         for inner in node.bodies:
-            _know(inner, known)
+            know(inner, known)
 
 
 def _is_nothing(node: Node) -> bool:
     """Whether an integer is subtracted from itself."""
-    return node.eqn.primitive.name == "sub" and _is_of_itself(node) and node.results[0].aval.dtype.kind in "iu"
+    return (
+        node.eqn is not None
+        and node.eqn.primitive.name == "sub"
+        and _is_of_itself(node)
+        and node.results[0].aval.dtype.kind in "iu"
+    )
 
 
 def _is_of_itself(node: Node) -> bool:
@@ -92,7 +99,8 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
         return operands, node.moved, result.aval.shape, result.layout is None
     literals = tuple(_literal(var) for var in node.eqn.invars if isinstance(var, Literal))
     params = tuple((name, node.eqn.params[name]) for name in sorted(node.eqn.params) if node.eqn.params[name] is not None)
-    key = (node.eqn.primitive.name.removesuffix("_invariant"), params, operands, literals, node.moved)
+    shapes = tuple(result.aval.shape for result in node.results)
+    key = (node.eqn.primitive.name.removesuffix("_invariant"), params, operands, literals, shapes, node.moved)
     try:
         hash(key)
     except TypeError:

@@ -84,7 +84,7 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     first, then = (math.prod(sizes.get(axis, 1) for axis in _axes(spec)) for spec in (before, after))
     if exchanged := {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}:
         yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, first)
-    gathered: list[tuple[str, ...]] = []  # of one dimension after the other
+    gathered: list[tuple[str, ...]] = []  # one dimension after the other, the last one first
     for old, new in itertools.zip_longest(before, after, fillvalue=()):
         kept = [axis for axis in old if axis not in exchanged]
         if new[: len(kept)] == tuple(kept):
@@ -93,7 +93,7 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
             mesh_axes = tuple(dict.fromkeys((*kept, *new)))
             yield from _collective(node, label, "collective-permute", mesh_axes, aval, trips, then)
         else:
-            gathered.append(tuple(axis for axis in kept if axis not in new))
+            gathered.insert(0, tuple(axis for axis in kept if axis not in new))
     for i, mesh_axes in enumerate(gathered):
         left = _parts((axis for axes in gathered[i + 1 :] for axis in axes), sizes)
         yield from _collective(node, label, "all-gather", mesh_axes, aval, trips, then * left)
