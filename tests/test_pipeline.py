@@ -227,7 +227,8 @@ WIDE, LONG = 32, 64
     [
         (4, 1, 8, 1, False),
         pytest.param(4, 2, 8, 1, True, marks=[pytest.mark.full, pytest.mark.product]),
-        pytest.param(2, 2, 4, 2, True, marks=pytest.mark.full),
+        pytest.param(2, 2, 4, 2, True, marks=[pytest.mark.full, pytest.mark.product]),
+        pytest.param(2, 2, 4, 2, False, marks=pytest.mark.full),
     ],
 )
 def test_it_sends_and_keeps_what_a_pipeline_by_hand_does(stages, data, microbatches, rounds, remat):
@@ -264,7 +265,8 @@ def test_it_sends_and_keeps_what_a_pipeline_by_hand_does(stages, data, microbatc
     assert [(kind, size) for kind, in_loop, size in sent(ours) if in_loop] == [("collective-permute", microbatch)] * 2
     assert {kind for kind, in_loop, _ in sent(ours) if not in_loop} == {"all-reduce"}
     temporary = [program.memory_analysis().temp_size_in_bytes for program in (ours, theirs)]
-    assert temporary[0] <= 1.05 * temporary[1]
+    # By hand, as most would write it, each tick keeps the weights of its round for the gradient.
+    assert temporary[0] <= (0.6 if rounds > 1 and not remat else 1.05) * temporary[1]
     # The bubble: as many ticks as the program has, less those in which a stage works.
     report = nx.explain(jax.grad(f), *args)
     (ticks,) = {c.trips for c in report.collectives if c.kind == "collective-permute"}

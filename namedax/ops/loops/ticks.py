@@ -34,6 +34,7 @@ from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.gates import gate
 from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
+from namedax.programs.primitives import TABLE, Kind
 from namedax.resources import communication as comm
 from namedax.resources.microbatches import MicrobatchAxis, refuse_microbatches
 
@@ -237,10 +238,25 @@ class Pipeline:
                 "an axis that is mapped to it. Rename that axis to one that is not mapped there, before the pipeline, or change axis_resources."
             )
         again, operands = apart_from_constants(closed, lambda value: gate(value, works), frozenset(self.axes))
-        datas = (jax.checkpoint(again) if self.remat else again)(operands, *given)
+        datas = self._kept(again)(operands, *given)
         of_carry, of_results, tree = noted
         arrays = [array_of(data, dims) for data, dims in zip(datas, (*of_carry, *of_results), strict=True)]
         return arrays[: len(of_carry)], tree.unflatten(arrays[len(of_carry) :])
+
+    def _kept(self, stage: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """`stage`, which keeps for the gradient what it should."""
+        if self.remat:
+            return jax.checkpoint(stage)
+        if self.schedule.rounds == 1:
+            return stage
+        shapes = {data_of(array).shape for array in self.inputs}
+
+        def is_kept(primitive: Any, *avals: Any, **params: Any) -> bool:
+            # The weights of the round, which are cut from those of all rounds, would be kept once a tick.
+            known = TABLE.get(primitive.name)
+            return known is None or known.kind != Kind.SLICE or avals[0].shape not in shapes
+
+        return jax.checkpoint(stage, policy=is_kept, prevent_cse=False)
 
     def _group(self, turn: Any) -> tuple[Entries, list[Any]]:
         """The inputs of the layers of one round, cut to the microbatch at hand."""
