@@ -114,6 +114,41 @@ def test_placements(placement):
     check(named, plain, args, axes, ["b", "a", "out"], placement)
 
 
+UNEVEN = [
+    on("tokens", (3,), a="x"),
+    *(
+        pytest.param(p, marks=pytest.mark.full)
+        for p in (
+            on("groups-and-experts", (8,), b="x", expert="x"),
+            on("tokens-and-experts", (3, 2), "explicit", a="x", expert=("y", "x")),
+            on("both", (2, 3), a="x", b="y", expert="y"),
+            on("own", (3,), expert="x"),
+            on("features", (2, 4), a="x", embed="y", out="y", expert="x"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("placement", UNEVEN, ids=str)
+def test_sizes_that_do_not_divide(placement):
+    """Seven tokens, five groups and four experts: padding chooses nobody, takes no slot, and counts for nobody's capacity."""
+    logits = 2 * array(5, 7, 4, seed=5)
+    args = (*parameters(4), array(5, 7, EMBED, seed=4), logits)
+    index = jax.lax.top_k(logits, 2)[1]
+
+    def named(*args):
+        parts = [mixture(*args, capacity=3), mixture(*args, chunk=2)]
+        # Were padding zero, or anything but copies of a token, the gradient of what is multiplied would be NaN.
+        return [*parts, nx.sum(nx.max(args[0], axis=...) * nx.log(nx.sum(parts[1] ** 2, "out")), ("a", "b"))]
+
+    def plain(*args):
+        parts = [dense(index, kept(index, capacity))(*args) for capacity in (3, None)]
+        return [*parts, jnp.sum(jnp.max(args[0]) * jnp.log(jnp.sum(parts[1] ** 2, -1)))]
+
+    axes = (*PARAMS, ["b", "a", "embed"], ["b", "a", "route"])
+    check(named, plain, args, axes, [["b", "a", "out"], ["b", "a", "out"], []], placement)
+
+
 # --- any routing ----------------------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +173,7 @@ def by_hand(index, weight, x, scale, capacity):
 @hypothesis.given(st.data())
 def test_any_routing_under_any_placement(data):
     draw = data.draw
-    tokens, experts = draw(st.sampled_from([(4, 4), (8, 8), (4, 8)]))
+    tokens, experts = draw(st.sampled_from([(4, 4), (8, 8), (4, 8), (3, 5)]))
     k, capacity = draw(st.integers(1, experts)), draw(st.none() | st.integers(1, tokens))
     chunk = draw(st.none() | st.integers(1, tokens)) if capacity is None else None
     # -1 and `experts` choose nobody, and a token may choose an expert twice.

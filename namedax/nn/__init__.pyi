@@ -572,8 +572,8 @@ def mixture_of_experts(
     Raises:
       AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
       AxisNameError: `axis` or `slot` is not a name, or a name of `x`, or the result of `expert` has a name of the tokens.
-      AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size, or the experts do not divide over their
-        mesh axes.
+      AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
+      UnevenAxisError: the experts do not divide over their mesh axes, and the mapped function does not know `axis` when it begins.
       AxisResourceError: `slot` or the axis of the choices is mapped.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is on a mesh axis of the experts.

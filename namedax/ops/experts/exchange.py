@@ -20,7 +20,7 @@ class Exchange(Record):
     """How slots get from the devices that have the tokens to those that have the experts, and back.
 
     Attributes:
-      experts: how many there are.
+      experts: how many there are, with those that are padding.
       sizes: the number of devices along each mesh axis of the experts, major first.
       own: those on which every device has the tokens: it takes the slots of its own experts.
       exchanged: those that groups of tokens are on: an all-to-all.

@@ -18,6 +18,9 @@ dropped. Which ones depends on logical indices only. Where capacity is counted a
 of counts says on each device how many come before its tokens; the slots are filled by a reduce-scatter, from all devices that have
 a part of them, and the results come back by an all-gather.
 
+**Sizes that do not divide.** Padding of the tokens chooses nobody, takes no slot and does not count; its result is the last token's, by one
+all-reduce of that. Padding of the experts is chosen by nobody.
+
 **Without capacity** no token is dropped: the experts' function is applied in rounds until none is left (`namedax.ops.experts.rounds`).
 """
 
@@ -40,6 +43,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.scopes import operation, theirs
+from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
     ArgumentError,
@@ -58,6 +62,8 @@ from namedax.ops.experts.rounds import Rounds, talking
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Slots, rank_among_equals, rank_in_groups
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded_size
+from namedax.resources.real_entries import masked, refilled
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "mixture_of_experts"]
@@ -108,8 +114,8 @@ def mixture_of_experts(
     Raises:
       AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
       AxisNameError: `axis` or `slot` is not a name, or a name of `x`, or the result of `expert` has a name of the tokens.
-      AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size, or the experts do not divide over their
-        mesh axes.
+      AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
+      UnevenAxisError: the experts do not divide over their mesh axes, and the mapped function does not know `axis` when it begins.
       AxisResourceError: `slot` or the axis of the choices is mapped.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is on a mesh axis of the experts.
@@ -198,6 +204,8 @@ class _Mixture:
         order = (*names.groups, *names.tokens)
         self.feature_dims: Dims = (*names.features, *(None,) * dims_of(x).count(None))
         self.axes_of_experts = self.place((names.axis,))
+        place = self.place_of(names.axis)
+        self.all_experts = padded_size(place) if isinstance(place, Uneven) else self.experts
         # A token is on the devices of its experts; what does not vary there is cast once, and its gradient added up once. Over mesh
         # axes of the features `x` alone varies: the experts' function contracts them.
         common = varying(index._data) | varying(weight._data) | frozenset(self.axes_of_experts) | frozenset(self.place(order))
@@ -211,13 +219,21 @@ class _Mixture:
         index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in (index, weight))
         self.choices = index.shape[0]
         index = index.astype(common_type(index.dtype, jnp.int32))
+        for i, name in enumerate(order, 1):
+            index = masked(index, i, self.place_of(name), self.experts)  # which chooses nobody
+        if self.all_experts != self.experts:
+            index = jnp.where(index < self.experts, index, self.all_experts)
         self.index = index.reshape(self.choices, self.group_count, *index.shape[1 + len(names.groups) :])
         self.weight = weight.reshape(self.choices, -1)
 
     def place(self, names: Sequence[Hashable]) -> Axes:
         """The mesh axes over which blocks of these names are spread."""
         region = self.region
-        return () if region is None else tuple(axis for name in names for axis in region.placement(name))
+        return () if region is None else tuple(axis for name in names for axis in region.place(name))
+
+    def place_of(self, name: Hashable) -> Axes:
+        """The mesh axes over which blocks of one name are spread, with its padding."""
+        return () if self.region is None else self.region.place(name)
 
     # --- checks -----------------------------------------------------------------------------------------------------------
 
@@ -242,7 +258,7 @@ class _Mixture:
                     f"{_OP}: axis {axis!r} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
                     "the router as many entries as there are experts, or say with axis= what names these."
                 )
-            self.region.block_size(axis, self.experts, _OP)
+            self.region.block_size(axis, self.experts, _OP, knows_padding=True)
 
     def _check_placements(self, routing: Routing) -> None:
         names, region = self.names, self.region
@@ -300,6 +316,8 @@ class _Mixture:
         names = self.names
         have = (*names.groups, *names.tokens, *dims)
         data = rows.reshape(*self.block_sizes, *shape)
+        for i, name in enumerate((*names.groups, *names.tokens)):
+            data = refilled(data, i, self.place_of(name))
         order = [have.index(dim) for dim in names.dims if dim in have]
         order += [i for i in range(len(have)) if i not in order]
         if self.region is not None:
@@ -312,7 +330,7 @@ class _Mixture:
         """A fixed number of slots for every expert and group; tokens beyond it are dropped."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
-        rank = rank_in_groups(self.index, self.experts, [self.place((name,)) for name in names.tokens])
+        rank = rank_in_groups(self.index, self.experts, [self.place_of(name) for name in names.tokens])
         groups, tokens = self.group_count, self.token_count
         # Slots that go onto mesh axes divide over them.
         size = -(-capacity // exchange.cut_size) * exchange.cut_size
@@ -344,7 +362,7 @@ class _Mixture:
             return Exchange(self.experts)
         cut = tuple(axis for axis in tokens if axis not in of_experts)
         return Exchange(
-            self.experts,
+            self.all_experts,
             tuple((axis, region.mesh_axis_size((axis,))) for axis in of_experts),
             tuple(axis for axis in of_experts if axis not in groups + tokens),
             tuple(axis for axis in of_experts if axis in groups),

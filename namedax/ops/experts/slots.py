@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.records import Record
+from namedax.core.uneven import plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
@@ -107,6 +108,7 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
     """
     index = jnp.where((index >= 0) & (index < experts), index, experts)
     choices, groups, *sizes = index.shape
+    placement = [plain(axes) for axes in placement]  # padding has chosen nobody, and is counted along
     sharded = [i for i, axes in enumerate(placement) if axes]
     by_group = jnp.moveaxis(index, 1, 0)
     if not sharded:
