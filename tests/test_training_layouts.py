@@ -36,6 +36,25 @@ def test_loss_and_gradients_are_those_of_one_device(case):
     check(case)
 
 
+UNEVEN = [
+    Case("uneven fsdp+tp+sp", where="outside"),
+    *(
+        pytest.param(Case(*case), marks=pytest.mark.full)
+        for case in [
+            ("uneven dp", 1, "layers"),
+            ("uneven tp", 2, "plain", "manual", "outside"),
+            ("uneven fsdp", 1, "layers", "manual", "inside", "fold"),
+            ("uneven ring+fsdp", 2, "plain", "manual", "inside", "python"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("case", UNEVEN, ids=str)
+def test_sizes_that_do_not_divide(case):
+    check(case)
+
+
 def choices(case):
     """Every two of the choices that make a case."""
     return set(itertools.combinations(dataclasses.asdict(case).items(), 2))

@@ -47,6 +47,14 @@ LAYOUTS: dict[str, tuple[dict[str, int], tuple[str, ...], dict[str, Any]]] = {
     "ring+tp": ({"context": 2, "model": 2}, (), {"pos": "context", "pos_sp": "context", **HEADS}),
     "ring+fsdp": ({"context": 2, "data": 2}, ("data",), {"pos": "context", "pos_sp": "context", "embed_st": "data"}),
 }
+# Nothing divides: 2 heads and 10 words over 4 devices, 16 sequences and 8 features over 3, 4 positions over 3.
+UNEVEN_LAYOUTS: dict[str, tuple[dict[str, int], tuple[str, ...], dict[str, Any]]] = {
+    "uneven dp": ({"data": 3}, ("data",), {}),
+    "uneven tp": ({"model": 4}, (), HEADS),
+    "uneven fsdp": ({"data": 3}, ("data",), {"embed_st": "data"}),
+    "uneven fsdp+tp+sp": ({"data": 2, "model": 3}, ("data",), {"embed_st": "data", "pos_sp": "model", **HEADS}),
+    "uneven ring+fsdp": ({"context": 3, "data": 2}, ("data",), {"pos": "context", "pos_sp": "context", "embed_st": "data"}),
+}
 STEPS = (1, 2, 4)
 MODES = ("plain", "loss", "layers", "overlap")
 PARTITIONINGS = ("manual", "auto")
@@ -69,16 +77,20 @@ class Case:
         return "-".join(map(str, dataclasses.astuple(self))).replace(" ", "_")
 
     @property
+    def _layout(self) -> tuple[dict[str, int], tuple[str, ...], dict[str, Any]]:
+        return (LAYOUTS | UNEVEN_LAYOUTS)[self.layout]
+
+    @property
     def resources(self) -> dict[str, Any]:
         """What `axis_resources` is."""
-        _, batch, rest = LAYOUTS[self.layout]
+        _, batch, rest = self._layout
         entry = (*batch, *((nx.SerialLoop(self.steps),) if self.steps > 1 else ()))
         return {**rest, **({"batch": entry} if entry else {})}
 
     @property
     def mesh(self) -> jax.sharding.Mesh:
         """The mesh."""
-        shape = LAYOUTS[self.layout][0]
+        shape = self._layout[0]
         devices = jax.devices()[: math.prod(shape.values())]
         return jax.make_mesh(tuple(shape.values()), tuple(shape), (AxisType.Auto,) * len(shape), devices=devices)
 
@@ -137,6 +149,7 @@ def mapped(case: Case) -> Any:
         "mesh": case.mesh,
         "partitioning": case.partitioning,
         "overlap": case.mode == "overlap",
+        "axis_sizes": {"pos_sp": SIZES["pos"]} if case.layout in UNEVEN_LAYOUTS else None,
     }
     if case.where == "inside":
         return nx.xmap(jax.value_and_grad(body), **options)
