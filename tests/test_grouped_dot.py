@@ -95,6 +95,7 @@ def same(have, want, tol=2e-5):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=tol, atol=tol), have, want)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_every_token_meets_the_weights_of_its_group(placement):
     fun = nx.xmap(named, AXES, OUT, **placement.options)
@@ -117,10 +118,7 @@ def emulated(operand, output, input_offsets, send_sizes, output_offsets, recv_si
     return output
 
 
-@pytest.mark.parametrize(
-    "ids", [IDS, ORDERED, make.array(np.full(16, 5), "int32"), make.array(np.full(16, -1), "int32")], ids=str
-)
-def test_tokens_travel_to_their_groups_where_devices_have_the_collective(monkeypatch, ids):
+def test_tokens_travel_to_their_groups_where_devices_have_the_collective(monkeypatch):
     """The offsets and sizes are right, both ways and in the gradient: for tokens that are evenly spread, all of one group, or of none."""
     monkeypatch.setattr(token_moves, "has_ragged_exchange", lambda platform: True)
     monkeypatch.setattr(jax.lax, "ragged_all_to_all", emulated)
@@ -129,18 +127,19 @@ def test_tokens_travel_to_their_groups_where_devices_have_the_collective(monkeyp
     def named(x, w, ids):
         return nx.nn.grouped_dot(x, w, "embed", groups=ids, group="expert")
 
-    fun = nx.xmap(
-        named, (AXES[0], AXES[1], ["token"]), OUT[0], mesh=make_mesh((4, 2)), axis_resources={"token": "x", "expert": "x"}
-    )
-    chosen = np.where((np.asarray(ids) >= 0) & (np.asarray(ids) < 8), ids, -1)
-
     def plain(x, w, ids):
+        chosen = jnp.where((ids >= 0) & (ids < 8), ids, -1)
         return jnp.where((chosen >= 0)[:, None], jnp.einsum("tk,tko->to", x, w[chosen]), 0)
 
     def total(f):
-        return jax.jit(jax.value_and_grad(lambda x, w: jnp.sum(f(x, w, ids) * array(16, 30)), (0, 1)))
+        return jax.jit(jax.value_and_grad(lambda x, w, ids: jnp.sum(f(x, w, ids) * array(16, 30)), (0, 1)))
 
-    same(total(fun)(X, w), total(plain)(X, w), 1e-4)
+    mapped = nx.xmap(
+        named, (AXES[0], AXES[1], ["token"]), OUT[0], mesh=make_mesh((4, 2)), axis_resources={"token": "x", "expert": "x"}
+    )
+    have, want = total(mapped), total(plain)
+    for ids in (IDS, ORDERED, make.array(np.full(16, 5), "int32"), make.array(np.full(16, -1), "int32")):
+        same(have(X, w, ids), want(X, w, ids), 1e-4)
 
 
 BYTES = 4
@@ -153,6 +152,7 @@ COSTS = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("resources", "width", "want", "gradient"), COSTS)
 def test_what_is_sent(resources, width, want, gradient):
     def named(x, w, ids):
@@ -188,6 +188,7 @@ def test_the_rows_of_a_ragged_have_weights_of_their_own():
     same((value, gradients), jax.value_and_grad(plain, (0, 1))(x, w), 1e-4)
 
 
+@pytest.mark.full
 def test_vectorised_over_any_operand_and_twice():
     ids = nx.named(IDS, ["token"])
 

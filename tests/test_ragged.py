@@ -137,6 +137,7 @@ def body(values, lengths, scale):
     return reductions(r * scale)
 
 
+@pytest.mark.part(1)
 @placed
 def test_rows_in_every_placement(placement):
     fun = nx.xmap(body, in_axes=(["token", "embed"], ["doc"], ["doc"]), out_axes=OUT, **placement.options)
@@ -174,6 +175,7 @@ COSTS = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("method", "resources", "want"), COSTS)
 def test_what_is_sent_is_of_rows_and_never_of_tokens(method, resources, want):
     def fun(r):
@@ -195,6 +197,7 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
 # --- conversions ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "mesh_axes", [{}, {"token": "x"}, {"doc": "x"}, {"token": "x", "doc": "x"}, {"token": "x", "doc": "y"}], ids=str
 )
@@ -225,6 +228,7 @@ def test_lists_and_back():
     assert again.values.named_shape["token"] == 4
 
 
+@pytest.mark.full
 def test_batches_have_rows_of_their_own():
     values, lengths = array(2, 6, seed=1), np.array([[1, 4, 0], [0, 2, 3]], np.int32)
     r = nx.Ragged(
@@ -239,6 +243,7 @@ def test_batches_have_rows_of_their_own():
 # --- unused tokens ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"token": "x"}], ids=str)
 def test_unused_tokens_leave_no_trace_in_gradients_of_what_is_shared(resources):
     values = np.arange(1.0, 17, dtype="float32")
@@ -296,6 +301,7 @@ def test_operators():
     assert repr(r) == "Ragged(i32[]{token:3}, 2 rows 'doc')"
 
 
+@pytest.mark.full
 def test_types_of_results():
     r = nx.Ragged.from_rows([np.full(1000, 100, "int8"), []], rows="doc", tokens="token")
     assert r.sum().data.tolist() == [100000, 0]
@@ -523,6 +529,7 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]

@@ -213,7 +213,8 @@ class Ragged(metaclass=_Type):
           rows: the name of the rows.
           column: the name of the positions within a row, of which the result has none.
           tokens: the name of the tokens.
-          lengths: integers, named by `rows`: how many tokens each row has, at its beginning.
+          lengths: integers, named by `rows`: how many tokens each row has, at its beginning. Under a trace a length beyond the columns counts as
+            their number.
           mask: or else truth values, named by `rows` and `column`: which entries are tokens. They keep their order.
           size: how many tokens the buffer has; default: those of `x`, whatever their number under a trace; fewer if lengths are known.
 
