@@ -20,7 +20,6 @@ UNEVEN = [
 ]
 # These know no padding: `a` of size 8 is refused over three devices.
 REFUSED = {
-    "segment_sum": "segment_sum",
     "split_axis": "split_axis",
 }
 

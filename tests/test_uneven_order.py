@@ -247,3 +247,75 @@ def test_sorting_sends_what_the_next_size_sends():
     # Where devices have no real entry, the last one is sent to them besides.
     assert 0 < sent(f, 15) <= sent(f, 16)
     assert sent(f, 10) <= sent(f, 16) + 3 * 4
+
+
+# --- segments, and what is found -------------------------------------------------------------------------------------
+
+NUMBERS = np.array([3, 0, -1, 4, 9, 1, 3, 3, 4, 4], np.int32)  # 2 is empty, two are none
+
+
+def segments(kind, x, **options):
+    numbers = nx.named(jnp.sort(NUMBERS) if options else jnp.asarray(NUMBERS), ["a"])
+    return getattr(nx, f"segment_{kind}")(x, numbers, 5, axis="a", out_axis="segment", **options)
+
+
+def segments_plainly(kind, x, mode="drop", indices_are_sorted=False):
+    numbers = np.clip(np.sort(NUMBERS), 0, 4) if mode == "clip" else NUMBERS
+    return getattr(jax.ops, f"segment_{kind}")(x, jnp.asarray(numbers), 5)
+
+
+SEGMENTS = {
+    f"{kind}-{len(options)}": (
+        lambda v, kind=kind, options=options: segments(kind, v, **options),
+        lambda a, kind=kind, options=options: segments_plainly(kind, a, **options),
+        ["segment", "b"],
+    )
+    for kind in ("sum", "max", "min", "prod")
+    for options in ({}, {"mode": "clip", "indices_are_sorted": True})
+}
+WHERE = [
+    Placement("same", (4,), (("a", "x"), ("segment", "x")), "explicit"),
+    *(
+        pytest.param(placement, marks=pytest.mark.full)
+        for placement in [
+            Placement("entries", (8,), (("a", "x"),)),
+            Placement("segments", (8,), (("segment", "x"),)),
+            Placement("both", (3, 2), (("a", "x"), ("segment", "y"))),
+            Placement("wider", (2, 4), (("a", "x"), ("segment", ("x", "y")))),
+            Placement("narrower", (3, 2), (("a", ("x", "y")), ("segment", "x")), "explicit"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("placement", WHERE, ids=str)
+def test_segments(placement):
+    x = array(10, 3)
+    known = {label: program for label, program in SEGMENTS.items() if "prod" not in label}  # which has no gradient
+    named, plain, out_axes = together(known)
+    check(named, plain, (x,), (["a", "b"],), out_axes, placement, axis_sizes={"segment": 5})
+    named, plain, out_axes = together({label: program for label, program in SEGMENTS.items() if "prod" in label})
+    check(named, plain, (x,), (["a", "b"],), out_axes, placement, grad=False, axis_sizes={"segment": 5})
+
+
+def test_ties_within_segments():
+    named, plain, out_axes = together({label: SEGMENTS[label] for label in ("max-0", "min-2")})
+    check(named, plain, (array(10, 3, kind="ties"),), (["a", "b"],), out_axes, WHERE[0], axis_sizes={"segment": 5})
+
+
+def test_what_is_found():
+    x = array(5, 3, kind="ties")
+    programs = {
+        "nonzero": (
+            lambda v: nx.nonzero(v, axis="a", size=4, out_axis="place", fill_value=-1)[0],
+            lambda a: jax.vmap(lambda row: jnp.nonzero(row, size=4, fill_value=-1)[0])(a.T),
+            ["b", "place"],
+        ),
+        "unique": (
+            lambda v: nx.unique(v, True, True, True, "a", size=4, out_axis="place"),
+            lambda a: jax.vmap(lambda row: jnp.unique(row, True, True, True, size=4))(a.T),
+            (["b", "place"], ["b", "place"], ["b", "a"], ["b", "place"]),
+        ),
+    }
+    named, plain, out_axes = together(programs)
+    check(named, plain, (x,), (["a", "b"],), out_axes, FOUR, grad=False)

@@ -2,7 +2,7 @@
 
 Along a sharded axis every device reduces its own entries, and one collective puts these together: an all-reduce, or a
 reduce-scatter where the axis of the segments is on the same mesh axis. Where only the axis of the segments is sharded nothing
-is sent: each device takes the entries of its own segments.
+is sent: each device takes the entries of its own segments. Padding of an axis that does not divide is in no segment.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
 from namedax.operands import compiled_ops
@@ -28,6 +29,8 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded_size
+from namedax.resources.real_entries import constant_padding, masked, refilled
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -174,7 +177,7 @@ def _segment(
         )
     count = as_integer(op, "num_segments", num_segments, 0)
     if region is not None and out_axis is not None:
-        region.block_size(out_axis, count, op)
+        region.block_size(out_axis, count, op, knows_padding=True)
     position = axis % dims_of(data).count(None) if name is None else 0
 
     return compiled_ops.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
@@ -205,8 +208,8 @@ def _reduce(
         region.check_placement(op, dict.fromkeys([*out, *([] if out_axis is None else [out_axis])]))
         region.check_placement(op, dict.fromkeys(d for d in (*dims, *id_dims) if d is not None))
     if region is not None and region.manual:
-        reduced = region.placement(name) if name is not None else ()
-        kept = region.placement(out_axis) if out_axis is not None else ()
+        reduced = region.place(name) if name is not None else ()
+        kept = region.place(out_axis) if out_axis is not None else ()
     data = x._data if isinstance(x, NamedArray) else x
     numbers = ids._data if isinstance(ids, NamedArray) else ids
     if data.shape[dim] != numbers.shape[id_dims.index(name)]:
@@ -223,10 +226,13 @@ def _reduce(
     order = [dims.index(d) for d in shared] + [dim] + rest
     id_order = [id_dims.index(d) for d in batch] + [id_dims.index(name)]
     data, numbers = lax.transpose(data, order), lax.transpose(numbers, id_order)
-    if clip:
-        numbers = jnp.clip(numbers, 0, count - 1)
-    run = _Placed(kind, count, len(batch), tuple(d in shared for d in batch), tuple(reduced), tuple(kept), is_sorted)
+    numbers = jnp.clip(numbers, 0, count - 1) if clip else numbers
+    if isinstance(reduced, Uneven) or isinstance(kept, Uneven):
+        numbers = _of_real(numbers, count, reduced)
+    run = _Placed(kind, count, len(batch), tuple(d in shared for d in batch), plain(reduced), kept, is_sorted)
     result = run.differentiable(data, numbers) if kind in ("max", "min") and run.placed else run(data, numbers)
+    # In common with the entries the copies of the last segment are made before they are added up.
+    result = (constant_padding if run.common else refilled)(result, len(batch), kept)
 
     # The result: batch axes, the segments, the rest.
     out_dims = [*batch, out_axis, *(dims[i] for i in rest)]
@@ -237,6 +243,17 @@ def _reduce(
         result = jnp.moveaxis(result, places[0], places[position])
         out_dims.insert(places[position], out_dims.pop(places[0]))
     return wrap(result, tuple(out_dims))
+
+
+def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:
+    """The numbers of segments, and one that is none for padding along the last axis, and for what would count for padding of the segments.
+
+    It is behind all others, so that numbers that are sorted stay so.
+    """
+    if numbers.dtype.itemsize < 4:
+        numbers = numbers.astype(jnp.int32)
+    none = jnp.iinfo(numbers.dtype).max
+    return masked(jnp.where(numbers < count, numbers, none), numbers.ndim - 1, place, none)
 
 
 class _Placed:
@@ -287,13 +304,13 @@ class _Placed:
         """The numbers of the segments as they count on this device, and how many it has before anything is sent."""
         if not self.kept or self.common:
             return ids, self.count
-        size = self.count // math.prod(lax.axis_size(axis) for axis in self.kept)
-        return ids - comm.block_index(self.kept).astype(ids.dtype) * size, size
+        size = block_of(self.count, math.prod(lax.axis_size(axis) for axis in self.kept))
+        return ids - comm.block_index(plain(self.kept)).astype(ids.dtype) * size, size
 
     def _combine(self, kind: str, partial: Any) -> Any:
         dim = self.batch
         if self.common:
-            partial = self._scatter(kind, self._cut(partial, dim), dim)
+            partial = self._scatter(kind, self._cut(self._padded(partial, dim), dim), dim)
         rest = tuple(axis for axis in self.reduced if axis not in self.common)
         if not rest:
             return partial
@@ -302,6 +319,13 @@ class _Placed:
         if kind == "prod":
             return jnp.prod(comm.all_gather(partial[None], 0, rest, "invarying"), 0)
         return (comm.pmax if kind == "max" else comm.pmin)(partial, rest)
+
+    def _padded(self, partial: Any, dim: int) -> Any:
+        """All segments, and copies of the last one up to a number that divides; of tangents too, so that these are transposed with it."""
+        if not isinstance(self.kept, Uneven):
+            return partial
+        last = lax.slice_in_dim(partial, self.count - 1, self.count, axis=dim)
+        return lax.concatenate([partial, *[last] * (padded_size(self.kept) - self.count)], dim)
 
     def _cut(self, partial: Any, dim: int) -> Any:
         """This device's segments along the mesh axes of the segments that the entries are not on."""
@@ -357,7 +381,7 @@ class _Placed:
             # What the devices have found is in `best` already.
             ties, share = among_steps(best, count, share, loops, lambda best: best, self.kind == "max")
             shared = comm.psum(share, loops) / jnp.maximum(ties, 1)
-            return result, comm.cut(shared, self.batch, self.kept) if self.common else shared
+            return result, comm.cut(self._padded(shared, self.batch), self.batch, plain(self.kept)) if self.common else shared
 
         return extremum(data, ids)
 
