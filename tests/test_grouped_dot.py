@@ -48,7 +48,7 @@ def named(x, w, headed_x, headed_w, ids, ordered):
     dot = functools.partial(nx.nn.grouped_dot, group="expert")
     return (
         dot(x, w, "embed", groups=ids),
-        dot(x, w, "embed", groups=ordered, indices_are_sorted=True),
+        dot(x, w, "embed", groups=ordered),
         dot(headed_x, headed_w, ("embed",), groups=ids),
         dot(headed_x, w, "embed", groups=ids),
     )
@@ -251,3 +251,18 @@ def test_sizes_and_placements_that_do_not_fit():
     )
     with pytest.raises(PlacementConflictError, match="'token' and 'out'"):
         fun(x, nx.named(W, ["expert", "embed", "out"]), nx.named(IDS, ["token"]))
+
+
+@pytest.mark.full
+def test_batches_of_rows_have_weights_of_their_own():
+    """Rows are in order in every batch, and not over all of them."""
+    x, lengths = array(2, 6, 3, seed=3), np.array([[1, 0, 4], [2, 3, 1]])
+    r = nx.Ragged(
+        nx.named(x, ["batch", "token", "embed"]), nx.named(make.asarray(lengths), ["batch", "doc"]), tokens="token", rows="doc"
+    )
+    w = array(3, 3, 4, seed=4)
+    have = nx.positional(r.dot(nx.named(w, ["doc", "embed", "out"]), "embed").sum(), ["batch", "doc", "out"])
+    for i, row in enumerate(lengths):
+        starts = np.cumsum((0, *row))
+        for j, n in enumerate(row):
+            np.testing.assert_allclose(have[i, j], x[i, starts[j] : starts[j] + n].sum(0) @ w[j], rtol=1e-4, atol=1e-5)

@@ -272,9 +272,7 @@ def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
 def glu(x: ArrayLike, axis: Axis = -1) -> Array:
     """Gated linear unit activation function."""
-def grouped_dot(
-    x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable, indices_are_sorted: bool = False,
-) -> Array:
+def grouped_dot(x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable) -> Array:
     """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
@@ -287,7 +285,6 @@ def grouped_dot(
       groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
         gradient.
       group: the name of the groups in `w`.
-      indices_are_sorted: whether `groups` is known to be in order, those that are too large at the end; tokens are not sorted then.
 
     Returns:
       An array with the names of `x`, and those of `w` alone in place of `axis`.

@@ -40,7 +40,7 @@ from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["grouped_dot"]
+__all__ = ["contract_by_group", "grouped_dot"]
 
 _OP = "grouped_dot"
 
@@ -48,7 +48,7 @@ Axes = tuple[str, ...]
 
 
 @operation("axis")
-def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable, indices_are_sorted: bool = False) -> Array:
+def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> Array:
     """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
@@ -61,7 +61,6 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable, indi
       groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
         gradient.
       group: the name of the groups in `w`.
-      indices_are_sorted: whether `groups` is known to be in order, those that are too large at the end; tokens are not sorted then.
 
     Returns:
       An array with the names of `x`, and those of `w` alone in place of `axis`.
@@ -92,11 +91,16 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable, indi
     >>> nx.positional(y, ["token", "out"]).tolist()
     [[18.0, 20.0], [2.0, 4.0], [0.0, 0.0], [18.0, 20.0]]
     """
+    return contract_by_group(x, w, axis, groups, group, False)
+
+
+def contract_by_group(x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool) -> Any:
+    """`grouped_dot`, where it may be known that the groups along their one axis are in order and within range: tokens are not sorted then."""
     region = ambient()
     x, w, groups = (as_array(local_block(as_array(a), _OP, region)) for a in (x, w, groups))
     names = _Names.of(x, w, groups, axis, group)
     names.check_sizes(x, w, groups)
-    return _Contraction(x, w, groups, names, indices_are_sorted).run()
+    return _Contraction(x, w, groups, names, is_sorted).run()
 
 
 class _Names(Record):
@@ -162,7 +166,7 @@ class _Contraction:
         self.of_groups = self.place((n.group,))
         self.of_tokens = self.place(n.tokens)
         self.of_contracted = self.place(n.contracted)
-        self.is_sorted = is_sorted and not self.of_groups and n.tokens == dims_of(groups)
+        self.is_sorted = is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
         common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
         x_data, w_data = cast(x, common), cast(w, common)

@@ -32,7 +32,7 @@ from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
 from namedax.ops.ragged.checks import check, checked_lengths, filled
-from namedax.ops.ragged.grouped import grouped_dot
+from namedax.ops.ragged.grouped import contract_by_group
 from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spread, whole
 from namedax.ops.shape.rename import rename
 from namedax.resources.communication import sum_type
@@ -487,7 +487,7 @@ class Ragged(metaclass=_Type):
         """
         if self.rows not in dims_of(w):
             return self.replace(dot(self.values, w, axis))
-        result = grouped_dot(self.values, w, axis, groups=at_rows(self.segments), group=self.rows, indices_are_sorted=True)
+        result = contract_by_group(self.values, w, axis, at_rows(self.segments), self.rows, True)
         return self.replace(result)
 
     @_said
