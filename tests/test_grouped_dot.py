@@ -266,3 +266,15 @@ def test_batches_of_rows_have_weights_of_their_own():
         starts = np.cumsum((0, *row))
         for j, n in enumerate(row):
             np.testing.assert_allclose(have[i, j], x[i, starts[j] : starts[j] + n].sum(0) @ w[j], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32"])
+def test_numbers_of_groups_of_any_type(dtype):
+    """Of a type that cannot hold the number of groups, too; and numbers that are beyond all of another type are of no group."""
+    x, w = nx.named(X[:3], ["token", "embed"]), nx.named(array(300, 6, 2, seed=5), ["expert", "embed", "out"])
+    ids = make.array(np.array([3, 120, np.iinfo(dtype).max]), dtype)
+    have = nx.nn.grouped_dot(x, w, "embed", groups=nx.named(ids, ["token"]), group="expert").data
+    for t, number in enumerate(np.asarray(ids).tolist()):
+        want = X[t] @ w.data[number] if number < 300 else np.zeros(2)
+        np.testing.assert_allclose(have[t], want, rtol=1e-4, atol=1e-5)

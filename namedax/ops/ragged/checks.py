@@ -66,8 +66,7 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
 
 def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, bool]:
     """The lengths as 32-bit integers, and whether they are known to fill the buffer."""
-    lengths = lengths.astype(jnp.int32)
-    numbers = known(lengths)
+    numbers, lengths = known(lengths), lengths.astype(jnp.int32)
     if numbers is None:
         return _maximum(lengths, 0), False
     if (numbers < 0).any():

@@ -34,6 +34,7 @@ from namedax.errors import (
     raise_not_found,
 )
 from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.leaves import wide_index
 from namedax.ops.ragged import token_moves
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
@@ -179,20 +180,17 @@ class _Contraction:
         width = math.prod(x_data.shape[dims_of(x).index(name)] for name in n.contracted)
         batch = math.prod(rows[: len(n.batch)])
         self.count = w.named_shape[n.group]
+        tokens = math.prod(rows[len(n.batch) :])
         in_order = _ordered(x_data, dims_of(x), (*n.batch, *n.tokens, *n.contracted))
-        self.x = (
-            in_order.reshape(batch, -1, width).astype(dtype)
-            if in_order.size
-            else jnp.zeros((batch, math.prod(rows[len(n.batch) :]), width), dtype)
-        )
+        self.x = in_order.reshape(batch, tokens, width).astype(dtype)
         here = w_data.shape[dims_of(w).index(n.group)]
         in_order = _ordered(w_data, dims_of(w), (*n.batch, n.group, *n.contracted, *n.out))
         self.w = in_order.reshape(batch, here, width, math.prod(self.out_shape)).astype(dtype)
         own = [name for name in (*n.batch, *n.tokens) if name in dims_of(groups)]
         ids = _ordered(ids, dims_of(groups), own)
         ids = lax.expand_dims(ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own])
-        ids = jnp.broadcast_to(ids, rows).reshape(batch, -1).astype(jnp.int32)
-        self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.count)
+        ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
+        self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.count).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> Axes:
         """The mesh axes over which blocks of these names are spread."""
