@@ -294,6 +294,31 @@ def test_a_stage_that_is_computed_anew_keeps_the_boundaries_of_its_microbatches_
     assert temporary(False) - temporary(True) > 6 * one
 
 
+@pytest.mark.full
+def test_other_names_may_be_uneven():
+    """Six entries over four devices."""
+    w, x = array(4, 6, 6) / 2, array(8, 6)
+
+    def layer(x, w):
+        return nx.nn.softmax(nx.einsum("{batch,k},{k,o}->{batch,k:o}", x, w), "k") - x
+
+    def plain(w, x):
+        for p in w:
+            x = jax.nn.softmax(x @ p) - x
+        return jnp.sum(x**3)
+
+    f = nx.xmap(
+        lambda w, x: nx.sum(nx.pipeline(layer, x, w, microbatches=4) ** 3, ("batch", "k")),
+        (["layers", "k", "o"], ["batch", "k"]),
+        [],
+        axis_resources={**PP, "k": "model"},
+        mesh=mesh_of(pipe=2, model=4),
+    )
+    have, want = (jax.jit(jax.value_and_grad(g, argnums=(0, 1)))(w, x) for g in (f, plain))
+    for a, b in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
 # --- idle ticks -----------------------------------------------------------------------------------------------------
 
 

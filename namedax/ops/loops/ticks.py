@@ -305,7 +305,7 @@ class Pipeline:
                     f"{OP}: what the function returns for one layer has an axis {name!r} itself, from a value that it carries or closes over. Pass "
                     "that value as an input, or rename its axis."
                 )
-            met = set(self.region.placement(name)) & set(self.axes)
+            met = set(self.region.place(name)) & set(self.axes)
             if met:
                 raise PlacementConflictError(
                     f"{OP}: what the function returns has an axis {name!r} on mesh axis {min(met)!r}, over which {self.entries.axis!r} is "
