@@ -526,3 +526,23 @@ def test_a_raw_rule_that_reduces_where_the_mapped_function_has_ended_is_an_error
         nx.errors.AxisResourceError, match=r"axis 'a' is mapped to mesh axis 'x' .* Use nx\.custom_vjp or nx\.custom_jvp"
     ):
         jax.grad(nx.xmap(loss, ["a"], [], **options))(make.ones(8))
+
+
+@pytest.mark.parametrize("partitioning", ["manual", "auto"])
+@pytest.mark.parametrize("offset", [1, -1])
+def test_the_gradient_of_a_shift_beside_an_array_that_is_cut(partitioning, offset):
+    # Under XLA's partitioner it was wrong: a pad by a negative number, where the same array is also merged and cut.
+    draw = np.random.default_rng(0).normal
+    x, w1, w2 = (jnp.asarray(draw(size=shape), "float32") for shape in ((8, 2, 4), (8, 8), (8, 2, 4)))
+
+    def loss(x):
+        merged, moved = nx.scan(
+            lambda c, v: (c, (nx.merge_axes(v, ("k", "b"), "m"), nx.shift(v, offset, "k"))), 0.0, x, axis="a"
+        )[1]
+        return nx.sum(merged * nx.named(w1, ["a", "m"]), ["a", "m"]) + nx.sum(
+            moved * nx.named(w2, ["a", "k", "b"]), ["a", "k", "b"]
+        )
+
+    f = nx.xmap(loss, (["a", "k", "b"],), [], axis_resources={"m": "x"}, mesh=make_mesh((4,)), partitioning=partitioning)
+    shifted = jnp.stack([w2[:, 1], jnp.zeros((8, 4))], 1) if offset == 1 else jnp.stack([jnp.zeros((8, 4)), w2[:, 0]], 1)
+    close(jax.jit(jax.grad(f))(x), w1.reshape(8, 2, 4) + shifted)

@@ -106,13 +106,15 @@ def _totals(steps: Sequence[Any], allowed: _Allowed) -> set[int]:
     """The sums of bytes that these collectives may have in the compiled program.
 
     XLA's CPU backend computes in float32 where the program has bfloat16, and sends it so, but for some gathers. And XLA does index arithmetic:
-    integers that are computed in two ways, a place and a place after a step of none, it finds to be equal.
+    integers that are computed in two ways, a place and a place after a step of none, it finds to be equal, and those of places the same in
+    every step.
     """
     totals = {0}
     seen = collections.Counter((s.kind, s.mesh_axes, s.bytes, s.dtype) for s in steps)
     for s in steps:
-        is_twin = (allowed.twins or s.dtype.startswith("int")) and seen[s.kind, s.mesh_axes, s.bytes, s.dtype] > 1
-        is_superfluous = is_twin or (allowed.permutes and s.kind == "collective-permute")
+        is_index = s.dtype.startswith("int")
+        is_twin = (allowed.twins or is_index) and seen[s.kind, s.mesh_axes, s.bytes, s.dtype] > 1
+        is_superfluous = is_twin or (is_index and s.trips > 1) or (allowed.permutes and s.kind == "collective-permute")
         # Fewer times: that it is the same in every step of one of its loops is seen after it is found to be a twin.
         trips = {s.trips, *(n for n in range(s.trips) if not n or s.trips % n == 0)} if is_superfluous else {s.trips}
         widths = (1, 2) if s.dtype == "bfloat16" else (1,)

@@ -261,6 +261,10 @@ def _refusal(ref: Reference, layout: Layout, error: Exception) -> Outcome:
     message = "\n".join(str(error).split("\n")[:8])
     if isinstance(error, nx.errors.NamedaxError) and legitimate(ref, layout, error):
         return Outcome("refused", f"{kind}: {re.sub(r'[0-9]+', 'N', message)[:110]}")
+    if layout.partitioning == "auto" and "fft_thunk" in message:
+        return Outcome(
+            "refused", "XLA's CPU backend has no Fourier transform of an array whose layout its partitioner has chosen"
+        )
     where = "".join(traceback.format_exception(error)[-6:])
     return Outcome(kind, f"{message[:1500]}\n{where[-1500:]}")
 

@@ -21,7 +21,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
-from namedax.core.variance import cast_data
+from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -183,8 +183,10 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
             return comm.over_words(lambda words: whole(words, dim), data)
         n = data.shape[dim]
         step = max(-n, min(n, by))
-        config = [(step, -step, 0) if i == dim else (0, 0, 0) for i in range(data.ndim)]
-        return lax.pad(data, jnp.asarray(fill_value, data.dtype), config)
+        # Not a pad by a negative number: of its gradient XLA's partitioner makes a wrong one beside an array that is cut.
+        kept = lax.slice_in_dim(data, max(-step, 0), n - max(step, 0), axis=dim)
+        come = jnp.broadcast_to(jnp.asarray(fill_value, data.dtype), (*data.shape[:dim], abs(step), *data.shape[dim + 1 :]))
+        return lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim)
 
     if not is_name(axis):
         data, dims = data_and_dims(op, x)
