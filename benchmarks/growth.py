@@ -5,8 +5,9 @@
     python benchmarks/growth.py --picture growth.svg        # the picture elsewhere
 
 Both programs of a curve compute the same, the plain one under `jax.jit(jax.shard_map(...))`. They take turns, with cold caches, and
-medians of processor time are compared (all threads of the process, so that other work on the machine counts little). The slope is that of a
-line through the last three points of a curve, in logarithms: 1 is linear.
+medians of processor time are compared (all threads of the process, so that other work on the machine counts little; of a call the thread that
+calls, because the devices wait for each other). The plain program has a second turn in every round: what it is against itself is the noise. The
+slope is that of a line through the last three points of a curve, in logarithms: 1 is linear.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 
-PLAIN, NAMED = "plain", "namedax"
+PLAIN, NAMED, NOISE = "plain", "namedax", "plain again"
 STAGES = ("trace", "lower", "compile", "call")
 # Makes the function to compile anew, and its arguments.
 Program = tuple[Callable[[], Any], Sequence[Any]]
@@ -48,7 +49,7 @@ class Curve:
       sizes: the sizes.
       programs: the plain and the named program of a size.
       stages: what is measured.
-      largest: the size up to which programs are compiled; larger ones are traced and lowered.
+      largest: the size up to which every program has all its turns; larger ones, which XLA compiles for minutes, have one.
     """
 
     title: str
@@ -183,7 +184,7 @@ CURVES = {
     "layers": Curve("layers, unrolled", (4, 8, 16, 32, 64, 96), functools.partial(layers, False)),
     "scanned": Curve("layers, scanned", (4, 8, 16, 32, 64, 96), functools.partial(layers, True)),
     "names": Curve("names per array", (2, 4, 8, 12, 16), names),
-    "parameters": Curve("parameters", (10, 100, 1_000, 10_000), parameters, largest=1_000),
+    "parameters": Curve("parameters", (10, 100, 1_000, 3_000, 10_000), parameters, largest=1_000),
     "devices": Curve("devices", (8, 64, 512, 4_096, 65_536), devices, stages=STAGES[:2]),
 }
 
@@ -210,30 +211,39 @@ def measure(program: Program, stages: Sequence[str]) -> dict[str, float]:
     if "compile" in stages:
         timed("compile", lowered.compile)
     if "call" in stages:
-        calls = list[float]()
-        for i in range(12):  # the first one fills caches; half a second is enough
-            timed("call", lambda: jax.block_until_ready(function(*args)))
-            if i:
-                calls.append(seconds["call"])
-            if sum(calls) > 0.5:
-                break
-        seconds["call"] = statistics.median(calls)
+        seconds["call"] = call_of(lambda: function(*args))
     return seconds
+
+
+def call_of(call: Callable[[], Any]) -> float:
+    """The median seconds of processor time that the thread which calls takes, when caches are filled."""
+    jax.block_until_ready(call())
+    calls = list[float]()
+    end = time.thread_time() + 1
+    while len(calls) < 10 or (len(calls) < 200 and time.thread_time() < end):
+        begin = time.thread_time()
+        result = call()
+        calls.append(time.thread_time() - begin)
+        jax.block_until_ready(result)
+        del result
+    return statistics.median(calls)
 
 
 def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]]:
     """The median seconds by stage, program and size, where every program has so many turns."""
-    found: dict[str, dict[str, dict[int, float]]] = {stage: {PLAIN: {}, NAMED: {}} for stage in curve.stages}
+    found: dict[str, dict[str, dict[int, float]]] = {stage: {PLAIN: {}, NAMED: {}, NOISE: {}} for stage in curve.stages}
     for size in curve.sizes:
-        programs, stages = curve.programs(size), curve.stages if size <= curve.largest else STAGES[:2]
+        programs = dict(curve.programs(size))
+        if size <= curve.largest:
+            programs[NOISE] = programs[PLAIN]
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
         if size == curve.sizes[0]:
             for program in programs.values():
                 measure(program, STAGES[:1])  # what is computed once in a process
-        for round_ in range(rounds):
+        for round_ in range(rounds if size <= curve.largest else 1):
             for name in list(programs)[:: 1 if round_ % 2 == 0 else -1]:
-                taken[name].append(measure(programs[name], stages))
-        for stage in stages:
+                taken[name].append(measure(programs[name], curve.stages))
+        for stage in curve.stages:
             for name, times in taken.items():
                 found[stage][name][size] = statistics.median(each[stage] for each in times)
     return found
@@ -248,12 +258,14 @@ def slope(points: Mapping[int, float]) -> float:
 
 
 def rows(curve: Curve, found: Mapping[str, Mapping[str, Mapping[int, float]]]) -> Iterator[str]:
-    """A row of a Markdown table for every stage: first and last point, and the slopes."""
+    """A row of a Markdown table for every stage: first and last point, the slopes, and the noise."""
     for stage, by_program in found.items():
-        plain, named = by_program[PLAIN], by_program[NAMED]
+        plain, named, again = (by_program[program] for program in (PLAIN, NAMED, NOISE))
+        noise = [again[size] / plain[size] for size in again]
         first, *_, last = plain
         ends = " | ".join(f"{plain[size] * 1e3:.3g} ms | {named[size] / plain[size]:.2f}" for size in (first, last))
-        yield f"| {curve.title} | {stage} | {first:,} to {last:,} | {ends} | {slope(plain):.2f} | {slope(named):.2f} |"
+        slopes = f"{slope(plain):.2f} | {slope(named):.2f}"
+        yield f"| {curve.title} | {stage} | {first:,} to {last:,} | {ends} | {slopes} | {min(noise):.2f} to {max(noise):.2f} |"
 
 
 def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
@@ -293,7 +305,10 @@ def main() -> None:
     picture = pathlib.Path(__file__).parent.parent / "docs" / "growth.svg"
     parser.add_argument("--picture", type=pathlib.Path, default=picture, help="where the picture is written")
     options = parser.parse_args()
-    print("| what grows | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax |\n|" + "---|" * 9)
+    print(
+        "| what grows | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax | noise |\n|"
+        + "---|" * 10
+    )
     curves = {}
     for name in options.curves:
         curves[name] = curve_of(CURVES[name], options.rounds)

@@ -341,6 +341,9 @@ def named(shape, names, dtype=jnp.float32):
         ),
         ({"step": jnp.zeros(())}, "step is stored as the int 7 and asked for as f32[]: a value of Python is an array without axes, of its own "
          "kind of number."),
+        ({"b": nx.NamedArray(jnp.zeros((6, 6)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "b is stored as f32[]{hidden:6} "
+         "and asked for as f32[]{Kind.ROWS:6, Kind.ROWS:6}: two of the names asked for are members of enumerations of one name, which a "
+         "checkpoint cannot tell apart."),
         ({"bias": {"b": jnp.zeros(3)}}, "bias/b, f32[3], is asked for and not stored."),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     Args:
       path: the folder, or an address that orbax knows (`gs://...`).
       tree: a pytree of arrays, named or not, keys of random numbers, and numbers and strings of Python.
-      overwrite: whether a folder that is there is replaced.
+      overwrite: whether a folder that is there is replaced. It is deleted before the new one is written.
 
     Raises:
       CheckpointError: a leaf or a name cannot be stored, or the folder is there already.

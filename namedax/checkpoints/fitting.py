@@ -109,6 +109,8 @@ def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
 
 def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
     asked = {identity(written_name(d, op, what)): (d, n) for d, n in zip(want.dims, want.shape, strict=True) if d is not None}
+    if len(asked) < len(want.dims) - want.dims.count(None):
+        return "two of the names asked for are members of enumerations of one name, which a checkpoint cannot tell apart."
     unknown = [name for key, (name, _) in asked.items() if key not in have.names]
     if unknown:
         hints = (
