@@ -3,6 +3,7 @@
     python benchmarks/growth.py                             # the table, and the picture of docs/performance.md
     python benchmarks/growth.py --curves layers devices     # some of the curves
     python benchmarks/growth.py --picture growth.svg        # the picture elsewhere
+    python benchmarks/growth.py --points growth.json        # keeps what is measured: in several runs, for one picture
 
 Both programs of a curve compute the same, the plain one under `jax.jit(jax.shard_map(...))`. They take turns, with cold caches, and
 medians of processor time are compared (all threads of the process, so that other work on the machine counts little; of a call the thread that
@@ -16,6 +17,7 @@ import argparse
 import dataclasses
 import functools
 import gc
+import json
 import math
 import os
 import pathlib
@@ -284,7 +286,9 @@ def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
                 points = by_program[program]
                 label = stage if program == NAMED else None
                 seconds = [value * 1e3 for value in points.values()]
-                axis.loglog(list(points), seconds, style, color=f"C{i}", label=label, markersize=3, linewidth=1)
+                axis.loglog(
+                    [int(size) for size in points], seconds, style, color=f"C{i}", label=label, markersize=3, linewidth=1
+                )
         axis.set_xlabel(CURVES[name].title)
         shown = CURVES[name].sizes[::2]
         axis.set_xticks(shown, [f"{size:,}" for size in shown])
@@ -304,17 +308,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often every program has its turn")
     picture = pathlib.Path(__file__).parent.parent / "docs" / "growth.svg"
     parser.add_argument("--picture", type=pathlib.Path, default=picture, help="where the picture is written")
+    parser.add_argument(
+        "--points", type=pathlib.Path, help="what earlier runs have measured is read there, and what is measured written"
+    )
     options = parser.parse_args()
     print(
         "| what grows | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax | noise |\n|"
         + "---|" * 10
     )
-    curves = {}
+    curves: dict[str, Any] = json.loads(options.points.read_text()) if options.points and options.points.exists() else {}
     for name in options.curves:
         curves[name] = curve_of(CURVES[name], options.rounds)
         for row in rows(CURVES[name], curves[name]):
             print(row, flush=True)
-    draw(curves, options.picture)
+        if options.points:
+            options.points.write_text(json.dumps(curves))
+    draw({name: curves[name] for name in CURVES if name in curves}, options.picture)
 
 
 if __name__ == "__main__":
