@@ -125,6 +125,81 @@ def test_mesh_axes_of_one_size_are_not_alike_within_nodes_and_between():
     assert plan.best == {"batch": "a", "hidden": "b"}
 
 
+def test_of_a_number_of_devices_the_shape_of_the_mesh_is_chosen_too():
+    arguments = shapes(4096, 256, 1024, 128)
+    plan = nx.plan(mapped(), *arguments, mesh=8, machine=SLOW, names=["batch", "hidden"])
+    # By hand: every pair of numbers of devices for the two names.
+    mesh = abstract(x=4, y=2)
+    times = [
+        nx.explain(mapped(axis_resources=resources, mesh=mesh), *arguments).time(SLOW)
+        for resources in ({"batch": "x", "hidden": "y"}, {"batch": "y", "hidden": "x"}, {"batch": ("x", "y")})
+    ]
+    best = plan.candidates[0]
+    assert best.time <= min(times)
+    assert plan.mesh == best.mesh == {"x": 4, "y": 2}  # not 2 x 2 x 2, which is as fast
+    assert plan.best == {"batch": "x", "hidden": "y"}
+    f = mapped(axis_resources=plan.best, mesh=abstract(**plan.mesh))
+    assert nx.explain(f, *arguments).time(SLOW) == best.time
+    tried = {tuple(c.mesh.values()) for c in plan.candidates}
+    assert tried <= {(8,), (4, 2), (2, 2, 2)}  # 2 x 4 is the same to this machine
+    assert len(tried) > 1
+    assert "Layouts of network on 8 devices in" in " ".join(str(plan).split())
+    assert "x=4, y=2: {'batch': 'x', 'hidden': 'y'}" in str(plan)
+
+
+def test_the_mesh_axes_are_called_as_the_function_or_the_machine_calls_them():
+    arguments = shapes(4096, 64, 128, 16)
+    own = mapped(axis_resources={"batch": "data", "hidden": "model"}, mesh=abstract(data=4, model=2))
+    plan = nx.plan(own, *arguments, mesh=8, machine=SLOW, tries=1)
+    assert plan.mesh == {"data": 4, "model": 2}
+    assert plan.best == {"batch": "data", "hidden": "model"}
+    links = {"between": machines.Link(1e8, 1e-5, "switch"), "within": machines.Link(1e11, 1e-6, "switch")}
+    machine = dataclasses.replace(SLOW, links=links)
+    plan = nx.plan(mapped(), *arguments, mesh=4, machine=machine, names=["batch"])
+    assert plan.mesh == {"within": 4}
+    assert plan.best == {"batch": "within"}
+    # Eight devices that nothing joins to others; one needs no mesh.
+    narrow = dataclasses.replace(SLOW, links={...: machines.Link(1e9, 1e-6, "switch", reach=8)})
+    with pytest.raises(nx.errors.MeshError, match="joins 8 devices by one switch"):
+        nx.plan(mapped(), *arguments, mesh=16, machine=narrow)
+    alone = nx.plan(mapped(), *arguments, mesh=1, machine=narrow)
+    assert (alone.mesh, alone.best) == ({}, {})
+    assert "on 1 device of slow" in str(alone)
+
+
+def test_a_number_of_devices_is_measured_under_any_mesh_of_the_caller():
+    mesh = jax.make_mesh((8,), ("all",), (jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        plan = nx.plan(mapped(), *shapes(256, 32, 64, 16), mesh=4, machine=machines.v5p, verify=1, tries=4)
+        with pytest.raises(nx.errors.MeshError, match="JAX allows one mesh at a time"):
+            nx.plan(mapped(), *shapes(256, 32, 64, 16), mesh=abstract(other=4), machine=SLOW)
+    assert 0 < plan.candidates[0].measured < 10
+
+
+def test_what_two_names_of_one_axis_share_is_major():
+    # Between the two uses positions live on more devices; to go back to fewer only gathers if theirs are the major ones.
+    def body(x):
+        h = nx.square(nx.rename(x, {"pos": "pos_sp"}))
+        return nx.rename(h, {"pos_sp": "pos"})
+
+    f = nx.xmap(body, [["pos", "wide"]], ["pos", "wide"])
+    x = jax.ShapeDtypeStruct((256, 64), "float32")
+    plan = nx.plan(f, x, mesh=abstract(a=2, b=2), machine=SLOW, names=["pos", "pos_sp"])
+    both = [c for c in plan.candidates if isinstance(c.axis_resources.get("pos_sp"), tuple) and "pos" in c.axis_resources]
+    shared = [c.axis_resources for c in both if isinstance(c.axis_resources["pos"], str)]
+    assert shared
+    for resources in shared:
+        assert resources["pos_sp"][0] == resources["pos"]
+        turned = {**resources, "pos_sp": resources["pos_sp"][::-1]}
+        times = [
+            nx.explain(nx.xmap(body, [["pos", "wide"]], ["pos", "wide"], axis_resources=r, mesh=abstract(a=2, b=2)), x).time(
+                SLOW
+            )
+            for r in (resources, turned)
+        ]
+        assert times[0] < times[1]
+
+
 def test_the_bound_of_the_memory_holds_and_the_front_is_one():
     arguments = shapes(1 << 14, 2048, 8192, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=4, y=2), machine=SLOW)
@@ -220,6 +295,34 @@ def test_what_is_no_mapped_function_and_what_is_missing():
         nx.plan(mapped(), *arguments, mesh=abstract(x=2), machine=SLOW, verify=1)
     with pytest.raises(nx.errors.MeshError):
         nx.plan(mapped(), *arguments, machine=SLOW)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mesh": 0}, "plan: mesh=0 is a number of devices, which is 1 at least"),
+        ({"mesh": 512, "machine": None}, "plan: for which machine? There are 8 devices, not 512"),
+        ({"mesh": 512, "verify": 1}, "plan: verify=1 times the best layouts, and there are 8 devices, not 512"),
+        ({"machine": "v5p"}, "plan: machine='v5p' is not a machine; write nx.machines.v5p"),
+        ({"memory": -1}, "plan: memory=-1 must be a positive number of bytes"),
+        ({"names": "batch"}, "plan: names='batch' must be several names; write names=['batch']"),
+        ({"verify": -1}, "plan: verify=-1 must be an integer from 0"),
+        ({"tries": 0}, "plan: tries=0 must be an integer from 1"),
+        ({"loops": {"batch": 4}}, "which numbers of steps are tried: {'batch': [4]}"),
+        ({"overlap": True}, "plan: overlap=True must be what is tried; write overlap=[False, True]"),
+        ({"partitioning": "auto"}, "plan: network has partitioning='auto', so what it sends is XLA's choice"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_can_mean_nothing(options, message):
+    f = mapped(partitioning="auto") if "partitioning" in options else mapped()
+    given = {"mesh": abstract(x=2), "machine": SLOW, **{k: v for k, v in options.items() if k != "partitioning"}}
+    with pytest.raises(nx.errors.ArgumentError, match=re.escape(message)):
+        nx.plan(f, *shapes(64, 8, 8, 8), **given)
+
+
+def test_without_names_nothing_is_mapped():
+    assert nx.plan(mapped(), *shapes(64, 8, 8, 8), mesh=abstract(x=2), machine=SLOW, names=[]).best == {}
 
 
 def test_verify_measures_the_best():

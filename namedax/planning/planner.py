@@ -8,8 +8,6 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jax.sharding import AbstractMesh, Mesh
-
 from namedax.analysis.records import Collective, Operation
 from namedax.errors import (
     ArgumentError,
@@ -21,7 +19,9 @@ from namedax.errors import (
     show_names,
 )
 from namedax.hlo import size_text
-from namedax.machines import Machine, Times, measure
+from namedax.machines import Machine, Times
+from namedax.machines.links import positive
+from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.program import Census, Program
 from namedax.planning.reasons import advice
 from namedax.planning.rendering import resources_text, seconds_text
@@ -29,14 +29,13 @@ from namedax.planning.result import Candidate, Plan
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.planning.timing import measured
-from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import SerialLoop
 from namedax.xmap import Xmapped
 
 __all__ = ["plan"]
 
-# How many layouts are judged at most, on one, two and three mesh axes.
-_TRIES = (32, 60, 90)
+# How many layouts are judged at most, on one, two and three mesh axes, and where the shape of the mesh is chosen too.
+_TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 
 def plan(
@@ -60,30 +59,37 @@ def plan(
     may be of any size. Which names cannot share a mesh axis follows from the names that meet in one value; mesh axes of equal size and
     link are interchangeable. The search is deterministic.
 
+    With a number of devices as `mesh` the shapes of a mesh of one, two and three axes are tried too, as far as the machine tells them
+    apart: `plan.mesh` says the sizes. The mesh axes are called as those of `f`, of its `axis_resources`, or of the machine's links, and
+    otherwise `x`, `y` and `z`.
+
     The memory is that of `f` alone: if an optimiser's state is held beside it, pass what is left as `memory`, or plan a function that has
     the state among its arguments.
 
     Args:
       f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its own `axis_resources` are a candidate.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
-      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`.
-      machine: of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices.
+      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes are made.
+      machine: of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices; of a number of devices those that are there,
+        along one axis, whose link then stands for every mesh axis.
       memory: the bytes that a device may hold; default: all that it has.
       names: which names may be mapped; default: all. Other names are not mapped.
-      verify: so many of the best are compiled and timed on the mesh, which must have devices.
+      verify: so many of the best are compiled and timed on the mesh, which must have devices (on the first ones, for a number).
       progress: whether a line on standard error says how far it is, if that is a terminal.
-      tries: how many layouts are judged at most; default: 32 on one mesh axis, 60 on two, 90 on more. One takes about a second.
+      tries: how many layouts are judged at most; default: 32 on one mesh axis, 60 on two, 90 on more, 120 for a number of devices. One
+        takes up to a second.
       loops: for names that may be executed in steps, in how many, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
       overlap: what `overlap` of `nx.xmap` may be, such as `[False, True]`; default: what `f` has.
       **kwargs: keyword arguments of `f`.
 
     Returns:
-      A `Plan`, which prints as a table. `plan.best` is for `axis_resources`.
+      A `Plan`, which prints as a table. `plan.best` is for `axis_resources`, on a mesh of the sizes `plan.mesh`.
 
     Raises:
       ArgumentTypeError: `f` is not a function made by `nx.xmap`.
-      ArgumentError: a name that the program does not have, or there is neither a machine nor a mesh with devices.
-      MeshError: there is no mesh.
+      ArgumentError: a name that the program does not have, an argument that can mean nothing, there is neither a machine nor a mesh with
+        devices, or `f` leaves it to XLA what is sent (`partitioning="auto"`).
+      MeshError: there is no mesh, or the machine has no room for it.
       PlanError: no layout that was judged fits into the memory.
 
     >>> import jax, namedax as nx
@@ -94,50 +100,69 @@ def plan(
     >>> shapes = jax.ShapeDtypeStruct((512, 1024), "float32"), jax.ShapeDtypeStruct((1 << 20, 512), "float32")
     >>> nx.plan(f, *shapes, mesh=mesh, machine=nx.machines.v5p).best
     {'batch': 'x'}
+    >>> plan = nx.plan(f, *shapes, mesh=8, machine=nx.machines.v5p)
+    >>> plan.mesh, plan.best
+    ({'x': 2, 'y': 2, 'z': 2}, {'batch': ('x', 'y', 'z')})
     """
-    if not isinstance(f, Xmapped):
-        raise ArgumentTypeError(
-            f"plan: the first argument is a function made by nx.xmap; got {type(f).__name__}. Map what is to be planned: "
-            "nx.plan(nx.xmap(jax.value_and_grad(loss)), *args, mesh=mesh)."
-        )
-    mesh = any_mesh(f._mesh if mesh is None else mesh, "plan")
-    if machine is None:
-        machine = _measured_machine(mesh)
-    if verify and not isinstance(mesh, Mesh):
-        raise ArgumentError(
-            f"plan: verify={verify} times the best layouts, and the mesh {dict(mesh.shape)} is abstract; leave out verify=."
-        )
-    bound = float(machine.memory if memory is None else memory)
+    _check(f, machine, memory, names, verify, tries, loops, overlap)
+    meshes = meshes_for(f, mesh, machine, verify)
+    bound = float(meshes.machine.memory if memory is None else memory)
     program = Program(f, args, kwargs)
-    census = program.census()
-    sizes = _chosen(census, names, loops)
     overlaps = (f._overlap,) if overlap is None else tuple(overlap)
-    space = Space(sizes, dict(mesh.shape), _alike(machine, mesh), census.apart, _loops(loops), overlaps)
-    limit = _TRIES[min(max(len(mesh.shape), 1), len(_TRIES)) - 1] if tries is None else tries
-    judge = _Judge(program, space, mesh, machine, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
-    own = space.choice_of(f._resources, f._overlap)
-    search(space, judge, bound, limit, [own])
-    judge.end()
-    census = census.replace(apart=frozenset(space.apart))  # and what was learned
-    best_first = sorted(judge.candidates, key=lambda one: (not one.fits, one.time if one.fits else one.peak))
-    if not best_first or not best_first[0].fits:
-        raise PlanError(_nothing_fits(program.name, best_first, bound, dict(mesh.shape), census, judge.refused))
-    if verify:
-        best_first = _verified(program, best_first, mesh, verify, args, kwargs)
-    words = tuple(advice(best_first[0].report, best_first[0].axis_resources, dict(mesh.shape), census))
-    return Plan(program.name, machine, bound, tuple(best_first), tuple(judge.refused), words, judge.traces)
+    limit = _most(meshes) if tries is None else tries
+    with meshes.context():
+        census = program.census()
+        space = Space(_chosen(census, names, loops), meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps)
+        judge = _Judge(program, space, meshes, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
+        search(space, judge, bound, limit, [space.choice_of(f._resources, f._overlap)])
+        judge.end()
+        census = census.replace(apart=frozenset(space.apart))  # and what was learned
+        best_first = sorted(judge.candidates, key=_rank)
+        if not best_first or not best_first[0].fits:
+            raise PlanError(_nothing_fits(program.name, best_first, bound, meshes, census, judge.refused))
+        if verify:
+            best_first = _verified(program, best_first, meshes, verify, args, kwargs)
+    words = tuple(advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census))
+    return Plan(program.name, meshes.machine, bound, tuple(best_first), tuple(judge.refused), words, judge.traces)
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------
 
 
-def _measured_machine(mesh: Any) -> Machine:
-    if not isinstance(mesh, Mesh):
-        raise ArgumentError(
-            f"plan: for which machine? The mesh {dict(mesh.shape)} is abstract, so there are no devices to measure. Give machine=, such as "
-            "nx.machines.v5p."
+def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: Any, loops: Any, overlap: Any) -> None:
+    """Raises an error that says what to write, unless each of these is something that can be meant."""
+    if not isinstance(f, Xmapped):
+        raise ArgumentTypeError(
+            f"plan: the first argument is a function made by nx.xmap; got {type(f).__name__}. Map what is to be planned: "
+            "nx.plan(nx.xmap(jax.value_and_grad(loss)), *args, mesh=mesh)."
         )
-    return measure(mesh)
+    if f._partitioning == "auto":
+        raise ArgumentError(
+            f"plan: {f._name} has partitioning='auto', so what it sends is XLA's choice, which no trace shows. Leave out partitioning=."
+        )
+    if machine is not None and not isinstance(machine, Machine):
+        raise ArgumentError(f"plan: machine={machine!r} is not a machine; write nx.machines.v5p, or nx.machines.Machine(...).")
+    if memory is not None:
+        positive("plan", "memory", memory, "bytes")
+    if isinstance(names, str):
+        raise ArgumentError(f"plan: names={names!r} must be several names; write names=[{names!r}].")
+    for option, value, least in (("verify", verify, 0), ("tries", 1 if tries is None else tries, 1)):
+        if not isinstance(value, int) or value < least:
+            raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
+    for name, steps in (loops or {}).items():
+        if not isinstance(steps, Sequence):
+            raise ArgumentError(
+                f"plan: loops={loops!r} must say for each name which numbers of steps are tried: {{{name!r}: [{steps!r}]}}."
+            )
+    if overlap is not None and (not isinstance(overlap, Sequence) or isinstance(overlap, str) or not overlap):
+        raise ArgumentError(f"plan: overlap={overlap!r} must be what is tried; write overlap=[False, True].")
+
+
+def _most(meshes: Meshes) -> int:
+    """How many layouts are judged at most."""
+    if len(meshes.shapes) > 1:
+        return _TRIES_OF_SHAPES
+    return _TRIES[min(max(len(meshes.axes), 1), len(_TRIES)) - 1]
 
 
 def _chosen(census: Census, names: Iterable[Hashable] | None, loops: Mapping[Hashable, Any] | None) -> dict[Hashable, int]:
@@ -160,31 +185,24 @@ def _loops(loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None) -> dict[
     return found
 
 
-def _alike(machine: Machine, mesh: Any) -> dict[str, Hashable]:
-    """What the links of each mesh axis have in common with others."""
-    together = any(isinstance(axis, tuple) for axis in machine.links)
-    over = machine.layout(mesh)
-    return {axis: axis if together else repr(over[axis]) for axis in mesh.axis_names}
-
-
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
 class _Judge:
     """Traces the program under one choice after the other, and keeps what was found."""
 
-    def __init__(self, program: Program, space: Space, mesh: Any, machine: Machine, memory: float, progress: _Progress | None):
-        self._program, self._space, self._machine, self._memory, self._progress = program, space, machine, memory, progress
-        self._mesh = mesh if isinstance(mesh, AbstractMesh) else mesh.abstract_mesh
+    def __init__(self, program: Program, space: Space, meshes: Meshes, memory: float, progress: _Progress | None):
+        self._program, self._space, self._meshes, self._memory, self._progress = program, space, meshes, memory, progress
         self.candidates: list[Candidate] = []
         self.refused: list[tuple[dict[Hashable, Any], str]] = []
         self.traces = 0
 
     def __call__(self, choice: Choice) -> Outcome | None:
         resources = self._space.resources(choice)
+        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
         self.traces += 1
         try:
-            report = self._program.explained(resources, self._mesh, choice.overlap)
+            report = self._program.explained(resources, abstract, choice.overlap)
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
             if not resources:
                 raise  # the program itself
@@ -192,9 +210,9 @@ class _Judge:
             self._space.learn(choice, names)
             self.refused.append((resources, str(error)))
             return None
-        mesh = dict(self._mesh.shape)
-        times = self._machine.time(report.steps, mesh)
-        candidate = Candidate.of(resources, mesh, choice.overlap, report, self._machine, times, self._memory)
+        mesh = dict(abstract.shape)
+        times = machine.time(report.steps, mesh)
+        candidate = Candidate.of(resources, mesh, choice.overlap, report, machine, times, self._memory)
         self.candidates.append(candidate)
         if self._progress is not None:
             self._progress.show(self.candidates)
@@ -241,32 +259,40 @@ class _Progress:
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def _verified(program: Program, best_first: list[Candidate], mesh: Mesh, count: int, args: Any, kwargs: Any) -> list[Candidate]:
+def _verified(
+    program: Program, best_first: list[Candidate], meshes: Meshes, count: int, args: Any, kwargs: Any
+) -> list[Candidate]:
     """The candidates, the best of them measured."""
     timed = []
+    types = None if meshes.given is not None else (program.args, program.kwargs)
     for one in best_first[:count]:
         if one.fits:
-            form = program.under(one.axis_resources, mesh, one.overlap)
-            timed.append(dataclasses.replace(one, measured=measured(form, args, kwargs)))
+            with meshes.concrete(one.mesh) as mesh:
+                form = program.under(one.axis_resources, mesh, one.overlap)
+                timed.append(dataclasses.replace(one, measured=measured(form, args, kwargs, types)))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]
+
+
+def _rank(one: Candidate) -> tuple[bool, float, int]:
+    """What fits first, then what is fastest, or holds least where it does not fit; of equals the mesh of fewest axes."""
+    return not one.fits, one.time if one.fits else one.peak, len(one.mesh)
 
 
 def _nothing_fits(
     name: str,
     candidates: Sequence[Candidate],
     memory: float,
-    mesh: Mapping[str, int],
+    meshes: Meshes,
     census: Census,
     refused: Collection[Any],
 ) -> str:
-    devices = ", ".join(f"{axis}={size}" for axis, size in mesh.items())
     if not candidates:
-        return f"plan: no layout of {name} on {devices} could be traced; {len(refused)} were refused, the last with: {list(refused)[-1][1]}"
+        return f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were refused, the last with: {list(refused)[-1][1]}"
     least = candidates[0]
-    second = next(advice(least.report, least.axis_resources, mesh, census), "")
+    second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
     return (
-        f"plan: none of {len(candidates)} layouts of {name} on {devices} fits into {size_text(int(memory))} for each device; the one that holds "
+        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into {size_text(int(memory))} for each device; the one that holds "
         f"least needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. Take more devices, execute an axis in steps "
         f"(loops={{'batch': [4, 16]}}), compute layers again in the gradient (jax.checkpoint), or raise memory=. {second}".rstrip()
     )

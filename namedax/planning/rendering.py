@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 from namedax.hlo import size_text
 
-__all__ = ["candidate", "resources_text", "seconds_text", "text"]
+__all__ = ["candidate", "layout", "resources_text", "seconds_text", "several_meshes", "text"]
 
 _WIDTH = 100
 _ROWS = 12  # of the front
@@ -49,7 +50,7 @@ def text(plan: Any) -> str:
     head = f"  {'time':>8}  {'measured':>8}  {'holds':>9}  " if verified else f"  {'time':>8}  {'holds':>9}  "
     lines.append(f"{head}axis_resources")
     for one in shown:
-        lines += _row(one, one is plan.candidates[0], verified, len({tuple(c.mesh.items()) for c in plan.candidates}) > 1)
+        lines += _row(one, one is plan.candidates[0], verified, several_meshes(plan))
     if len(front) > len(shown):
         lines.append(f"… and {len(front) - len(shown)} more that hold less and take longer")
     for sentence in plan.advice:
@@ -57,9 +58,27 @@ def text(plan: Any) -> str:
     return "\n".join(lines)
 
 
+def several_meshes(plan: Any) -> bool:
+    """Whether the shape of the mesh was chosen too."""
+    return len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
+
+
+def layout(one: Any, with_mesh: bool) -> str:
+    """What is chosen: the assignment, and the mesh where that is chosen too."""
+    words = resources_text(one.axis_resources)
+    if one.overlap:
+        words += f" with overlap={one.overlap!r}"
+    return f"{_mesh(one)}: {words}" if with_mesh else words
+
+
+def _mesh(one: Any) -> str:
+    return ", ".join(f"{axis}={size}" for axis, size in one.mesh.items()) or "1 device"
+
+
 def _title(plan: Any, on_front: int) -> list[str]:
-    meshes = dict.fromkeys(", ".join(f"{axis}={size}" for axis, size in one.mesh.items()) for one in plan.candidates)
-    mesh = next(iter(meshes)) if len(meshes) == 1 else f"{len(meshes)} meshes"
+    meshes = dict.fromkeys(map(_mesh, plan.candidates))
+    count = math.prod(plan.mesh.values())
+    mesh = next(iter(meshes)) if len(meshes) == 1 else f"{count} devices in {len(meshes)} meshes"
     fitting = sum(one.fits for one in plan.candidates)
     words = (
         f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged, of which {fitting} fit into "
@@ -73,11 +92,7 @@ def _row(one: Any, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
     if verified:
         times += f"{'' if one.measured is None else seconds_text(one.measured):>8}  "
     start = f"{'*' if is_best else ' '} {times}{size_text(one.peak):>9}  "
-    words = resources_text(one.axis_resources)
-    if one.overlap:
-        words += f" with overlap={one.overlap!r}"
-    if with_mesh:
-        words = f"{', '.join(f'{axis}={size}' for axis, size in one.mesh.items())}: {words}"
+    words = layout(one, with_mesh)
     indent = " " * len(start)
     first = textwrap.wrap(words, _WIDTH, initial_indent=start, subsequent_indent=indent)
     return [*first, *textwrap.wrap(one.reason, _WIDTH, initial_indent=indent, subsequent_indent=indent)]

@@ -92,6 +92,11 @@ class Plan:
         return dict(self.candidates[0].axis_resources)
 
     @property
+    def mesh(self) -> dict[str, int]:
+        """The sizes of the mesh axes that `best` is for."""
+        return dict(self.candidates[0].mesh)
+
+    @property
     def front(self) -> tuple[Candidate, ...]:
         """The candidates that fit, and of which none is both faster and smaller; the fastest first."""
         front: list[Candidate] = []
@@ -110,7 +115,8 @@ class Plan:
           ImportError: matplotlib is not installed.
         """
         front = {id(one) for one in self.front}
-        points = [(c.time, float(c.peak), rendering.resources_text(c.axis_resources), id(c) in front) for c in self.candidates]
+        several = rendering.several_meshes(self)
+        points = [(c.time, float(c.peak), rendering.layout(c, several), id(c) in front) for c in self.candidates]
         return draw_front(points, self.memory)
 
     def __str__(self) -> str:

@@ -1,19 +1,22 @@
 """The search: which assignment is tried next, until none is expected to be better.
 
-It begins with each name by itself, then takes data parallelism (the name that helps most, on as many mesh axes as help), and tries
-every other name in its company. Every assignment that was judged teaches what a name on a mesh axis does to the time of each part of the
-program (a line: what it computes, what it sends) and to the memory: a linear model of their logarithms, in how often names are cut,
-where, and beside which others. It only orders what is tried next; what counts is what the judge says of each.
+It begins, on one shape of the mesh, with each name by itself, then takes data parallelism (the name that helps most, on as many mesh axes
+as help), and tries every other name in its company. Every assignment that was judged teaches what a name on a mesh axis does to the time
+of each part of the program (a line: what it computes, what it sends) and to the memory: a linear model of their logarithms, in how often
+names are cut, where, and beside which others, in which good assignments count more than bad ones. It only orders what is tried next; what
+counts is what the judge says of each.
 
 Next are, in turn, what the model expects to be the best among all that can be reached from the best ones known in a few exchanges, or by
-filling a mesh axis anew around one name, such an axis for each name once, and the best-looking neighbour of the best one.
+filling a mesh axis anew, or with what another one has there; a mesh axis with as many names as go together with one, for each name once;
+and what may be the best though little is known of it. When that has not helped for a while, what differs from the best in one place is
+tried, whatever is expected of it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,12 @@ _EXPECTED_OVER = 1.0
 _WIDTH, _DEPTH = 6, 3
 # By which factor more than ever seen a part may be expected to take, as a logarithm.
 _BEYOND = math.log(4.0)
+# A choice that is worse than the best by this, as a logarithm, counts half in what is expected of others.
+_NEAR = 0.2
+# How much better what is hardly known may be than what is expected of it, as a logarithm.
+_CURIOUS = 0.3
+# Of the regression.
+_RIDGE = 0.02
 # What counts as nothing: as a part of what all compute, and in seconds.
 _LEAST, _TINY = 1e-4, 1e-12
 # It ends when so many in a row were no better, as a part of all.
@@ -91,23 +100,53 @@ def search(
     for choice in list(space.beside(base)):
         attempt(choice)
     best, idle = math.inf, 0
-    around: set[Hashable] = set()
-    while left() and idle < max(8, _PATIENCE * tries):
+    around: dict[tuple[Hashable, int], Choice] = {}
+    while left():
         guess = _Guess(space, found, memory)
         ranked = sorted(found, key=lambda choice: guess.of_outcome(found[choice]))
         best, idle = (guess.best, 0) if guess.best < best else (best, idle)
         known = found.keys() | refused
+        around = {key: choice for key, choice in around.items() if choice in found}
         before = len(found)
+        tired = idle >= max(8, _PATIENCE * tries) and found[ranked[0]].peak <= memory
         proposals = (
-            _far(space, guess, ranked, known),
-            _anew(space, guess, ranked[0], known, around),
-            _near(space, guess, ranked, known),
+            _far(space, guess, ranked, known) if not tired else None,
+            _anew(space, guess, ranked[0], known, around) if not tired else None,
+            _unlike(space, guess, ranked, known) if not tired else None,
         )
         tried = [attempt(choice) for choice in proposals if choice]
         if not tried:
-            break
+            # Before it ends, the best choice is compared with all that differ from it in one place, whatever is expected of them; where
+            # the memory is what stands in the way of faster ones, the best few.
+            short = any(found[other].time < found[ranked[0]].time for other in ranked)
+            last = _anew(space, guess, ranked[0], known, around) or _next_to(space, guess, ranked[: 3 if short else 1], known)
+            if last is None:
+                break
+            attempt(last)
         idle += len(found) - before
+    if space.has_shapes:
+        _simplify(space, judge, found, memory)
     return found
+
+
+def _simplify(space: Space, judge: Callable[[Choice], Outcome | None], found: dict[Choice, Outcome], memory: float) -> None:
+    """Joins mesh axes of the best choice on which the same names live, as long as it does not get worse."""
+
+    def worth(choice: Choice) -> tuple[bool, float]:
+        outcome = found[choice]
+        return outcome.peak > memory, outcome.time
+
+    best = min(found, key=worth)
+    for _ in best.sizes:
+        for other in space.joining(best):
+            outcome = found.get(other) or judge(other)
+            if outcome is not None:
+                found[other] = outcome
+                if worth(other) <= worth(best):
+                    best = other
+                    break
+        else:
+            return
 
 
 def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]) -> Choice:
@@ -117,7 +156,7 @@ def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mappi
         return space.empty
     base = min(single, key=lambda choice: found[choice].time)
     (name,) = frozenset[Hashable]().union(*base.roles)
-    for i in sorted(range(len(space.mesh)), key=lambda i: -list(space.mesh.values())[i]):
+    for i in sorted(range(len(base.sizes)), key=lambda i: -base.sizes[i]):
         more = space.canonical(base.replace(roles=tuple(r | {name} if j == i else r for j, r in enumerate(base.roles))))
         attempt(more)
         if more in found and found[more].time < found[base].time:
@@ -125,13 +164,25 @@ def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mappi
     return base
 
 
-def _near(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """The neighbour of the best choice that is expected to be the best; of the next one where all are known."""
-    for choice in ranked[:_WIDTH]:
-        pool = [other for other in space.neighbours(choice) if other not in known]
-        if pool:
-            return pool[int(np.argmin(guess(pool)))]
-    return None
+def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
+    """Of what is near the best choices, what may be the best as far as is known: the less is known of it, the more it may be."""
+    pool = [other for choice in ranked[:_WIDTH] for other in _around(space, choice, ranked) if other not in known]
+    if not pool:
+        return None
+    pool = list(dict.fromkeys(pool))
+    return pool[int(np.argmin(guess(pool) - _CURIOUS * guess.doubt(pool)))]
+
+
+def _around(space: Space, choice: Choice, ranked: list[Choice]) -> Iterator[Choice]:
+    """Neighbours, and what has on one mesh axis all that another choice has there."""
+    yield from space.neighbours(choice)
+    yield from space.crossed(choice, dict.fromkeys(role for other in ranked for role in other.roles))
+
+
+def _next_to(space: Space, guess: _Guess, best: list[Choice], known: Any) -> Choice | None:
+    """Of what differs from one of these in one name on one mesh axis, what is expected to be the best."""
+    pool = [other for choice in best for other in space.edited(choice) if other not in known]
+    return pool[int(np.argmin(guess(pool)))] if pool else None
 
 
 def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
@@ -150,8 +201,9 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
     for depth in range(_DEPTH):
         pool = list(dict.fromkeys(c for choice in beam for c in space.neighbours(choice) if c not in seen))
         if depth == 0:
-            filled = dict.fromkeys(_filled(space, guess, start) for start in space.rebuilt(ranked[0]))
-            pool += [choice for choice in filled if choice not in seen and choice not in pool]
+            others = dict.fromkeys(_filled(space, guess, start) for start in space.rebuilt(ranked[0]))
+            others.update(dict.fromkeys(c for choice in beam for c in _around(space, choice, ranked)))
+            pool = list(dict.fromkeys([*pool, *(c for c in others if c not in seen)]))
         if not pool:
             break
         seen.update(pool)
@@ -161,31 +213,32 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
     return best[1]
 
 
-def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: set[Hashable]) -> Choice | None:
-    """The best choice with a mesh axis filled anew around a name around which none has been: another family of layouts."""
-    pool: list[Choice] = []
-    names: list[Hashable] = []
+def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: dict[tuple[Hashable, int], Choice]) -> Choice | None:
+    """The best choice with a mesh axis filled anew around a name around which that one has not been: another family of layouts.
+
+    What is proposed goes into `around`, and out of it again if it is refused: what was learned then may make it another.
+    """
+    pool: dict[Choice, list[tuple[Hashable, int]]] = {}
     for start, i in space.rebuilt(best):
         (name,) = start.roles[i]
-        filled = _filled(space, guess, (start, i)) if name not in around else best
-        if filled not in known:
-            pool.append(filled)
-            names.append(name)
-    if not pool:
+        if (name, i) not in around:
+            pool.setdefault(_filled(space, guess, (start, i), math.inf), []).append((name, i))
+    found = [choice for choice in pool if choice not in known]
+    if not found:
         return None
-    chosen = int(np.argmin(guess(pool)))
-    around.add(names[chosen])
-    return pool[chosen]
+    chosen = found[int(np.argmin(guess(found)))]
+    around.update(dict.fromkeys(pool[chosen], chosen))
+    return chosen
 
 
-def _filled(space: Space, guess: _Guess, start: tuple[Choice, int]) -> Choice:
-    """A choice with more names on one of its mesh axes, as long as that is expected to help."""
+def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float = 0.0) -> Choice:
+    """A choice with more names on one of its mesh axes, as long as that is expected to help, or to be no worse by more than `worse`."""
     choice, axis = start
     score = float(guess([choice])[0])
     while pool := list(space.joined(choice, axis)):
         scores = guess(pool)
         i = int(np.argmin(scores))
-        if scores[i] >= score:
+        if scores[i] >= score + worse:
             break
         choice, score = pool[i], float(scores[i])
     return space.canonical(choice)
@@ -214,10 +267,14 @@ class _Guess:
         logs = (np.log(scale * (computing + _LEAST * all_computed)), np.log(sending / all_computed + _LEAST), np.log(held))
         self._ends = np.cumsum([part.shape[1] for part in logs])
         targets = np.concatenate(logs, axis=1)
-        self._mean = targets.mean(0)
         self._most = targets.max(0) + _BEYOND
-        gram = rows.T @ rows + 0.02 * np.eye(rows.shape[1])
-        self._slopes = np.linalg.solve(gram, rows.T @ (targets - self._mean))
+        # What is far from good says little of what is.
+        scores = np.array(list(map(self.of_outcome, outcomes)))
+        weights = 1 / (1 + (scores - self.best) / _NEAR)
+        self._mean = weights @ targets / weights.sum()
+        gram = (rows.T * weights) @ rows + _RIDGE * np.eye(rows.shape[1])
+        self._spread = np.linalg.inv(gram / _RIDGE)
+        self._slopes = np.linalg.solve(gram, (rows.T * weights) @ (targets - self._mean))
 
     def of_outcome(self, outcome: Outcome) -> float:
         """What counts: the smaller the better."""
@@ -230,6 +287,11 @@ class _Guess:
         over = np.log(np.maximum(held, 1.0) / self._memory)
         return np.asarray(np.log(computed * (1 + sent)) + _EXPECTED_OVER * np.maximum(0.0, over))
 
+    def doubt(self, choices: list[Choice]) -> np.ndarray:
+        """How little is known of what is like these: near 1 for what is unlike all that was judged."""
+        rows = self._rows(choices)
+        return np.sqrt(np.einsum("ij,jk,ik->i", rows, self._spread, rows))
+
     def _rows(self, choices: list[Choice]) -> np.ndarray:
         for choice in choices:
             if choice not in self._known:
@@ -239,13 +301,17 @@ class _Guess:
     def _features(self, choice: Choice) -> np.ndarray:
         space = self._space
         count = len(space.names)
-        axes = zip(choice.roles, space.mesh.values(), strict=True)
-        bits = np.array([[math.log2(n) * (name in role) for name in space.names] for role, n in axes]).reshape(-1, count)
+        axes = zip(choice.roles, choice.sizes, strict=True)
+        bits = np.array([[math.log2(n) * (name in role) for name in space.names] for role, n in axes]).reshape(
+            len(choice.sizes), count
+        )
         pairs = (bits.T @ np.sign(bits))[np.triu_indices(count, 1)]
         steps = {name: loop.steps for name, loop in choice.loops}
         loops = [math.log2(steps.get(name, 1)) for name in space.names]
         overlap = [float(choice.overlap == other) for other in space.overlaps[1:]]
-        return np.concatenate([[1.0], bits.sum(0), 0.1 * bits.ravel(), 0.1 * pairs, loops, overlap])
+        # More and smaller mesh axes have more links.
+        shape = [math.log2(n) for n in sorted(choice.sizes)] if space.has_shapes else []
+        return np.concatenate([[1.0], bits.sum(0), 0.1 * bits.ravel(), 0.1 * pairs, loops, overlap, 0.1 * np.array(shape)])
 
 
 def _table(outcomes: list[Outcome], what: str) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""What can be chosen: which names live on each axis of a mesh, and which assignments are neighbours or the same.
+"""What can be chosen: the sizes of the mesh axes, which names live on each, and which choices are neighbours or the same.
 
-A choice says for each mesh axis which names live there. Names that meet in one value cannot; names whose size does not divide cannot
-either. Both are known before anything is traced, or learned from the first trace that fails.
+A choice says for each mesh axis how many devices are along it and which names live there. Names that meet in one value cannot; names
+whose size does not divide cannot either. Both are known before anything is traced, or learned from the first trace that fails.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.core.records import Record
+from namedax.planning.shapes import Shape, near
 from namedax.resources.serial import LoopAxis, SerialLoop
 
 __all__ = ["Choice", "Space"]
@@ -20,14 +21,16 @@ Names = frozenset[Hashable]
 
 
 class Choice(Record):
-    """One assignment.
+    """One assignment on one shape of the mesh.
 
     Attributes:
-      roles: the names on each mesh axis, in the order of the mesh.
+      sizes: of the mesh axes, in the order of the mesh.
+      roles: the names on each mesh axis; on one of one device there are none.
       loops: names that are executed in steps, each with its loop, in the order of the names.
       overlap: what `nx.xmap` takes as `overlap`.
     """
 
+    sizes: tuple[int, ...]
     roles: tuple[Names, ...]
     loops: tuple[tuple[Hashable, SerialLoop], ...] = ()
     overlap: Any = False
@@ -38,8 +41,8 @@ class Space:
 
     Args:
       sizes: the names that may be mapped, with their sizes.
-      mesh: the size of each mesh axis, in the order of the mesh.
-      alike: mesh axes of equal size and equal link, by what they have in common.
+      axes: the mesh axes.
+      shapes: the sizes that they may have; the first is where the search begins.
       apart: pairs of names that are known to meet in one value.
       loops: for names that may be executed in steps: in which loops, beside none.
       overlaps: what `overlap` may be; the first is the default.
@@ -48,34 +51,47 @@ class Space:
     def __init__(
         self,
         sizes: Mapping[Hashable, int],
-        mesh: Mapping[str, int],
-        alike: Mapping[str, Hashable],
+        axes: Sequence[str],
+        shapes: Sequence[Shape],
         apart: Iterable[Names] = (),
         loops: Mapping[Hashable, Sequence[SerialLoop]] | None = None,
         overlaps: Sequence[Any] = (False,),
     ):
-        self.sizes, self.mesh = dict(sizes), dict(mesh)
+        self.sizes, self.axes = dict(sizes), list(axes)
         self.names = sorted(self.sizes, key=lambda name: (-self.sizes[name], str(name)))
         self.apart = set(apart)
-        self.barred: set[tuple[Hashable, str]] = set()
+        self._others = {
+            name: frozenset(n for n in self.names if self.sizes[n] == size and n != name) for name, size in sizes.items()
+        }
+        self.barred: set[tuple[Hashable, int]] = set()
         self.loops, self.overlaps = dict(loops or {}), tuple(overlaps)
-        self.empty = Choice(tuple(frozenset() for _ in mesh), (), self.overlaps[0])
-        self._axes = list(self.mesh)
-        groups: dict[Hashable, list[int]] = {}
-        for i, axis in enumerate(self._axes):
-            groups.setdefault((self.mesh[axis], alike.get(axis)), []).append(i)
-        self._groups = [group for group in groups.values() if len(group) > 1]
+        self.empty = Choice(shapes[0].sizes, tuple(frozenset() for _ in axes), (), self.overlaps[0])
+        self._shapes = {shape.sizes: shape for shape in shapes}
+        self._homes = dict(home for shape in reversed(shapes) for home in shape.same())
+        # Axes that are interchangeable within a shape.
+        self._groups = {shape.sizes: shape.groups() for shape in shapes}
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether there is more than one shape."""
+        return len(self._shapes) > 1
 
     # --- assignments ---
 
     def resources(self, choice: Choice) -> dict[Hashable, Any]:
-        """A choice as `axis_resources`: mesh axes in the order of the mesh, major first."""
+        """A choice as `axis_resources`: mesh axes in the order of the mesh, major first, but for those that a name shares with others.
+
+        Where names of one size share some of their mesh axes, these are major. A name that is renamed to such a name, as between layers
+        positions are, then keeps what is cut by them where it is, and only gathers over the others.
+        """
         loops = dict(choice.loops)
         found: dict[Hashable, Any] = {}
         places = {name: [i for i, role in enumerate(choice.roles) if name in role] for name in self.names}
         # Those of the first mesh axis come first, as one reads them.
-        for name in sorted(self.names, key=lambda name: (*places[name], len(self._axes))):
-            axes: list[Any] = [self._axes[i] for i in places[name]]
+        for name in sorted(self.names, key=lambda name: (*places[name], len(self.axes))):
+            axes: list[Any] = [
+                self.axes[i] for i in sorted(places[name], key=lambda i: -len(self._others[name] & choice.roles[i]))
+            ]
             if name in loops:
                 axes.append(loops[name])
             if axes:
@@ -83,8 +99,8 @@ class Space:
         return found
 
     def choice_of(self, resources: Mapping[Hashable, Any], overlap: Any) -> Choice:
-        """The choice that an assignment is; what it says of names and mesh axes that are not chosen is left out."""
-        roles = [set[Hashable]() for _ in self._axes]
+        """The choice that an assignment is, on the first shape; what it says of names and mesh axes that are not chosen is left out."""
+        roles = [set[Hashable]() for _ in self.axes]
         loops = {}
         for name, entry in resources.items():
             for axis in entry if isinstance(entry, tuple) else (entry,):
@@ -92,13 +108,13 @@ class Space:
                     axis = SerialLoop(axis.steps, axis.keep)
                 if isinstance(axis, SerialLoop) and name in self.sizes:
                     loops[name] = axis
-                elif axis in self.mesh and name in self.sizes:
-                    roles[self._axes.index(axis)].add(name)
-        return Choice(tuple(map(frozenset, roles)), _in_order(loops), overlap)
+                elif axis in self.axes and name in self.sizes:
+                    roles[self.axes.index(axis)].add(name)
+        return Choice(self.empty.sizes, tuple(map(frozenset, roles)), _in_order(loops), overlap)
 
     def blocks(self, choice: Choice, name: Hashable) -> int:
         """Into how many blocks a name is cut, over devices."""
-        return math.prod(n for n, role in zip(self.mesh.values(), choice.roles, strict=True) if name in role)
+        return math.prod(n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role)
 
     def divides(self, choice: Choice) -> bool:
         """Whether every size divides."""
@@ -107,7 +123,7 @@ class Space:
 
     def allowed(self, choice: Choice) -> bool:
         """Whether nothing is known that speaks against it."""
-        if any((name, axis) in self.barred for axis, role in zip(self._axes, choice.roles, strict=True) for name in role):
+        if any((name, n) in self.barred for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role):
             return False
         return self.divides(choice) and not any(pair <= role for role in choice.roles for pair in self.apart if len(role) > 1)
 
@@ -116,20 +132,21 @@ class Space:
         if len(names) == 2 and names[0] != names[1]:
             self.apart.add(frozenset(names))
             return
-        placed = [(name, axis) for axis, role in zip(self._axes, choice.roles, strict=True) for name in role]
+        placed = [(name, n) for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role]
         if len(placed) == 1 and not choice.loops:
             self.barred.update(placed)
 
     # --- which are the same, and which are near ---
 
     def canonical(self, choice: Choice) -> Choice:
-        """The one that stands for all that differ in mesh axes of equal size and link only."""
-        roles = list(choice.roles)
-        for group in self._groups:
+        """The one that stands for all that differ in the order of mesh axes of equal link only."""
+        sizes, order = self._homes[choice.sizes]
+        roles = [choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)]
+        for group in self._groups[sizes]:
             ordered = sorted((roles[i] for i in group), key=self._rank)
             for i, role in zip(group, ordered, strict=True):
                 roles[i] = role
-        return choice.replace(roles=tuple(roles))
+        return choice.replace(sizes=sizes, roles=tuple(roles))
 
     def _rank(self, role: Names) -> tuple[int, ...]:
         return tuple(int(name not in role) for name in self.names)
@@ -147,18 +164,18 @@ class Space:
         return choice.replace(roles=tuple(roles))
 
     def neighbours(self, choice: Choice) -> Iterator[Choice]:
-        """What differs in where one name lives, or in what lives on two mesh axes, or in one number of steps."""
+        """What differs in where one name lives, in what lives on two mesh axes, in one number of steps, or by a factor of two mesh axes."""
         found = dict.fromkeys(map(self.canonical, self._changes(choice)))
         found.pop(choice, None)
         yield from (other for other in found if self.allowed(other))
 
     def _changes(self, choice: Choice) -> Iterator[Choice]:
-        count = len(self._axes)
-        places = [place for size in range(count + 1) for place in itertools.combinations(range(count), size)]
+        used = _used(choice)
+        places = [place for size in range(len(used) + 1) for place in itertools.combinations(used, size)]
         for name in self.names:
             for place in places:
                 yield self.put(choice, name, place)
-        for i, j in itertools.permutations(range(count), 2):
+        for i, j in itertools.permutations(used, 2):
             roles = list(choice.roles)
             roles[i] = roles[j]
             yield choice.replace(roles=tuple(roles))
@@ -171,11 +188,49 @@ class Space:
                 yield choice.replace(loops=_in_order({**others, name: loop}))
         for overlap in self.overlaps:
             yield choice.replace(overlap=overlap)
+        if self.has_shapes:
+            yield from self._reshaped(choice)
+
+    def _reshaped(self, choice: Choice) -> Iterator[Choice]:
+        """With a prime factor of one mesh axis moved to another; a new axis may have the names of the one that it is a part of."""
+        for i, j, sizes in near(choice.sizes):
+            if sizes not in self._homes:
+                continue
+            roles = list(choice.roles)
+            yield choice.replace(sizes=sizes)
+            if choice.sizes[j] == 1 or sizes[i] == 1:
+                roles[j] = choice.roles[i]
+                yield choice.replace(sizes=sizes, roles=tuple(roles))
+
+    def crossed(self, choice: Choice, roles: Iterable[Names]) -> Iterator[Choice]:
+        """With all that lives on one mesh axis replaced by what lives on some mesh axis elsewhere."""
+        for i in _used(choice):
+            for role in roles:
+                other = self.canonical(choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :])))
+                if self.allowed(other):
+                    yield other
+
+    def edited(self, choice: Choice) -> Iterator[Choice]:
+        """With one name taken from a mesh axis, or put on one beside what lives there."""
+        for i in _used(choice):
+            for name in self.names:
+                role = choice.roles[i] ^ {name}
+                other = self.canonical(choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :])))
+                if self.allowed(other):
+                    yield other
+
+    def joining(self, choice: Choice) -> Iterator[Choice]:
+        """With two mesh axes made one, on which the same names live."""
+        for i, j in itertools.combinations(_used(choice), 2):
+            sizes = list(choice.sizes)
+            sizes[i], sizes[j] = sizes[i] * sizes[j], 1
+            if choice.roles[i] == choice.roles[j] and tuple(sizes) in self._homes:
+                yield self.canonical(choice.replace(sizes=tuple(sizes)))
 
     def alone(self) -> Iterator[Choice]:
         """Every name by itself, on the largest mesh axis over which it divides."""
         for name in self.names:
-            for i in sorted(range(len(self._axes)), key=lambda i: -self.mesh[self._axes[i]]):
+            for i in sorted(_used(self.empty), key=lambda i: -self.empty.sizes[i]):
                 choice = self.canonical(self.put(self.empty, name, (i,)))
                 if self.allowed(choice):
                     yield choice
@@ -183,7 +238,7 @@ class Space:
 
     def beside(self, base: Choice) -> Iterator[Choice]:
         """Every name on a mesh axis that is free in `base`, or taken from it, the smallest; the first over which it divides."""
-        order = sorted(range(len(self._axes)), key=lambda i: (bool(base.roles[i]), self.mesh[self._axes[i]]))
+        order = sorted(_used(base), key=lambda i: (bool(base.roles[i]), base.sizes[i]))
         for name in self.names:
             for i in order:
                 kept = (
@@ -197,7 +252,7 @@ class Space:
 
     def rebuilt(self, choice: Choice) -> Iterator[tuple[Choice, int]]:
         """With one mesh axis emptied but for one name; and which axis it is."""
-        for i in range(len(self._axes)):
+        for i in _used(choice):
             for name in self.names:
                 roles = tuple(frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles))
                 other = choice.replace(roles=roles)
@@ -212,6 +267,11 @@ class Space:
                 other = choice.replace(roles=(*choice.roles[:axis], role, *choice.roles[axis + 1 :]))
                 if self.allowed(other):
                     yield other
+
+
+def _used(choice: Choice) -> list[int]:
+    """The mesh axes of more than one device."""
+    return [i for i, n in enumerate(choice.sizes) if n > 1]
 
 
 def _in_order(loops: Mapping[Hashable, SerialLoop]) -> tuple[tuple[Hashable, SerialLoop], ...]:

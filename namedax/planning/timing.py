@@ -15,7 +15,7 @@ __all__ = ["measured"]
 _RUNS, _ENOUGH = 8, 0.5
 
 
-def measured(form: Xmapped, args: Any, kwargs: Any) -> float:
+def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | None = None) -> float:
     """The seconds of a step when it is compiled and its arguments lie where it wants them: the shortest of several.
 
     Other programs of the machine can only make it longer.
@@ -24,8 +24,10 @@ def measured(form: Xmapped, args: Any, kwargs: Any) -> float:
       form: the mapped function; its mesh has devices.
       args: arrays or types; instead of types ones are taken.
       kwargs: likewise.
+      types: of the arguments and keyword arguments, if theirs are those of another mesh.
     """
-    compiled = form.lower(*args, **kwargs).compile()
+    positional, keyword = types or (args, kwargs)
+    compiled = form.lower(*positional, **keyword).compile()
     given = jax.tree.map(_array, dynamic_arguments(form, args, kwargs))
     leaves, tree = jax.tree.flatten(given)
     placed = jax.tree.unflatten(tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings)))

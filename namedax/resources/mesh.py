@@ -109,12 +109,10 @@ def any_mesh(mesh: Any, op: str) -> Any:
     Raises:
       MeshError: there is none, or it has other axes than that of `jax.set_mesh`.
     """
-    found = concrete_mesh(mesh)
-    if found is None:
-        found = resolve_mesh(mesh, op)[0]
+    found = resolve_mesh(mesh, op)[0]
     if found is None:
         raise MeshError(_no_mesh(op))
-    return found
+    return concrete_mesh(mesh) or found
 
 
 def _no_mesh(op: str) -> str:

@@ -1,0 +1,124 @@
+"""The mesh that is planned for: the one that is given, or all of a number of devices."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh
+
+from namedax.core.records import Record
+from namedax.errors import ArgumentError
+from namedax.machines import Machine, measure
+from namedax.planning.shapes import Shape, Sizes, shapes_for, the_shape
+from namedax.resources.mesh import any_mesh, without_mesh
+from namedax.resources.serial import LoopAxis
+from namedax.xmap import Xmapped
+
+__all__ = ["Meshes", "meshes_for"]
+
+# How mesh axes are called where nobody has said it; so many there are at most.
+_AXES = ("x", "y", "z")
+
+
+class Meshes(Record):
+    """What is planned for.
+
+    Attributes:
+      axes: the names of the mesh axes.
+      given: the mesh, if one is given.
+      count: the number of devices.
+      machine: of which they are.
+      shapes: the sizes that the mesh axes may have.
+    """
+
+    axes: tuple[str, ...]
+    given: Any
+    count: int
+    machine: Machine
+    shapes: tuple[Shape, ...]
+
+    @property
+    def text(self) -> str:
+        """For messages: `x=4, y=2`, or `8 devices`."""
+        if self.given is None:
+            return f"{self.count} devices" if self.count > 1 else "1 device"
+        return ", ".join(f"{axis}={size}" for axis, size in self.given.shape.items())
+
+    def abstract(self, sizes: Sizes) -> AbstractMesh:
+        """The mesh of these sizes."""
+        if self.given is not None:
+            return self.given if isinstance(self.given, AbstractMesh) else self.given.abstract_mesh
+        used = self._used(sizes)
+        return AbstractMesh(tuple(used.values()), tuple(used))
+
+    @contextlib.contextmanager
+    def concrete(self, mesh: dict[str, int]) -> Iterator[Mesh]:
+        """The same with devices, which are there; it may be used in this context."""
+        if self.given is not None:
+            yield self.given
+            return
+        kinds = (AxisType.Auto,) * len(mesh)
+        made = jax.make_mesh(tuple(mesh.values()), tuple(mesh), kinds, devices=jax.devices()[: self.count])
+        with jax.set_mesh(made):
+            yield made
+
+    def _used(self, sizes: Sizes) -> dict[str, int]:
+        return {axis: n for axis, n in zip(self.axes, sizes, strict=True) if n > 1}
+
+    def context(self) -> Any:
+        """The context in which functions are traced: that of the caller, but for other meshes than the caller's."""
+        return contextlib.nullcontext() if self.given is not None else without_mesh()
+
+
+def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> Meshes:
+    """What `mesh=`, `machine=` and the function itself say of it.
+
+    Raises:
+      ArgumentError: a number of devices that is none, or devices are needed and are not there.
+      MeshError: there is no mesh, or the machine has no room for it.
+    """
+    if not isinstance(mesh, int) or isinstance(mesh, bool):
+        given = any_mesh(f._mesh if mesh is None else mesh, "plan")
+        sizes = tuple(given.shape.values())
+        has_devices = isinstance(given, Mesh)
+        _check(has_devices, f"the mesh {dict(given.shape)} is abstract", machine, verify)
+        machine = machine or measure(given)
+        axes = tuple(given.axis_names)
+        return Meshes(axes, given, math.prod(sizes), machine, (the_shape(machine, axes, sizes),))
+    if mesh < 1:
+        raise ArgumentError(f"plan: mesh={mesh} is a number of devices, which is 1 at least.")
+    there = len(jax.devices()) if machine is None or verify else 0
+    _check(there >= mesh, f"there are {there} devices, not {mesh}", machine, verify)
+    if machine is None:
+        machine = measure(Mesh(np.array(jax.devices()[:mesh]), ("all",)))
+        machine = dataclasses.replace(machine, links={...: machine.links["all"]} if mesh > 1 else {})
+    axes = _axes(f, machine)
+    own = tuple(f._mesh.shape.get(axis, 1) for axis in axes) if f._mesh is not None else None
+    return Meshes(axes, None, mesh, machine, tuple(shapes_for(machine, axes, mesh, own)))
+
+
+def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) -> None:
+    if machine is None and not has_devices:
+        raise ArgumentError(
+            f"plan: for which machine? {why[0].upper()}{why[1:]}, so there is none to measure. Give machine=, such as nx.machines.v5p."
+        )
+    if verify and not has_devices:
+        raise ArgumentError(f"plan: verify={verify} times the best layouts, and {why}; leave out verify=.")
+
+
+def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
+    """How mesh axes are called: as the function calls them, or the machine, and then as is usual."""
+    if f._mesh is not None:
+        own = list(f._mesh.axis_names)
+    else:
+        own = [axis for axes in f._resources.values() for axis in axes if not isinstance(axis, LoopAxis)]
+    named = [axis for key in machine.links for axis in (key if isinstance(key, tuple) else (key,)) if isinstance(axis, str)]
+    usual = _AXES if ... in machine.links or not named else ()
+    found = list(dict.fromkeys([*own, *named, *usual]))
+    return tuple(found[: max(len(_AXES), len(set(own)))])
