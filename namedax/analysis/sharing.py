@@ -1,4 +1,4 @@
-"""What XLA does not do again: equal operations, what is sent alike in every step of a loop, and gathering a number that all devices know.
+"""What XLA does not do again: equal operations, what is gathered alike in every step of a loop, and gathering a number that all devices know.
 
 The rest of a loop that does not change stays in it here: where it stands changes nothing that is sent.
 """
@@ -16,11 +16,12 @@ from namedax.programs.primitives import Kind, Scan, While
 
 __all__ = ["know", "share"]
 
-_SENDS = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE)
+# XLA leaves reductions where they stand.
+_SENDS = (Kind.GATHER,)
 
 
 def share(body: Body) -> None:
-    """Merges what is equal in a program, and takes out of its loops the collectives that do not depend on the step."""
+    """Merges what is equal in a program, and takes out of its loops the gathers that do not depend on the step."""
     _merge(body, {})
     _hoist(body)
     _merge(body, {})  # what comes out of a loop may be there already
@@ -120,7 +121,7 @@ def _literal(literal: Literal) -> Hashable:
 
 
 def _hoist(body: Body) -> None:
-    """Moves collectives whose operands are the same in every step in front of the loop, and what these need."""
+    """Moves gathers whose operands are the same in every step in front of the loop, and what these need."""
     nodes: list[Node] = []
     for node in body.nodes:
         for inner in node.bodies:
