@@ -178,7 +178,6 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisSizeError: an axis does not divide over its mesh axes.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
 

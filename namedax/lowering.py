@@ -193,21 +193,18 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         return call.run(*datas)
     # Within the body every axis is Auto; the results' shardings must be known before.
     region = call.region
-    # The types of arrays speak of even blocks only; between its operations the partitioner pads by itself.
-    even = {
-        name: axes for name, axes in region.resources.items() if region.sizes.get(name, 0) % region.mesh_axis_size(axes) == 0
-    }
     call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = [
-            to_spec(data, spec, None if from_context else mesh) for spec, data in zip(call.specs(even), datas, strict=True)
+            to_spec(data, spec, None if from_context else mesh)
+            for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
         traced = Traced(call.flat_body)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
-        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(even), mesh))
+        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
         return call.rebuild(mapped(traced.closure, *datas))
 
 

@@ -33,7 +33,7 @@ from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass, skipped_passes
 from namedax.programs.serial.stepping import virtual_mesh
-from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
+from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, parse_resources, partition_spec
 from namedax.resources.mesh import (
     check_mesh,
     concrete_mesh,
@@ -551,7 +551,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._partitioning == "auto"
     if auto:
-        resources = devices  # XLA's partitioner knows no time
+        resources = dividing(devices, sizes, mesh)  # XLA's partitioner knows no time, and aborts over uneven blocks
     loops = loops_of(resources)
     traced_on = virtual_mesh(mesh, loops) if loops else mesh
     mode: Partitioning = "auto" if auto and resources else "manual"

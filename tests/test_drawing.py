@@ -29,7 +29,6 @@ from namedax.errors import (
     AxisResourceError,
     MeshError,
     PlacementConflictError,
-    UnevenAxisError,
 )
 from namedax.hlo import KINDS
 from tests import make
@@ -597,12 +596,6 @@ def test_messages():
             AxisResourceError,
             "draw: mesh= is given without axis_resources, and arrays are drawn where they live. Give both to draw where they would live; "
             "axis_resources={} replicates them.",
-        ),
-        (
-            lambda: nx.draw(w, {"a": "x"}, MESH),
-            UnevenAxisError,
-            "draw: axis 'a' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of 4, or "
-            "map 'a' to fewer devices in axis_resources.",
         ),
         (
             lambda: nx.draw(w, {"a": "y", "b": "y"}, MESH),

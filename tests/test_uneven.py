@@ -224,6 +224,18 @@ def test_one_entry_after_the_other(size):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, Placement("layers", (4,), (("a", "x"),)), tol=1e-4)
 
 
+def test_outside_of_mapped_functions_the_axis_is_whole(tmp_path):
+    mesh = jax.make_mesh((4, 2), ("x", "y"))
+    x = nx.named(array(6, 4), ["a", "b"])
+    placed = nx.shard(x, {"a": "x", "b": "y"}, mesh)
+    assert placed.sharding.spec == jax.P(None, "y")
+    np.testing.assert_array_equal(placed.data, x.data)
+    nx.checkpoints.save(tmp_path / "c", {"w": nx.shard(x, {"a": "y"}, mesh)})
+    restored = nx.checkpoints.restore(tmp_path / "c", axis_resources={"a": "x", "b": "y"}, mesh=mesh)["w"]
+    assert restored.sharding.spec == jax.P(None, "y")
+    np.testing.assert_array_equal(restored.data, x.data)
+
+
 def test_under_vmap():
     x = array(2, 7, 4)
     f = nx.xmap(lambda v: nx.nn.softmax(v, "a") * nx.sum(v, "b"), (["a", "b"],), ["a", "b"], **UNEVEN[0].options)

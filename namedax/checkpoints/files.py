@@ -231,7 +231,6 @@ def restore(
     Raises:
       CheckpointError: there is no checkpoint; or `like` asks for other arrays, names, sizes or element types than it holds.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisSizeError: an axis does not divide over its mesh axes.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
       ImportError: orbax is not installed.

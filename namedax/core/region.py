@@ -221,10 +221,8 @@ class Region:
           UnevenAxisError: they are, and it does not; or the region does not know the size of the name.
         """
         devices = self.mesh_axis_size(self.resources.get(name, ()))
-        if self.mode != MANUAL:
-            return size
         if size % devices == 0:
-            return size // devices
+            return size // devices if self.mode == MANUAL else size
         if name in self.uneven and size == self.sizes[name]:
             if not knows_padding:
                 self._refuse_padding(op, name, size)

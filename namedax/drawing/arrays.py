@@ -56,7 +56,6 @@ def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any
       ArgumentError: there is no array in `x`; or an array is on no device, and `axis_resources` is not given.
       ArgumentTypeError: something in `x` is not an array; or `ax` is given for several arrays.
       AxisResourceError: `axis_resources` is malformed, `mesh` is given without it, or this is inside of a mapped function.
-      AxisSizeError: an axis does not divide over its mesh axes.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
       ImportError: matplotlib is not installed (`pip install namedax[draw]`).

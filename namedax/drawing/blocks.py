@@ -97,7 +97,7 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
     Raises:
       ArgumentTypeError: it is no array.
       ArgumentError: it is on no devices that are known, and no place is given.
-      AxisSizeError, PlacementConflictError: the array cannot be placed so.
+      PlacementConflictError: the array cannot be placed so.
     """
     what = f"draw: the array {path}" if path else "draw: the array"
     data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf

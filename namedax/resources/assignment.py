@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from namedax.core.region import Region
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names
 from namedax.resources.serial import SerialLoop, loop_axis
 
-__all__ = ["Assignment", "check_mesh_axes", "named_sharding", "parse_resources", "partition_spec"]
+__all__ = ["Assignment", "check_mesh_axes", "dividing", "named_sharding", "parse_resources", "partition_spec"]
 
 Assignment = dict[Hashable, tuple[str, ...]]
 
@@ -88,15 +89,20 @@ def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[H
 
 
 def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str) -> NamedSharding:
-    """Where an array lives on a mesh, possibly an abstract one, by an assignment without loops.
+    """Where an array lives on a mesh, possibly an abstract one, by an assignment without loops, outside of mapped functions.
+
+    An axis that does not divide over its mesh axes is whole on every device there, as it is where a mapped function takes or returns it.
 
     Raises:
-      AxisSizeError: an axis does not divide over its mesh axes.
       PlacementConflictError: two of the names are on one mesh axis.
     """
     region = Region({}, assignment, mesh, "manual", None)
     region.check_placement(op, (dim for dim in dims if dim is not None))
-    for dim, n in zip(dims, shape, strict=True):
-        if dim is not None:
-            region.block_size(dim, n, op)
-    return NamedSharding(mesh, partition_spec(dims, assignment))
+    sizes = {dim: n for dim, n in zip(dims, shape, strict=True) if dim is not None}
+    return NamedSharding(mesh, partition_spec(dims, dividing(assignment, sizes, mesh)))
+
+
+def dividing(assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any) -> dict[Hashable, tuple[str, ...]]:
+    """The assignment without the names whose sizes are known and do not divide over their mesh axes."""
+    counts = {} if mesh is None else dict(mesh.shape)
+    return {name: axes for name, axes in assignment.items() if sizes.get(name, 0) % math.prod(counts[a] for a in axes) == 0}

@@ -291,7 +291,8 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
-      The same values, each name on its mesh axes. Where there is no mesh and nothing is mapped, `x` as it is.
+      The same values, each name on its mesh axes. An axis that does not divide over its mesh axes is whole on every device, as where a
+      mapped function takes or returns it. Where there is no mesh and nothing is mapped, `x` as it is.
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
