@@ -49,7 +49,7 @@ def _reductions(functions, norm, vector_norm, a, both, p):
     return f
 
 
-_named = _reductions(vars(nx), nx.norm, nx.numpy.linalg.vector_norm, "a", ("a", 0), 0)
+_named = _reductions({name: getattr(nx, name) for name in nx.__all__}, nx.norm, nx.numpy.linalg.vector_norm, "a", ("a", 0), 0)
 _plain = _reductions(vars(jnp), jnp.linalg.norm, jnp.linalg.vector_norm, 0, (0, 1), 1)
 
 

@@ -50,10 +50,7 @@ def know(body: Body, known: set[int] | None = None) -> None:
 def _is_nothing(node: Node) -> bool:
     """Whether an integer is subtracted from itself."""
     return (
-        node.eqn is not None
-        and node.eqn.primitive.name == "sub"
-        and _is_of_itself(node)
-        and node.results[0].aval.dtype.kind in "iu"
+        node.eqn is not None and costs.subtracts(node.eqn) and _is_of_itself(node) and node.results[0].aval.dtype.kind in "iu"
     )
 
 
@@ -91,7 +88,7 @@ def _instead(values: list[Value | None], same: dict[int, Value]) -> list[Value |
 
 
 def _key(node: Node, cast: dict[int, int]) -> Hashable:
-    """What equal operations have in common; `None` of one that is like no other. XLA knows nothing of device variance."""
+    """What equal operations have in common; `None` of one that is like no other."""
     if node.bodies or node.is_apart or node.has_effects:
         return None
     operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
@@ -99,9 +96,8 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
         (result,) = node.results
         return operands, node.moved, result.aval.shape, result.layout is None
     literals = tuple(_literal(var) for var in node.eqn.invars if isinstance(var, Literal))
-    params = tuple((name, node.eqn.params[name]) for name in sorted(node.eqn.params) if node.eqn.params[name] is not None)
     shapes = tuple(result.aval.shape for result in node.results)
-    key = (node.eqn.primitive.name.removesuffix("_invariant"), params, operands, literals, shapes, node.moved)
+    key = (costs.what_it_does(node.eqn), operands, literals, shapes, node.moved)
     try:
         hash(key)
     except TypeError:
@@ -110,7 +106,7 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
 
 
 def _is_its_operand(node: Node) -> bool:
-    return node.eqn is not None and node.eqn.primitive.name in ("max", "min", "and", "or") and _is_of_itself(node)
+    return node.eqn is not None and costs.is_idempotent(node.eqn) and _is_of_itself(node)
 
 
 def _literal(literal: Literal) -> Hashable:

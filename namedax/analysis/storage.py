@@ -197,7 +197,7 @@ def is_look(node: Node) -> bool:
     is_product = (
         value is not None and value.maker is not None and value.maker.eqn is not None and costs.is_contraction(value.maker.eqn)
     )
-    return is_product and node.eqn.primitive.name == "transpose"
+    return is_product and costs.transposes(node.eqn)
 
 
 def _looked_at(node: Node, value: Value) -> Iterator[Value]:

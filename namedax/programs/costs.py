@@ -7,6 +7,7 @@ is not left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ __all__ = [
     "is_contraction",
     "is_elementwise",
     "is_fused",
+    "is_idempotent",
     "is_in_order",
     "is_update",
     "is_view",
@@ -27,7 +29,10 @@ __all__ = [
     "moved_dimensions",
     "reduced_dimensions",
     "size_in_bytes",
+    "subtracts",
     "sums_up",
+    "transposes",
+    "what_it_does",
 ]
 
 #: Another look at the same memory, or what XLA makes of the layout of its neighbours.
@@ -142,6 +147,27 @@ def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
 def keeps_uniform(eqn: Any) -> bool:
     """Whether the result of numbers, and of arrays that are one number everywhere, is one too."""
     return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
+
+
+def transposes(eqn: Any) -> bool:
+    """Whether axes change places."""
+    return eqn.primitive.name == "transpose"
+
+
+def subtracts(eqn: Any) -> bool:
+    """Whether the second operand is subtracted from the first."""
+    return eqn.primitive.name == "sub"
+
+
+def is_idempotent(eqn: Any) -> bool:
+    """Whether of two equal operands the result is the same again."""
+    return eqn.primitive.name in ("max", "min", "and", "or")
+
+
+def what_it_does(eqn: Any) -> tuple[Hashable, ...]:
+    """What equations that do the same have in common, but for their operands. XLA knows nothing of device variance."""
+    params = tuple((name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None)
+    return eqn.primitive.name.removesuffix("_invariant"), params
 
 
 def is_cheap(eqn: Any) -> bool:
