@@ -28,6 +28,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "axes": "named_in_a_body positional_in_a_body",
         "environment": "one_helper_under_two_assignments_with_equal_local_shapes an_array_that_a_body_closes_over_is_global",
         "transformations": "outside inside",
+        "uneven": "every_operation_is_right_or_says_so sizes attention rows_that_move",
     },
     (3, "An axis is an axis"): {
         "operations": "operation",
@@ -74,6 +75,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "mistakes": "a_function_of_positions_says_what_it_saw other_mistakes",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",
+        "uneven": "what_knows_no_padding_says_so a_name_that_is_born_uneven_has_to_be_known",
     },
     (8, "Only public JAX"): {
         "public_jax": "public_only the_check_finds_what_it_looks_for no_monkey_patching",

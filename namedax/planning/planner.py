@@ -102,7 +102,7 @@ def plan(
     {'batch': 'x'}
     >>> plan = nx.plan(f, *shapes, mesh=8, machine=nx.machines.v5p)
     >>> plan.mesh, plan.best
-    ({'x': 2, 'y': 2, 'z': 2}, {'batch': ('x', 'y', 'z')})
+    ({'x': 4, 'y': 2}, {'batch': ('x', 'y')})
     """
     _check(f, machine, memory, names, verify, tries, loops, overlap)
     meshes = meshes_for(f, mesh, machine, verify)
