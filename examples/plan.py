@@ -4,6 +4,7 @@
     python examples/plan.py examples/transformer_model.py:loss --mesh x=32,y=16,z=8 --batch 1024 --set \\
         layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096     # 70 billion parameters on 4,096
     python examples/plan.py --mesh data=8 --set experts=8 --machine h100
+    python examples/plan.py --mesh 8                                            # the shape of the mesh too
 
 The file has a `Config`, a data class of sizes, a function `init(config, key)` that makes parameters, and the function that is planned,
 which takes parameters, tokens, targets and `config=`. Nothing is computed: parameters are types only.
@@ -33,6 +34,12 @@ def pairs(text: str) -> dict[str, int]:
     return {name: int(size) for name, size in (part.split("=") for part in text.split(",") if part)}
 
 
+def mesh_of(text: str) -> Any:
+    """`x=4,y=2` as a mesh of these axes; a number of devices as it is."""
+    axes = {} if text.isdigit() else pairs(text)
+    return jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else int(text)
+
+
 def load(target: str) -> tuple[Any, Any]:
     """The module and the function that `file.py:function` says."""
     path, _, name = target.rpartition(":")
@@ -49,7 +56,7 @@ def main() -> None:
     """Plans, prints, and saves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", nargs="?", default=f"{HERE / 'transformer_model.py'}:loss", help="file.py:function")
-    parser.add_argument("--mesh", type=pairs, default={"x": 4, "y": 2}, help="mesh axes and their sizes, x=4,y=2")
+    parser.add_argument("--mesh", default="x=4,y=2", help="mesh axes and their sizes, x=4,y=2; or 8: the plan chooses")
     parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
     parser.add_argument("--memory", type=float, help="bytes that a device may hold; default: all that it has")
     parser.add_argument("--batch", type=int, default=16)
@@ -64,14 +71,13 @@ def main() -> None:
     params = jax.eval_shape(functools.partial(module.init, config), jax.random.key(0))
     tokens = jax.eval_shape(lambda: nx.named(jnp.zeros((options.batch, config.pos), jnp.int32), ["batch", "pos"]))
     body = functools.partial(function, config=config)
-    mesh = jax.sharding.AbstractMesh(tuple(options.mesh.values()), tuple(options.mesh))
     count = sum(leaf.size for leaf in jax.tree.leaves(params))
     print(f"{count:,} parameters, {options.batch * config.pos:,} tokens a step\n")
     began = time.perf_counter()
     plan = nx.plan(
         nx.xmap(body if options.forward else jax.value_and_grad(body)),
         *(params, tokens, tokens),
-        mesh=mesh,
+        mesh=mesh_of(options.mesh),
         machine=getattr(nx.machines, options.machine),
         memory=options.memory,
         names=options.names.split(",") if options.names else None,
