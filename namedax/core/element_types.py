@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_inexact", "beyond", "common_type", "inexact_type", "to_type"]
+__all__ = ["as_inexact", "beyond", "common_type", "extreme", "inexact_type", "to_type"]
 
 
 def common_type(*values: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.uneven import Uneven
+from namedax.core.uneven import Uneven, block_of
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
@@ -30,7 +30,7 @@ def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
 
 def real_blocks(place: Uneven, block: int) -> int:
     """How many of the blocks have real entries: they are the first."""
-    return -(-place.size // block)
+    return block_of(place.size, block)
 
 
 def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -> Any:
@@ -43,10 +43,7 @@ def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
     """The block `data`, with `identity` for padding along `dim`; as it is, where the name divides."""
     if not isinstance(place, Uneven):
         return data
-    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
-    other = lax.full_like(data, identity)
-    everywhere = varying(data) | varying(real)
-    return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(other, everywhere))
+    return only_real(data, lax.full_like(data, identity), dim, place)
 
 
 def constant_padding(data: Any, dim: int, place: Axes) -> Any:
@@ -70,9 +67,7 @@ def last_repeated(data: Any, dim: int, place: Axes) -> Any:
         return data
     real = real_entries(place, data.shape[dim])
     data = cast_data(data, tuple(place))
-    last = lax.stop_gradient(lax.dynamic_slice_in_dim(data, jnp.maximum(real - 1, 0), 1, dim))
-    mask = cast_data(jnp.broadcast_to(is_real(data.shape, dim, place), data.shape), varying(data))
-    return lax.select(mask, data, jnp.broadcast_to(last, data.shape))
+    return only_real(data, lax.dynamic_slice_in_dim(data, jnp.maximum(real - 1, 0), 1, dim), dim, place)
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:

@@ -14,7 +14,7 @@ from jax import lax
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.display import type_text
-from namedax.core.element_types import inexact_type
+from namedax.core.element_types import extreme, inexact_type
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer
@@ -88,14 +88,7 @@ def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis:
     dtype = x.dtype
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{op}: {type_text(x)} is complex, and complex numbers have no order.")
-    if dtype == jnp.bool_:
-        fill: Any = np.asarray(not largest)
-    elif jnp.issubdtype(dtype, jnp.floating):
-        fill = np.asarray(-np.inf if largest else np.inf, dtype)
-    else:
-        info = jnp.iinfo(dtype)
-        fill = np.asarray(info.min if largest else info.max, dtype)
-    return _pool(op, x, plans, sizes, steps, fill, lax.max if largest else lax.min)
+    return _pool(op, x, plans, sizes, steps, extreme(dtype, largest), lax.max if largest else lax.min)
 
 
 _WINDOWS = """
