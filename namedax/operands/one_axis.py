@@ -106,6 +106,18 @@ class Along(Record):
         ask = region.place if self.knows_padding else region.placement
         return dims, ask(new) if region.manual else ()
 
+    def stays_in_blocks(self, new: Axes, size: int) -> bool:
+        """Whether a result of this size can be moved from block to block, so that the axis is never whole."""
+        evenly = not isinstance(self.spread(self.old, size), Uneven)
+        return bool(self.old and new) and (evenly or any(isinstance(place, Uneven) for place in (self.old, new)))
+
+    def moved(self, data: Any, rows: np.ndarray, new: Axes, keep: frozenset[str], fill: Any = 0) -> Any:
+        """The result on `new` whose row `i` is the row `rows[i]` of the blocks `data`, or `fill` where that is -1; padding repeats the last."""
+        between, count = self.spread(self.old, len(rows)), self.blocks(self.old)
+        table = np.pad(rows, (0, -len(rows) % count), "edge").reshape(count, -1)
+        value = move_rows(data, self.dim, plain(self.old), table, fill)
+        return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
+
     def remap(self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]) -> Any:
         """The result whose global row `i` is the row `rows[i]` of the axis, or `fill` where that is -1.
 
@@ -117,19 +129,13 @@ class Along(Record):
         """
         dims, new = self.result(out_axis, len(rows))
         old = self.old
-        between = self.spread(old, len(rows))
-        blocked = bool(old and new) and (
-            not isinstance(between, Uneven) or any(isinstance(place, Uneven) for place in (old, new))
-        )
+        blocked = self.stays_in_blocks(new, len(rows))
         gathered = frozenset(old) - frozenset(new)
 
         def compute(keep: frozenset[str]) -> Any:
             keep |= frozenset(new)
             if blocked:
-                padding = self.block(old, len(rows)) * self.blocks(old) - len(rows)
-                table = np.pad(rows, (0, padding), "edge") if padding else rows
-                value = move_rows(self.data, self.dim, plain(old), table.reshape(self.blocks(old), -1), fill)
-                return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
+                return self.moved(self.data, rows, new, keep, fill)
             return self.relaid(whole(self.relaid(self.data, old, (), keep)), (), new, keep)
 
         return finish(compute, dims, gathered)

@@ -19,15 +19,12 @@ from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
-from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import constant_padding
-from namedax.resources.row_moves import move_rows
 
 __all__ = ["FUNCTIONS", "append", "concatenate", "stack"]
 
@@ -90,18 +87,14 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
     dims, new = joined.result(out_axis, total)
     old = sites[0].old
     count = joined.blocks(old)
-    between = joined.spread(old, total)
-    blocked = bool(old and new) and (not isinstance(between, Uneven) or any(isinstance(place, Uneven) for place in (old, new)))
+    blocked = joined.stays_in_blocks(new, total)
     gathered = frozenset(old) - frozenset(new)
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)
         if blocked:
             # The blocks of all operands, one behind the other, are one block of a longer axis.
-            rows = rows_of_parts(sizes, count)
-            rows = np.pad(rows, (0, -len(rows) % count), "edge").reshape(count, -1)
-            value = move_rows(lax.concatenate(datas, dim), dim, plain(old), rows)
-            return joined.relaid(constant_padding(value, dim, between), between, new, keep)
+            return joined.moved(lax.concatenate(datas, dim), rows_of_parts(sizes, count), new, keep)
         whole = [joined.relaid(data, old, (), keep) for data in datas]
         return joined.relaid(lax.concatenate(whole, dim), (), new, keep)
 
