@@ -8,7 +8,7 @@ assignment goes on under another. Eight devices in one process, and in two, simu
     python examples/distributed.py --devices 4 --processes 2 --process 0 --coordinator 127.0.0.1:9911 &
     python examples/distributed.py --devices 4 --processes 2 --process 1 --coordinator 127.0.0.1:9911
 
-With `--cluster` JAX asks the cluster's scheduler who takes part; see docs/distributed.md.
+With `--cluster` JAX asks the cluster's scheduler who takes part; see docs/guides/distributed.md.
 """
 
 import argparse

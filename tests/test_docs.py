@@ -1,4 +1,4 @@
-"""The Python blocks of README and docs run, and the values that their comments state are right.
+"""The Python blocks of README and docs run, those of the notebooks among them, and the values that their comments state are right.
 
 A comment that is a Python literal (`x.shape  # (5,)`, with more text after a comma or a colon) is compared with what the expression gives,
 one that begins with the name of an error says what the statement raises, and other comments are prose.
@@ -13,8 +13,9 @@ import pytest
 import namedax as nx
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-_BLOCK = re.compile(r"```python\n(.*?)```", re.S)
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+# A block of a page, or a cell of a notebook, whose first lines may be options (`:tags: [hide-input]`).
+_BLOCK = re.compile(r"```(?:python|\{code-cell\}[^\n]*)\n(?::[^\n]*\n)*(.*?)```", re.S)
 
 
 def statements(block):

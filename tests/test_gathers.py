@@ -306,7 +306,7 @@ def sizes_of_gathers(sent):
 
 @pytest.mark.full
 def test_the_documentation_has_a_table_of_what_gathers():
-    text = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "guides" / "operations.md").read_text()
     section = text.split("## What gathers a sharded axis")[1].split("\n## ")[0]
     table = set(re.findall(r"`((?:numpy|lax|nn|scipy)[\w.]*)`", section))
     with warnings.catch_warnings():

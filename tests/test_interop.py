@@ -244,7 +244,7 @@ def test_elementwise_optimizers_in_a_mapped_body(placement):
 
 
 def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
-    """What docs/interoperation.md warns of: raw leaves in a body are blocks, each of which would be clipped by its own norm."""
+    """What docs/guides/interoperation.md warns of: raw leaves in a body are blocks, each of which would be clipped by its own norm."""
     clip = optax.clip_by_global_norm(1.0)
     gradient = array(8, 3)
 

@@ -22,7 +22,7 @@ def functions_of(module):
 
 
 def test_the_laws_are_those_of_the_documentation():
-    text = (HERE.parent / "docs" / "concepts.md").read_text()
+    text = (HERE.parent / "docs" / "guides" / "concepts.md").read_text()
     assert [(int(number), title) for number, title in re.findall(r"^\*\*(\d)\. (.*?)\.\*\*", text, re.MULTILINE)] == list(LAWS)
 
 

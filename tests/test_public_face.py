@@ -498,8 +498,8 @@ WRONG = [
 
 
 def typed_examples():
-    """The blocks of docs/typing.md that say they are for static checkers, as one program each."""
-    section = (ROOT / "docs" / "typing.md").read_text().partition("## Static checkers and linters")[2]
+    """The blocks of docs/guides/typing.md that say they are for static checkers, as one program each."""
+    section = (ROOT / "docs" / "guides" / "typing.md").read_text().partition("## Static checkers and linters")[2]
     blocks = re.findall(r"```python\n(.*?)```", section, re.S)
     return [block for block in blocks if "Annotated" in block]
 

@@ -78,7 +78,7 @@ def checked(fun: F) -> F:
     `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
     Args:
-      fun: a function or method with annotations; see this module, and `docs/typing.md`.
+      fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
 
     Returns:
       A function with the same name, signature and docstring. It is `fun` itself if no annotation is about arrays.
