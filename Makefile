@@ -1,6 +1,6 @@
 # Every target sets itself up: it makes a virtual environment and installs what it needs, once.
 #
-#   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | bench | clean | distclean
+#   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
 # Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FUZZ_ARGS, DEMO_ARGS,
 # VERSIONS.
@@ -32,7 +32,7 @@ SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs docs bench bench-check release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -52,7 +52,8 @@ help:
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, and mypy in strict mode"
 	@echo "make stubs       write what editors and type checkers know of namedax (*.pyi, by tools/stubs.py)"
-	@echo "make docs        build the site in site/: tutorials are executed, and a warning is an error"
+	@echo "make docs        build the site in site/: tutorials are executed, and a warning or a broken link is an error"
+	@echo "make docs-check  the same, and open every page in Chromium or Chrome: errors, widths, themes, the search"
 	@echo "make bench       every program in benchmarks/"
 	@echo "make release-check  sdist and wheel, and README's first example in an empty environment that has the wheel"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
@@ -128,7 +129,11 @@ stubs: $(VENV)/.ready
 
 docs: $(VENV)/.ready-docs
 	$(PY) -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet -d site/.doctrees -b html docs site/html
+	$(PY) tools/site_check.py --links
 	@echo "The site is built: open site/html/index.html"
+
+docs-check: docs
+	$(PY) tools/site_check.py
 
 bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }

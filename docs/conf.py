@@ -48,6 +48,7 @@ html_theme = "furo"
 html_title = "namedax"
 html_static_path = ["static"]
 html_css_files = ["namedax.css"]
+html_favicon = "static/icon.svg"
 html_show_sourcelink = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"

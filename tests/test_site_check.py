@@ -1,0 +1,98 @@
+"""`tools/site_check.py` finds each fault that it speaks of, planted in a site of two pages, and nothing in the same site without it."""
+
+import shutil
+
+import pytest
+
+from tools import browser, site_check
+
+HEAD = '<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+STYLE = "<style>body{color:#111;background:#fff} a{color:inherit} @media (prefers-color-scheme: dark) {body{color:#eee;background:#111}}</style>"
+SQUARE = '<img alt="" src="square.svg">'
+SOUND = f'{HEAD}{STYLE}</head><body><main><h1 id="top">One</h1><p>Text</p><a href="two.html#end">two</a>{SQUARE}</main></body></html>'
+OTHER = f'{HEAD}{STYLE}</head><body><main><h1 id="end">Two</h1><a href="index.html">one</a></main></body></html>'
+SEARCH = f"""{HEAD}{STYLE}</head><body><p class="search-summary">Found</p><div id="search-results"><ul id="hits"></ul></div>
+<script>if (location.search.includes("known")) hits.innerHTML = '<li><a href="two.html">two</a></li>'</script></body></html>"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site of two pages and a search that knows one word."""
+    for name, text in {"index": SOUND, "two": OTHER, "search": SEARCH}.items():
+        (tmp_path / f"{name}.html").write_text(text)
+    (tmp_path / "square.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    return tmp_path
+
+
+def plant(site, text, name="index"):
+    (site / f"{name}.html").write_text(SOUND.replace("<p>Text</p>", text))
+
+
+LINKS = {
+    '<a href="three.html">x</a>': "index: <a> points to three.html, which is not there",
+    '<a href="two.html#start">x</a>': "index: <a> points to two.html#start, and that page has no such place",
+    '<a href="#bottom">x</a>': "index: <a> points to #bottom, and that page has no such place",
+    '<img src="circle.svg">': "index: <img> points to circle.svg, which is not there",
+    '<a href="../outside.html">x</a>': "index: <a> points to ../outside.html, which is not there",
+    '<script src="https://example.org/a.js"></script>': "index: <script> is fetched from elsewhere: https://example.org/a.js",
+    '<link rel="stylesheet" href="https://example.org/a.css">': "index: <link> is fetched from elsewhere: https://example.org/a.css",
+}
+
+
+@pytest.mark.parametrize("text", LINKS)
+def test_links(site, text):
+    (site.parent / "outside.html").write_text(OTHER)
+    assert list(site_check.broken_links(site)) == []
+    plant(site, text + '<a href="https://example.org">a link elsewhere is a link</a>')
+    assert list(site_check.broken_links(site)) == [LINKS[text]]
+
+
+FAULTS = {
+    "<script>undefined.x</script>": "an exception: TypeError",
+    "<script>console.error('it broke', 3)</script>": "an error in the console: it broke 3",
+    "<script>fetch('nothing.json')</script>": "nothing.json is not there: 404",
+    "<script>fetch('http://127.0.0.2:9/x').catch(() => 0)</script>": "asks another machine for http://127.0.0.2:9/x",
+    '<img src="two.html">': "the image two.html does not show",
+    '<pre style="width:600px">wide</pre>': 'wider than a window of 400 pixels: <pre class=""> wide',
+    '<p style="width:1500px" class="w">wide</p>': 'wider than a window of 1400 pixels: <p class="w"> wide',
+    '<p style="color:#ddd">faint</p>': 'can hardly be read in the light theme: <p class=""> faint',
+    '<p style="color:#333">dim</p>': 'can hardly be read in the dark theme: <p class=""> dim',
+}
+
+
+@pytest.mark.full
+def test_in_the_browser(site, monkeypatch):
+    monkeypatch.setattr(site_check, "SEARCHES", {"known": "two"})
+    try:
+        assert site_check.in_the_browser(site, None, None) == []
+    except browser.NoBrowserError as error:
+        pytest.skip(str(error))
+    with site_check.served(site) as address, browser.Browser() as opened:
+        page = opened.page()
+        for name, (text, fault) in enumerate(FAULTS.items()):  # each at an address of its own: browsers remember
+            plant(site, text, name)
+            said = list(site_check.shown(page, f"{address}/{name}.html", name))
+            assert all(line.startswith(f"{name}: ") for line in said)
+            assert any(fault in line for line in said), (fault, said)
+        assert list(site_check.found(page, address, "known", "two")) == []
+        (missed,) = site_check.found(page, address, "strange", "two")
+        assert missed == "the search for 'strange' does not find two among its first ten pages, but nothing"
+        (site / "pictures").mkdir()
+        site_check.picture(page, f"{address}/two.html", site / "pictures" / "two")
+        assert len(list((site / "pictures").glob("two_*.png"))) == 4
+
+
+def test_without_a_browser_it_says_so(site, monkeypatch, capsys):
+    monkeypatch.delenv("BROWSER_PATH", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["site_check.py", "--site", str(site)])
+    assert site_check.main() == 1
+    assert "there is no browser to look at pages with: install one of chromium, " in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["site_check.py", "--site", str(site), "--links"])
+    assert site_check.main() == 0
+
+
+def test_without_a_site_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["site_check.py", "--site", str(tmp_path)])
+    assert site_check.main() == 2
+    assert "`make docs` builds it" in capsys.readouterr().err

@@ -1,0 +1,287 @@
+"""What the built site is checked by: every link, and every page in a browser, as a reader would have it.
+
+    make docs-check                                   # builds the site and checks all of it
+    python tools/site_check.py --links                # the links alone, without a browser
+    python tools/site_check.py --pictures site/shots  # and pictures of some pages, at both widths and in both themes
+
+Without a browser: a link to a page, a file or a heading that is not there, and an image, a style or a script that is not there or lies
+on another machine (the site is read without a network). With Chromium or Chrome, which `tools/browser.py` drives: an error in the
+console, a request that fails or goes elsewhere, an image that does not show, a page that is wider than its window at 400 or 1,400 pixels,
+text that cannot be read on its ground, in the light and in the dark theme, and a word that the search does not find.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import http.server
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+if __package__ in (None, ""):
+    sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from tools.browser import Browser, NoBrowserError, Page
+
+ROOT = Path(__file__).parents[1]
+WIDTHS = (1400, 400)
+THEMES = ("light", "dark")
+# Lower than what is asked of prose (4.5), since code is coloured; what is below it is not read by anybody.
+CONTRAST = 3.0
+# What a reader types, and the page that has to be among the first ten.
+SEARCHES = {
+    "xmap": "guides/concepts",
+    "einsum": "guides/operations",
+    "mesh": "guides/concepts",
+    "SerialLoop": "guides/loops_in_time",
+    "gradient accumulation": "guides/loops_in_time",
+    "pipeline": "guides/pipelines",
+    "experts": "guides/experts",
+    "ragged": "guides/ragged",
+    "padding": "guides/uneven_sizes",
+    "explain": "guides/see_what_it_sends",
+    "plan": "guides/choose_a_layout",
+    "draw": "guides/pictures",
+    "roofline": "guides/machines",
+    "orbax": "guides/checkpoints",
+    "xarray": "guides/interoperation",
+    "checked": "guides/typing",
+    "custom_vjp": "guides/transformations",
+    "scan": "guides/control_flow",
+    "processes": "guides/distributed",
+    "UnevenAxisError": "errors",
+}
+# Whose pictures a person looks at before a release.
+PICTURED = (
+    "index",
+    "tutorials/1_arrays_with_names",
+    "guides/concepts",
+    "guides/loops_in_time",
+    "reference/index",
+    "errors",
+    "performance",
+)
+
+
+def main() -> int:
+    """The exit status: 1 if something is wrong with the site, 2 if it could not be looked at."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--site", type=Path, default=ROOT / "site" / "html", help="the folder that `make docs` built")
+    parser.add_argument("--links", action="store_true", help="the links alone, without a browser")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to save pictures of some pages")
+    parser.add_argument("--pages", nargs="*", metavar="PAGE", help="of these pages only, such as guides/concepts")
+    options = parser.parse_args()
+    if not (options.site / "index.html").exists():
+        print(f"site-check: there is no site in {options.site}; `make docs` builds it", file=sys.stderr)
+        return 2
+    problems = list(broken_links(options.site))
+    said = f"{len(pages_of(options.site))} pages, and every link in them"
+    if not options.links:
+        try:
+            problems += in_the_browser(options.site, options.pages, options.pictures)
+        except NoBrowserError as error:
+            problems.append(str(error))
+        said += (
+            f"; opened at {' and '.join(map(str, WIDTHS))} pixels, {' and '.join(THEMES)}; {len(SEARCHES)} words searched for"
+        )
+    for problem in problems:
+        print(f"site-check: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"site-check: {said}")
+    return 1 if problems else 0
+
+
+def pages_of(site: Path) -> list[str]:
+    """The pages of a site by the path of their source, such as `guides/concepts`."""
+    return sorted(
+        path.relative_to(site).with_suffix("").as_posix()
+        for path in site.rglob("*.html")
+        if not path.relative_to(site).parts[0].startswith("_")
+    )
+
+
+# --- links --------------------------------------------------------------------------------------------
+
+
+class Links(HTMLParser):
+    """What a page points to, and what can be pointed to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[tuple[str, str, bool]] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Notes the anchors and the targets of one tag; what the page cannot be shown without is marked."""
+        for name, value in attributes:
+            if value is None:
+                continue
+            if name == "id" or (tag == "a" and name == "name"):
+                self.anchors.add(value)
+            elif name in ("href", "src", "data"):
+                shown = tag in ("img", "script", "iframe", "object", "source") or (
+                    tag == "link" and ("rel", "stylesheet") in attributes
+                )
+                self.targets.append((tag, value, shown))
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """What pages point to and is not there, and what they cannot be shown without and lies elsewhere."""
+    read = functools.cache(lambda path: Links(path.read_text(encoding="utf-8")))
+    for page in pages_of(site):
+        source = site / f"{page}.html"
+        for tag, target, shown in read(source).targets:
+            parts = urlsplit(target)
+            if parts.scheme in ("mailto", "data") or target == "#":
+                continue
+            if parts.scheme or parts.netloc:
+                if shown:
+                    yield f"{page}: <{tag}> is fetched from elsewhere: {target}"
+                continue
+            path = source if not parts.path else (source.parent / unquote(parts.path)).resolve()
+            if path.is_dir():
+                path /= "index.html"
+            if not path.is_file() or site.resolve() not in path.resolve().parents:
+                yield f"{page}: <{tag}> points to {target}, which is not there"
+            elif parts.fragment and path.suffix == ".html" and unquote(parts.fragment) not in read(path).anchors:
+                yield f"{page}: <{tag}> points to {target}, and that page has no such place"
+
+
+# --- in a browser -------------------------------------------------------------------------------------
+
+
+def in_the_browser(site: Path, pages: list[str] | None, pictures: Path | None) -> list[str]:
+    """What is wrong with pages when they are shown, and which words are not found."""
+    problems: list[str] = []
+    known = pages_of(site)
+    with served(site) as address, Browser() as browser:
+        page = browser.page()
+        for name in pages or known:
+            problems += shown(page, f"{address}/{name}.html", name)
+        for words, wanted in SEARCHES.items() if not pages else ():
+            problems += found(page, address, words, wanted)
+        for name in PICTURED if pictures is not None and not pages else pages or ():
+            if pictures is not None and name in known:
+                picture(page, f"{address}/{name}.html", pictures / name.replace("/", "_"))
+    return problems
+
+
+def shown(page: Page, url: str, name: str) -> Iterator[str]:
+    """What is wrong with a page in its widths and themes."""
+    origin = "/".join(url.split("/")[:3])
+    page.open(url, WIDTHS[0], THEMES[0])
+    for source in page.evaluate(_IMAGES):
+        yield f"{name}: the image {source} does not show"
+    for theme in THEMES:
+        for width in WIDTHS:
+            page.look(width, theme)
+            for wide in page.evaluate(_TOO_WIDE):
+                yield f"{name}: wider than a window of {width} pixels: {wide}"
+        for faint in page.evaluate(_FAINT % CONTRAST):
+            yield f"{name}: can hardly be read in the {theme} theme: {faint}"
+    for text in page.errors(origin):
+        yield f"{name}: {text}"
+
+
+def found(page: Page, address: str, words: str, wanted: str) -> Iterator[str]:
+    """Whether a search has a page among its first ten."""
+    page.open(f"{address}/search.html?q={quote(words)}", WIDTHS[0], THEMES[0])
+    hits = page.evaluate(_HITS)
+    first = [urlsplit(hit).path.removeprefix("/").removesuffix(".html") for hit in hits[:10]]
+    if wanted not in first:
+        yield f"the search for {words!r} does not find {wanted} among its first ten pages, but {', '.join(first) or 'nothing'}"
+    for text in page.errors(address):
+        yield f"the search for {words!r}: {text}"
+
+
+def picture(page: Page, url: str, stem: Path) -> None:
+    """Saves a page as it is seen, in its widths and themes."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    page.open(url, WIDTHS[0], THEMES[0])
+    for width in WIDTHS:
+        for theme in THEMES:
+            page.look(width, theme)
+            stem.with_name(f"{stem.name}_{width}_{theme}.png").write_bytes(page.picture())
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files and writes no log."""
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing: what is missing is told by the browser."""
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A folder at an address of this machine."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+_IMAGES = """(async () => {
+  const images = [...document.images];
+  images.forEach(i => { i.loading = "eager"; });
+  await Promise.all(images.map(i => i.decode().catch(() => null)));
+  return images.filter(i => !i.naturalWidth).map(i => i.getAttribute("src"));
+})()"""
+
+# What reaches beyond the window, innermost, if the page scrolls sideways at all.
+_TOO_WIDE = """(() => {
+  const limit = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= limit && document.body.scrollWidth <= limit) return [];
+  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement)
+    if (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX)) return true; return false; };
+  const wide = [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > limit + 1 && !scrolls(e));
+  const inner = wide.filter(e => !wide.some(o => o !== e && e.contains(o)));
+  return (inner.length ? inner : [document.body]).slice(0, 3).map(e =>
+    `<${e.tagName.toLowerCase()} class="${e.className}"> ${(e.textContent || "").trim().slice(0, 60)}`);
+})()"""
+
+# Text whose contrast with what lies behind it is below a limit (the formula of WCAG 2); what is not seen is left out.
+_FAINT = """(() => {
+  const limit = %s, seen = new Map(), canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const parse = c => { if (!seen.has(c)) { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+    const d = canvas.getImageData(0, 0, 1, 1).data; seen.set(c, [d[0], d[1], d[2], d[3] / 255]); } return seen.get(c); };
+  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+  const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = e => { const layers = []; for (; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
+    return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]); };
+  const bad = [];
+  for (const e of document.querySelectorAll("main *, article *, aside *, footer *, header *")) {
+    if (e instanceof SVGElement || ![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    const style = getComputedStyle(e), box = e.getBoundingClientRect();
+    if (!box.width || !box.height || !e.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+    const behind = ground(e), a = light(over(parse(style.color), behind)), b = light(behind);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < limit) bad.push(`<${e.tagName.toLowerCase()} class="${e.className}"> ${e.textContent.trim().slice(0, 40)} (${ratio.toFixed(1)})`);
+  }
+  return [...new Set(bad)].slice(0, 5);
+})()"""
+
+# Results arrive one after the other; all are there when the words above them no longer change.
+_HITS = """(async () => {
+  const rest = ms => new Promise(r => setTimeout(r, ms));
+  for (let i = 0, last = ""; i < 100; i++) {
+    await rest(100);
+    const said = document.querySelector(".search-summary")?.textContent || "", n = document.querySelectorAll("#search-results li").length;
+    if (said && said + n === last && !/^(Searching|Preparing)/.test(said)) break;
+    last = said + n;
+  }
+  return [...document.querySelectorAll("#search-results li > a")].map(a => a.href);
+})()"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
