@@ -14,6 +14,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
 # The kernels of the notebooks inherit it: every page may count on eight devices, as a reader's laptop has after one line of set-up.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Readers meet errors on purpose. A kernel shows the message alone: among the frames of a traceback nobody would find the sentence.
+KERNELS = ROOT / "site" / ".ipython"
+(KERNELS / "profile_default").mkdir(parents=True, exist_ok=True)
+(KERNELS / "profile_default" / "ipython_kernel_config.py").write_text('get_config().InteractiveShell.xmode = "Minimal"\n')
+os.environ["IPYTHONDIR"] = str(KERNELS)
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 import namedax  # noqa: E402 - after the devices are said

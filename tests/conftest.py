@@ -9,6 +9,9 @@ import pytest
 from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, products, traits
 from tests.harness import Placement
 
+# As the flag of XLA says already. Notebooks say it in their first cell as a laptop has to, which JAX allows later only if it is so.
+jax.config.update("jax_num_cpu_devices", 8)
+
 
 def values_of(item: pytest.Item) -> Iterator[Hashable]:
     """One for each `parametrize`, and for each fixture with parameters: what it gave to this case, but for the placement."""
