@@ -2,7 +2,7 @@
 
 Every error of namedax derives from `NamedaxError` and from `ValueError` or `TypeError`, so code that
 catches the built-in classes keeps working. A message says four things, in this order: the operation, the axes with their
-sizes, the rule that was broken, and what to write instead.
+sizes, the rule that was broken, and what to write instead. It ends with the code of its class, which never changes its meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Hashable, Iterable
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -41,11 +41,32 @@ __all__ = [
 
 
 class NamedaxError(Exception):
-    """The base of all errors of namedax."""
+    """The base of all errors of namedax.
+
+    Attributes:
+      code: what the page of the errors, docs/errors.md, lists this class under. Every message ends with it.
+
+    >>> import namedax as nx
+    >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
+    Traceback (most recent call last):
+    namedax.errors.AxisNotFoundError: sum: no axis 'bacth' in f32[]{batch:8}; its named axes are 'batch'. Did you mean 'batch'? Reduce
+    over an axis that it has; a collective (nx.lax.psum) also takes a value without the name. [NX002]
+    """
+
+    code: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        """The message, and behind it the code: on a line of its own where the message has several, so that no caret moves."""
+        message = super().__str__()
+        if not (message and self.code):
+            return message
+        return "\n".join([message, f"[{self.code}]"]) if "\n" in message else f"{message} [{self.code}]"
 
 
 class AxisNameError(NamedaxError, ValueError):
     """Something is not a valid axis name, or a name appears twice in one array."""
+
+    code = "NX001"
 
 
 class AxisNotFoundError(NamedaxError, ValueError):
@@ -55,11 +76,15 @@ class AxisNotFoundError(NamedaxError, ValueError):
       axis: the name, where it is known.
     """
 
+    code = "NX002"
+
     axis: Hashable = None
 
 
 class AxisSizeError(NamedaxError, ValueError):
     """One name has two sizes, or a size does not divide over the mesh axes that it is mapped to."""
+
+    code = "NX003"
 
 
 class UnevenAxisError(AxisSizeError):
@@ -69,6 +94,8 @@ class UnevenAxisError(AxisSizeError):
       axis: the name.
       operation: what is done there, where it is known.
     """
+
+    code = "NX004"
 
     axis: Hashable = None
     operation: str | None = None
@@ -83,29 +110,43 @@ class UnevenAxisError(AxisSizeError):
 class PositionalAxisError(NamedaxError, ValueError):
     """Positional axes do not fit: out of range, wrong rank, or shapes that do not broadcast."""
 
+    code = "NX005"
+
 
 class AxisMappingError(NamedaxError, ValueError):
     """An axis mapping (`in_axes`, `out_axes`, `nx.named`, `nx.positional`) is malformed or does not fit."""
+
+    code = "NX006"
 
 
 class NamedAxesLeftError(NamedaxError, TypeError):
     """A value that still has named axes stands where an array without names is needed."""
 
+    code = "NX007"
+
 
 class AxisResourceError(NamedaxError, ValueError):
     """`axis_resources` is malformed, or mentions a name that never occurs in the program."""
+
+    code = "NX008"
 
 
 class SerialLoopError(NamedaxError, ValueError):
     """A `SerialLoop` is malformed, or the program does over its axis what cannot be done in steps."""
 
+    code = "NX009"
+
 
 class PipelineError(NamedaxError, ValueError):
     """What a pipeline cannot do: its sizes do not divide, or its function mixes microbatches or stages."""
 
+    code = "NX010"
+
 
 class MeshError(NamedaxError, ValueError):
     """There is no mesh, or it lacks a mesh axis that `axis_resources` mentions."""
+
+    code = "NX011"
 
 
 class PlacementConflictError(NamedaxError, ValueError):
@@ -115,43 +156,63 @@ class PlacementConflictError(NamedaxError, ValueError):
       axes: the two names, where they are known.
     """
 
+    code = "NX012"
+
     axes: tuple[Hashable, ...] = ()
 
 
 class PlanError(NamedaxError, ValueError):
     """`nx.plan` has found no assignment under which the program can run: in the memory that there is, or at all."""
 
+    code = "NX013"
+
 
 class CheckpointError(NamedaxError, ValueError):
     """A checkpoint cannot hold what is to be saved, or does not hold what is asked for; see `nx.checkpoints`."""
+
+    code = "NX014"
 
 
 class RawBlockError(NamedaxError, ValueError):
     """In a body, a function of JAX works on the block of one device: a raw collective, or a reduction of raw leaves."""
 
+    code = "NX015"
+
 
 class EinsumError(NamedaxError, ValueError):
     """An einsum specification is malformed, or does not fit its operands."""
+
+    code = "NX016"
 
 
 class RearrangeError(NamedaxError, ValueError):
     """A pattern of `rearrange`, `reduce` or `repeat` is malformed, or does not fit the array."""
 
+    code = "NX017"
+
 
 class ArgumentError(NamedaxError, ValueError):
     """An argument that is not an axis (an order, a method, a mode) has a value that the operation does not take."""
+
+    code = "NX018"
 
 
 class ArgumentTypeError(NamedaxError, TypeError):
     """An argument, or the elements of an array, have a type that the operation does not take."""
 
+    code = "NX019"
+
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):
     """An argument that JAX's function has is given, and it has no meaning for named arrays. A `NotImplementedError` too, as JAX's is."""
 
+    code = "NX020"
+
 
 class ArrayTypeError(NamedaxError, TypeError):
     """A value is not of the array type that an annotation states, or an array type is malformed."""
+
+    code = "NX021"
 
 
 def show_name(name: Hashable) -> str:
@@ -179,7 +240,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
 
     >>> as_integer("roll", "shift", 2.0)
     Traceback (most recent call last):
-    namedax.errors.ArgumentTypeError: roll: shift=2.0 must be an integer, known when the function is traced.
+    namedax.errors.ArgumentTypeError: roll: shift=2.0 must be an integer, known when the function is traced. [NX019]
     """
     wanted = f"must be an integer{'' if least is None else f' from {least}'}, known when the function is traced."
     try:
@@ -199,7 +260,7 @@ def check_options(op: str, **options: Any) -> None:
     >>> check_options("sum", keepdims=[True])
     Traceback (most recent call last):
     namedax.errors.ArgumentTypeError: sum: keepdims=[True] is an option of the program; give one value that is known when the
-    function is traced, not an array or a list.
+    function is traced, not an array or a list. [NX019]
     """
     for what, value in options.items():
         try:

@@ -81,6 +81,16 @@ FEW = [
 ]
 
 
+def said(error: BaseException) -> str:
+    """The message of an error, without the code with which one of namedax has to end."""
+    message = str(error)
+    if not isinstance(error, nx.errors.NamedaxError):
+        return message
+    code = f"[{type(error).code}]"
+    assert message.endswith(code), message
+    return message.removesuffix(code)[:-1]
+
+
 def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
     """Values that differ everywhere, of either sign; integers for `kind="int"`, with many equal values for `kind="ties"`."""
     rng = np.random.default_rng(seed + 17 * len(shape))

@@ -26,7 +26,7 @@ import namedax as nx
 from namedax import NamedArray
 from namedax.errors import AxisNameError, AxisSizeError, NamedAxesLeftError, PositionalAxisError
 from tests import make
-from tests.harness import array, make_mesh
+from tests.harness import array, make_mesh, said
 
 FLOAT = make.zeros(()).dtype
 INT = make.zeros((), int).dtype
@@ -123,7 +123,7 @@ def test_any_hashable_is_a_name(name):
 def test_an_entry_that_is_no_name_is_refused(name):
     with pytest.raises(AxisNameError) as error:
         nx.NamedArray(make.zeros((2, 3)), (name, "b"))
-    assert str(error.value) == (
+    assert said(error.value) == (
         f"NamedArray: {name!r} is not an axis name; names are any hashable values but integers, None and '...'. Write None for "
         "a positional axis."
     )
@@ -132,7 +132,7 @@ def test_an_entry_that_is_no_name_is_refused(name):
 def test_a_name_twice_is_refused():
     with pytest.raises(AxisNameError) as error:
         nx.NamedArray(make.zeros((2, 3, 2)), ("a", None, "a"))
-    assert str(error.value) == (
+    assert said(error.value) == (
         "NamedArray: axis 'a' appears twice in ('a', None, 'a'); one array has an axis at most once. Rename one of them."
     )
 
@@ -140,7 +140,7 @@ def test_a_name_twice_is_refused():
 def test_dims_have_one_entry_per_dimension():
     with pytest.raises(PositionalAxisError) as error:
         nx.NamedArray(make.zeros((2, 3)), ("a",))
-    assert str(error.value) == (
+    assert said(error.value) == (
         "NamedArray: dims ('a',) has 1 entries for data of shape (2, 3); it needs one entry per dimension, None for a "
         "positional one."
     )
@@ -416,7 +416,7 @@ def test_a_position_is_no_name():
 def test_a_named_axis_of_size_one_does_not_broadcast():
     with pytest.raises(AxisSizeError) as error:
         nx.named(make.ones((1, 2), jnp.int32), ["a", None]) + nx.named(make.ones(3, jnp.int32), ["a"])
-    assert str(error.value) == (
+    assert said(error.value) == (
         "add: axis 'a' has size 1 in operand 0, i32[2]{a:1}, and size 3 in operand 1, i32[]{a:3}; a name has one size. Rename "
         "one of the two axes."
     )
@@ -433,7 +433,7 @@ def test_a_positional_axis_of_size_one_does():
 def test_positional_axes_that_do_not_broadcast():
     with pytest.raises(PositionalAxisError) as error:
         nx.named(make.ones((2, 3), jnp.int32), [None, "a"]) * nx.named(make.ones((4, 3), jnp.int32), ["b", None])
-    assert str(error.value) == (
+    assert said(error.value) == (
         "multiply: positional axis -1 has size 2 in operand 0, i32[2]{a:3}, and size 3 in operand 1, i32[3]{b:4}; positional "
         "axes broadcast from the right, as in NumPy. Insert an axis (x[..., None]), or give the axis a name."
     )
@@ -566,7 +566,7 @@ def test_numpy_refuses_names():
     for convert in (np.asarray, np.array, jnp.asarray):
         with pytest.raises(NamedAxesLeftError) as error:
             convert(x)
-        assert str(error.value) == message
+        assert said(error.value) == message
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ def test_numpy_refuses_names():
 def test_python_refuses_names(convert, what):
     with pytest.raises(NamedAxesLeftError) as error:
         convert(nx.named(make.ones(1, jnp.int32), ["a"]))
-    assert str(error.value) == (
+    assert said(error.value) == (
         f"{what}: i32[]{{a:1}} still has named axes, and {what} needs an array without names. Reduce them, or give them "
         f"positions with "
         "nx.positional(x, ['a', ...])."
@@ -613,10 +613,10 @@ def test_length_and_iteration_are_of_the_first_position():
     only_names = nx.named(make.ones(3, jnp.int32), ["a"])
     with pytest.raises(PositionalAxisError) as error:
         len(only_names)
-    assert str(error.value) == "len(): i32[]{a:3} has no positional axis; see x.named_shape for the others."
+    assert said(error.value) == "len(): i32[]{a:3} has no positional axis; see x.named_shape for the others."
     with pytest.raises(PositionalAxisError) as error:
         iter(only_names)
-    assert str(error.value) == "iteration: i32[]{a:3} has no positional axis to iterate over; names have no order."
+    assert said(error.value) == "iteration: i32[]{a:3} has no positional axis to iterate over; names have no order."
 
 
 def test_block_until_ready():

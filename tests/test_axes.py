@@ -30,7 +30,7 @@ from namedax.errors import (
 )
 from namedax.operands.nmap import belongs_to_jax
 from tests import make
-from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PLACEMENTS, array, check, make_mesh, said
 
 quick = hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -39,7 +39,7 @@ def message(function, *args, **kwargs):
     """The text of the error that a call raises, and its type."""
     with pytest.raises(Exception) as error:  # noqa: PT011  the callers compare the type
         function(*args, **kwargs)
-    return type(error.value), str(error.value)
+    return type(error.value), said(error.value)
 
 
 # --- the notation ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from namedax.errors import (
     MeshError,
     PlacementConflictError,
 )
-from tests.harness import Lazily, array, make_mesh
+from tests.harness import Lazily, array, make_mesh, said
 
 ocp, optax = Lazily("orbax.checkpoint"), Lazily("optax")
 
@@ -249,7 +249,7 @@ class Odd:
 def test_names_that_cannot_be_stored_are_refused(name, tmp_path):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.save(tmp_path / "step", {"w": nx.named(array(3), [name])})
-    assert str(info.value) == (
+    assert said(info.value) == (
         f"save: an axis of w of the tree is {name!r}, of type {type(name).__name__}, which cannot be stored; a checkpoint holds strings, "
         "numbers, bytes, members of enumerations, and tuples and frozensets of these. Rename it to one of these (nx.rename for an axis)."
     )
@@ -272,7 +272,7 @@ def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
         edited(tmp_path / "step", lambda text, member=member: text.replace('"Kind.ROWS"', json.dumps(member)))
         with pytest.raises(CheckpointError) as info:
             nx.checkpoints.restore(tmp_path / "step")
-        assert str(info.value) == (
+        assert said(info.value) == (
             f"restore: the checkpoint has the name {member} of an enumeration in module {module!r}, which this program has not imported, "
             "or which lacks it. Import the module first, or say what is stored with like=, whose names are used then."
         )
@@ -349,7 +349,7 @@ def named(shape, names, dtype=jnp.float32):
 def test_what_does_not_fit_is_told(stored, change, text):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.restore(stored, {**STORED, **change})
-    lines = str(info.value).removesuffix(REMEDY)
+    lines = said(info.value).removesuffix(REMEDY)
     first, _, rest = lines.partition("\n  ")
     assert first == f"restore: like= is not what the checkpoint in {stored} holds."
     assert set(rest.split("\n  ")) == set(text.split("\n  "))
@@ -358,7 +358,7 @@ def test_what_does_not_fit_is_told(stored, change, text):
 def test_what_is_missing_and_what_is_left_over_is_told(stored, tmp_path):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.restore(stored, {"w": STORED["w"], "bb": STORED["b"]})
-    assert str(info.value) == (
+    assert said(info.value) == (
         f"restore: like= is not what the checkpoint in {stored} holds.\n"
         "  bb, f32[]{hidden:6}, is asked for and not stored. Did you mean 'b'?\n"
         "  b, f32[]{hidden:6}, is stored and not asked for; partial=True leaves it out.\n"
@@ -459,13 +459,13 @@ def test_folders(stored, tmp_path, monkeypatch):
     nx.checkpoints.save("step", {"w": array(3)})
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.save("step", {"w": array(3)})
-    assert str(info.value) == f"save: {tmp_path}/step exists already. Save to another folder, or give overwrite=True."
+    assert said(info.value) == f"save: {tmp_path}/step exists already. Save to another folder, or give overwrite=True."
     nx.checkpoints.save("step", STORED, overwrite=True)
     same(nx.checkpoints.restore("step"), STORED)
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.names("nowhere")
     assert (
-        str(info.value)
+        said(info.value)
         == f"names: there is no checkpoint in {tmp_path}/nowhere. Give the folder of one step, which nx.checkpoints.save has written."
     )
     edited(tmp_path / "step", lambda text: text.replace('"version": 1', '"version": 2'))

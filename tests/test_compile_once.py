@@ -24,7 +24,7 @@ import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import MeshError
 from tests import make
-from tests.harness import make_mesh
+from tests.harness import make_mesh, said
 
 ROOT = Path(__file__).parents[1]
 IN_AXES = (["batch", "k"], ["k", "out"])
@@ -592,12 +592,12 @@ class TestAbstractMesh:
         for args in (arrays, [jnp.asarray(array) for array in arrays]):
             with pytest.raises(MeshError) as info:
                 large(large_mesh(kind), **options)(*args)
-            assert str(info.value) == message
+            assert said(info.value) == message
         if options:
             return
         with jax.sharding.use_abstract_mesh(large_mesh(kind)), pytest.raises(MeshError) as info:
             nx.xmap(loss, LARGE_AXES, [], axis_resources=LARGE_RESOURCES)(*arrays)
-        assert str(info.value) == message
+        assert said(info.value) == message
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)) as info:  # an error of JAX's, with a note
             jax.grad(large(large_mesh(kind)))(*map(jnp.asarray, arrays))
         assert info.value.__notes__[:1] == ["namedax: " + message.removeprefix("xmap: ")]

@@ -25,7 +25,7 @@ import namedax as nx
 from namedax.distributed import bytes_per_device
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, PlacementConflictError
 from tests import make
-from tests.harness import environment_without_devices
+from tests.harness import environment_without_devices, said
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "distributed.py"
@@ -193,7 +193,7 @@ def message_of(function, *errors):
     try:
         function()
     except errors as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {said(error)}"
     raise AssertionError("no error")
 
 

@@ -33,6 +33,7 @@ from namedax.errors import (
 from namedax.hlo import KINDS
 from tests import make
 from tests.harness import environment_without_devices, make_mesh
+from tests.harness import said as said_by
 
 MESH = make_mesh((4, 2))
 CUBE = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
@@ -433,7 +434,7 @@ def test_no_traffic():
     assert said(draw_collectives([], {})) == ["Nothing is sent between devices", "There is no mesh."]
     with pytest.raises(MeshError) as error:
         draw_collectives(SENT, {"xx": 4, "y": 2})
-    assert str(error.value) == (
+    assert said_by(error.value) == (
         "draw_collectives: all-gather goes over mesh axis 'x', which the mesh does not have; its axes are 'xx', 'y'. Did you mean 'xx'?"
     )
 
@@ -506,7 +507,7 @@ def test_no_time():
     assert_readable(figure)
     with pytest.raises(ArgumentError) as error:
         draw_timeline([(operation(), 2.0, 1.0)])
-    assert str(error.value) == (
+    assert said_by(error.value) == (
         "draw_timeline: dot_general, nx.dot {hidden}, model.py:9 starts at 2.0 s and ends at 1.0 s, which is before."
     )
 
@@ -549,7 +550,7 @@ def test_a_long_front(count):
 def test_no_candidates():
     with pytest.raises(ArgumentError) as error:
         draw_front([])
-    assert str(error.value) == "draw_front: there is no candidate to draw; a plan has at least one."
+    assert said_by(error.value) == "draw_front: there is no candidate to draw; a plan has at least one."
 
 
 # --- what cannot be drawn -----------------------------------------------------------------------------------------------
@@ -623,7 +624,7 @@ def test_messages():
         with pytest.raises(kind) as error:
             call()
         assert type(error.value) is kind
-        assert str(error.value) == message
+        assert said_by(error.value) == message
 
 
 @pytest.mark.full

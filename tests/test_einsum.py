@@ -11,7 +11,7 @@ import pytest
 
 import namedax as nx
 from tests import make
-from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh, said
 
 # --- in every placement ------------------------------------------------------------------------------
 # `s` is an axis that is stored as `a` is; `d` and `e` are never mapped. In the oracles names are lower case, positional axes
@@ -364,7 +364,7 @@ def test_two_names_on_one_mesh_axis(name, partitioning):
     )
     with pytest.raises(nx.errors.PlacementConflictError) as caught:
         f(*(make.ones([4] * len(dims)) for dims in operands))
-    assert str(caught.value) == conflict(f"einsum {spec!r}", *names)
+    assert said(caught.value) == conflict(f"einsum {spec!r}", *names)
 
 
 def test_summed_before_it_meets():
@@ -440,7 +440,7 @@ def test_new_names(name):
     f = mapped(lambda v: nx.einsum(spec, v), ["a", "c"], [], resources, axis_sizes={"b": 12})
     with pytest.raises(nx.errors.AxisSizeError) as caught:
         f(array(8, 6))
-    assert str(caught.value) == f"einsum {spec!r}: {why}"
+    assert said(caught.value) == f"einsum {spec!r}: {why}"
 
 
 # --- random specifications ---------------------------------------------------------------------------

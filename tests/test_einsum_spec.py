@@ -6,6 +6,7 @@ import pytest
 import namedax as nx
 from namedax.ops.contraction.spec import parse_einsum
 from tests import make
+from tests.harness import said
 
 
 def ones(*shape):
@@ -94,7 +95,7 @@ def test_malformed(name):
     text, why, at = MALFORMED[name]
     with pytest.raises(nx.errors.EinsumError) as caught:
         nx.einsum(text, ones())
-    assert str(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
+    assert said(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
 
 
 # --- specifications that do not fit their operands ---------------------------------------------------
@@ -185,12 +186,12 @@ def test_unfit(name):
     text, operands, error, why, at = UNFIT[name]
     with pytest.raises(error) as caught:
         nx.einsum(text, *operands)
-    assert str(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
+    assert said(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
     # The same mistake inside of a mapped function is told in the same words.
     mapped = nx.xmap(lambda *xs: nx.einsum(text, *xs), None, None)
     with pytest.raises(error) as caught:
         mapped(*operands)
-    assert str(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
+    assert said(caught.value) == f"einsum: {why}\n  {text}\n  {' ' * at}^"
 
 
 SIZES = {
@@ -241,7 +242,7 @@ def test_sizes_disagree(name):
     text, operands, error, why = SIZES[name]
     with pytest.raises(error) as caught:
         nx.einsum(text, *operands)
-    assert str(caught.value) == f"einsum {text!r}: {why}"
+    assert said(caught.value) == f"einsum {text!r}: {why}"
 
 
 NUMBERS = {
@@ -256,13 +257,13 @@ def test_number_of_operands(name):
     text, operands, why = NUMBERS[name]
     with pytest.raises(nx.errors.EinsumError) as caught:
         nx.einsum(text, *operands)
-    assert str(caught.value) == f"einsum: {why} Separate operands by commas."
+    assert said(caught.value) == f"einsum: {why} Separate operands by commas."
 
 
 def test_the_specification_comes_first():
     with pytest.raises(nx.errors.EinsumError) as caught:
         nx.einsum(PLAIN, "ij->i")
-    assert str(caught.value) == (
+    assert said(caught.value) == (
         "einsum: the first argument is the specification, a string; got f32[5,2]. (Or each operand is followed by a list of numbers, one for "
         "each positional axis, and the result's list stands last.)"
     )

@@ -18,7 +18,7 @@ import namedax as nx
 from namedax.core.region import Region, ambient, enter
 from namedax.errors import AxisResourceError, AxisSizeError, PlacementConflictError, UnevenAxisError
 from tests import make
-from tests.harness import array, make_mesh
+from tests.harness import array, make_mesh, said
 
 # Over `x`, a (16, 4) array whose first axis is sharded and a (4, 16) array whose second one is both have blocks of (4, 4).
 MESH = make_mesh((4, 2))
@@ -304,7 +304,7 @@ def test_two_names_on_one_mesh_axis():
     region.check_placement("op", ["a", "c", "free", "a"])
     with pytest.raises(PlacementConflictError) as error:
         region.check_placement("op", ["a", "free", "b"])
-    assert str(error.value) == (
+    assert said(error.value) == (
         "op: axes 'a' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of them. "
         "Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or "
         "change axis_resources."

@@ -33,7 +33,7 @@ from namedax.errors import (
     UnsupportedArgumentError,
 )
 from tests import make
-from tests.harness import make_mesh
+from tests.harness import make_mesh, said
 
 pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
 
@@ -57,7 +57,7 @@ def fails(call, kind, text):
     with pytest.raises(kind) as error:
         call()
     assert type(error.value) is kind
-    assert str(error.value).partition("\n--------------------\n")[0] == text
+    assert said(error.value) == text
 
 
 def cases(table):

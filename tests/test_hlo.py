@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from namedax import hlo
 from namedax.hlo import Collective, Summary, collectives, summary
+from tests.harness import said
 
 MESHES = {"8": (8,), "4x2": (4, 2), "8x1": (8, 1), "2x2x2": (2, 2, 2)}
 
@@ -592,7 +593,7 @@ def test_operation_names_and_line(metadata, operation, names, source):
 def message(error, argument):
     with pytest.raises(error) as info:
         collectives(argument)
-    return str(info.value)
+    return said(info.value)
 
 
 def test_lowered_is_refused():

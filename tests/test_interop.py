@@ -34,7 +34,7 @@ from namedax.errors import (
 )
 from namedax.interop import abstract, from_xarray, global_norm, to_xarray
 from tests import make
-from tests.harness import FEW, Lazily, array, make_mesh
+from tests.harness import FEW, Lazily, array, make_mesh, said
 
 linen, nnx = Lazily("flax.linen"), Lazily("flax.nnx")
 ocp, treescope, xarray = Lazily("orbax.checkpoint"), Lazily("treescope"), Lazily("xarray")
@@ -610,7 +610,7 @@ def test_numpy_takes_a_placed_array_through_positional():
     np.testing.assert_array_equal(np.asarray(nx.positional(placed, ["b", None, "a"])), np.moveaxis(np.asarray(x), 0, 2))
     with pytest.raises(NamedAxesLeftError) as raised:
         np.asarray(placed)
-    assert str(raised.value) == (
+    assert said(raised.value) == (
         "np.asarray: f32[3]{a:8@x, b:4@y} still has named axes, and np.asarray needs an array without names. Reduce them, or give "
         "them positions with nx.positional(x, ['a', 'b', ...])."
     )

@@ -17,6 +17,7 @@ import namedax as nx
 from namedax.analysis.records import Collective, Operation
 from namedax.errors import ArgumentError, ArgumentTypeError, MeshError
 from namedax.machines import Link, Machine
+from tests.harness import said
 
 KINDS = nx.hlo.KINDS
 US = 1e-6
@@ -584,7 +585,7 @@ def test_entries(name):
 def test_messages_of_figures(make, message):
     with pytest.raises(ArgumentError) as error:
         make()
-    assert str(error.value) == message
+    assert said(error.value) == message
 
 
 GATHER = collective("all-gather", ("x",), 4, 4)
@@ -654,13 +655,13 @@ def test_messages_of_times(on, step, mesh, kind, message):
     for call in (lambda: on.time_of(step, mesh), lambda: on.time([step], mesh)):
         with pytest.raises(kind) as error:
             call()
-        assert str(error.value) == message
+        assert said(error.value) == message
 
 
 def test_measure_wants_devices():
     with pytest.raises(ArgumentTypeError) as error:
         nx.machines.measure(jax.sharding.AbstractMesh((4,), ("x",)))
-    assert str(error.value) == (
+    assert said(error.value) == (
         "machines.measure: takes a mesh with devices, jax.make_mesh(...); got AbstractMesh. For machines that are not here there are "
         "entries such as nx.machines.v5e."
     )

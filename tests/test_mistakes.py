@@ -20,7 +20,7 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from tests import make
-from tests.harness import array, make_mesh
+from tests.harness import array, make_mesh, said
 
 MESH = make_mesh((8,))
 K = nx.named(array(4, 4), ["n", "m"])
@@ -34,7 +34,7 @@ def message(call, kind):
     with pytest.raises(kind) as error:
         call()
     assert type(error.value) is kind
-    return str(error.value)
+    return said(error.value)
 
 
 def in_body(body, *args, resources=None):

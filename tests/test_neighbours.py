@@ -23,7 +23,7 @@ from namedax.errors import (
 from namedax.hlo import summary
 from namedax.resources.row_moves import move_rows
 from tests import make
-from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh, said
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
 
@@ -194,7 +194,7 @@ def test_conv_names_the_kernel_axis_that_is_sharded():
     )
     with pytest.raises(nx.errors.AxisResourceError) as error:
         f(array(8), array(2))
-    assert str(error.value) == (
+    assert said(error.value) == (
         "conv: the kernel's axis 'p' is sharded over mesh axis 'x', but every device needs the whole window. Map 'p' to nothing, or give "
         "the kernel's axis another name with nx.rename(kernel, {'p': 'tap'})."
     )

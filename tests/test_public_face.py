@@ -20,6 +20,7 @@ import pytest
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedaxError, UnsupportedArgumentError
 from tests import make
+from tests.harness import said
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "namedax"
@@ -187,7 +188,9 @@ def test_what_is_first_touched_in_a_trace_is_right_after_it(start):
 
 
 def test_a_function_that_jax_has_dropped_is_missed_where_it_is_called(start):
-    assert start["dropped"] == f"spacing: JAX {jax.__version__} has no jnp.spacing any more, and namedax lifts JAX's own."
+    assert (
+        start["dropped"] == f"spacing: JAX {jax.__version__} has no jnp.spacing any more, and namedax lifts JAX's own. [NX020]"
+    )
     assert issubclass(UnsupportedArgumentError, NamedaxError)
 
 
@@ -266,7 +269,7 @@ def test_out_axis_is_a_name_or_names_by_names(call):
 def test_one_new_name_for_several_axes():
     with pytest.raises(ArgumentError) as info:
         nx.pad(X, {"b": (1, 0), "k": (1, 0)}, out_axis="new")
-    assert str(info.value) == (
+    assert said(info.value) == (
         "pad: out_axis='new' is one name, and pad_width={'b': (1, 0), 'k': (1, 0)} has 2 axes with names. Say which of them gets it, as in "
         "out_axis={'b': 'new'}."
     )
@@ -518,9 +521,9 @@ def pyright(folder):
     command = [executable, "--outputjson", "--pythonpath", sys.executable, "--project", str(folder)]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     found = {path.name: {} for path in folder.glob("*.py")}
-    for said in report["generalDiagnostics"]:
-        if said["severity"] == "error":
-            found[pathlib.Path(said["file"]).name][said["range"]["start"]["line"]] = said["message"]
+    for line in report["generalDiagnostics"]:
+        if line["severity"] == "error":
+            found[pathlib.Path(line["file"]).name][line["range"]["start"]["line"]] = line["message"]
     return found
 
 

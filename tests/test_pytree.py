@@ -13,7 +13,7 @@ import namedax as nx
 from namedax import NamedArray
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
 from tests import make
-from tests.harness import FEW, array, make_mesh
+from tests.harness import FEW, array, make_mesh, said
 
 
 def named(*dims, seed=0, **sizes):
@@ -335,7 +335,7 @@ def test_other_control_flow():
 def test_a_named_axis_that_was_stripped_is_reported_where_the_array_is_used(transform, text):
     with pytest.raises(PositionalAxisError) as error:
         transform(named("a", "b"))
-    assert str(error.value) == (
+    assert said(error.value) == (
         f"{text} A raw JAX transform (jax.vmap, lax.scan, jax.tree.map) has removed an axis that has a name, or one that "
         f"stands behind a "
         "named one. Move the positional axis to the front first, or use nx.nmap, which takes names."
@@ -381,7 +381,7 @@ def test_order_like_with_other_positional_axes(dims, like, want):
 def test_order_like_needs_the_same_names():
     with pytest.raises(NamedAxesLeftError) as error:
         nx.order_like(named("a", "b").astype(jnp.int32), named("a").astype(jnp.int32))
-    assert str(error.value) == (
+    assert said(error.value) == (
         "order_like: i32[]{a:3, b:2} cannot be ordered like i32[]{a:3}; they have different names. Broadcast or reduce first."
     )
 

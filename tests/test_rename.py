@@ -10,7 +10,7 @@ import pytest
 import namedax as nx
 from namedax import hlo
 from namedax.resources.layout import Cut, Exchange, Gather, Permute, plan
-from tests.harness import make_mesh
+from tests.harness import make_mesh, said
 
 GATHER, EXCHANGE, PERMUTE = "all-gather", "all-to-all", "collective-permute"
 REDUCE, SCATTER = "all-reduce", "reduce-scatter"
@@ -271,7 +271,7 @@ def test_mistakes(name):
     names, error, message = MISTAKES[name]
     with pytest.raises(error) as caught:
         nx.rename(nx.named(jnp.asarray(VALUE), ["batch", "b", None]), names)
-    assert str(caught.value) == message
+    assert said(caught.value) == message
 
 
 def test_size_is_that_of_the_mapped_function():
@@ -280,7 +280,7 @@ def test_size_is_that_of_the_mapped_function():
         f = nx.xmap(lambda v: nx.rename(v, {"a": "b"}), ["a", ...], ["b", ...], axis_sizes={"b": 24}, **options)
         with pytest.raises(nx.errors.AxisSizeError) as caught:
             f(VALUE)
-        assert str(caught.value) == (
+        assert said(caught.value) == (
             "rename: axis 'a' of size 16 cannot become 'b', which has size 24 in this mapped function; a name has one size. "
             "Choose another name."
         )
@@ -290,7 +290,7 @@ def test_size_does_not_divide():
     f = nx.xmap(lambda v: nx.rename(v, {"a": "c"}), ["a", ...], ["c", ...], axis_resources={"c": "x"}, mesh=make_mesh((8,)))
     with pytest.raises(nx.errors.AxisSizeError) as caught:
         f(VALUE[:12])
-    assert str(caught.value) == (
+    assert said(caught.value) == (
         "rename: axis 'c' of size 12 does not divide over mesh axes ('x',), 8 devices in total. Write axis_sizes={'c': 12}, so "
         "that the mapped function knows it when it begins, use a multiple of 8, or map 'c' to fewer devices in axis_resources."
     )
@@ -306,7 +306,7 @@ def test_conflict():
     )
     with pytest.raises(nx.errors.PlacementConflictError) as caught:
         f(VALUE)
-    assert str(caught.value) == (
+    assert said(caught.value) == (
         "rename: axes 'c' and 'b' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of them. "
         "Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or "
         "change axis_resources."

@@ -21,7 +21,7 @@ from namedax.hlo import collectives, summary
 from namedax.nn import relu
 from namedax.programs.serial.stepping import run_in_steps
 from tests import make
-from tests.harness import Placement, array, check, make_mesh, together
+from tests.harness import Placement, array, check, make_mesh, said, together
 
 LOOP = SerialLoop
 _KINDS = [
@@ -886,7 +886,7 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
     x = make.arange(8.0)
     with pytest.raises(nx.errors.SerialLoopError) as error:
         differentiate(f)(x)
-    assert str(error.value) == (
+    assert said(error.value) == (
         "xmap: cubes has 'b' on a SerialLoop, whose steps can be differentiated in reverse mode only, any number of times: "
         "jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the SerialLoop from "
         "axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."

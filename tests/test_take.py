@@ -8,7 +8,7 @@ import pytest
 import namedax as nx
 from namedax import hlo
 from tests import make
-from tests.harness import FEW, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PLACEMENTS, array, check, make_mesh, said
 
 CHOSEN = [placement for placement in PLACEMENTS if placement.kind == "auto" or placement in FEW]
 
@@ -204,13 +204,13 @@ def test_mistakes(name):
     args, error, message = MISTAKES[name]
     with pytest.raises(error) as caught:
         nx.take(*args)
-    assert str(caught.value) == message
+    assert said(caught.value) == message
 
 
 def test_unknown_mode():
     with pytest.raises(nx.errors.PositionalAxisError) as caught:
         nx.take(F32, 1, "vocab", mode="raise")
-    assert str(caught.value) == "take: mode='raise' is none of ('fill', 'clip', 'wrap')."
+    assert said(caught.value) == "take: mode='raise' is none of ('fill', 'clip', 'wrap')."
 
 
 def test_indices_are_integers():
@@ -219,14 +219,14 @@ def test_indices_are_integers():
         f = nx.xmap(lambda t: nx.take(t, jnp.array([1.0, 2.0], jnp.float32), "a"), ["a", ...], {}, **options)
         with pytest.raises(nx.errors.PositionalAxisError) as caught:
             f(TABLE)
-        assert str(caught.value) == "take: the indices are f32[2], but indices must be integers."
+        assert said(caught.value) == "take: the indices are f32[2], but indices must be integers."
 
 
 def test_two_names_on_one_mesh_axis():
     f = nx.xmap(embedding, VOCAB_AXES, {0: "batch"}, axis_resources={"vocab": "x", "batch": "x"}, mesh=make_mesh((4, 2)))
     with pytest.raises(nx.errors.PlacementConflictError) as caught:
         f(VOCAB, TOKENS)
-    assert str(caught.value) == (
+    assert said(caught.value) == (
         "take: axes 'vocab' and 'batch' meet in one value, but both are mapped to mesh axis 'x', which can hold only one of "
         "them. Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), "
         "or change axis_resources."

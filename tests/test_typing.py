@@ -46,7 +46,7 @@ from namedax.typing import (
     number,
 )
 from tests import make
-from tests.harness import FEW, array
+from tests.harness import FEW, array, said
 from tests.harness import check as check_program
 
 X64 = jax.config.jax_enable_x64
@@ -64,7 +64,7 @@ def fails(call, *parts):
         call()
     for part in parts:
         assert part in str(caught.value), (part, str(caught.value))
-    return str(caught.value)
+    return said(caught.value)
 
 
 # --- annotations ----------------------------------------------------------------------------------------------------

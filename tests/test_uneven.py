@@ -7,7 +7,7 @@ import pytest
 
 import namedax as nx
 from tests import make
-from tests.harness import Placement, array, check, together
+from tests.harness import Placement, array, check, said, together
 from tests.operations import OPERATIONS
 from tests.test_gathers import PROGRAMS, A
 
@@ -289,7 +289,7 @@ def test_a_name_that_is_born_uneven_has_to_be_known():
     )
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
         f(array(3, 4))
-    assert str(caught.value) == (
+    assert said(caught.value) == (
         "rename: axis 'q' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Write axis_sizes={'q': 4}, so that the mapped "
         "function knows it when it begins, use a multiple of 3, or map 'q' to fewer devices in axis_resources."
     )

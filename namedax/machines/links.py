@@ -80,7 +80,7 @@ def positive(of: str, name: str, value: Any, unit: str) -> None:
     >>> positive("Machine", "memory", -1, "bytes")
     Traceback (most recent call last):
       ...
-    namedax.errors.ArgumentError: Machine: memory=-1 must be a positive number of bytes, such as 1e9.
+    namedax.errors.ArgumentError: Machine: memory=-1 must be a positive number of bytes, such as 1e9. [NX018]
     """
     if not _is_number(value) or not 0 < value < math.inf:
         raise ArgumentError(f"{of}: {name}={value!r} must be a positive number of {unit}, such as 1e9.")

@@ -97,6 +97,7 @@ def parse_einsum(text: str) -> EinsumSpec:
     namedax.errors.EinsumError: einsum: this brace is never closed.
       n{b,k->n{b}
        ^
+    [NX016]
     """
     return _Parser(text).parse()
 

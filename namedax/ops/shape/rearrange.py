@@ -143,6 +143,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
     namedax.errors.RearrangeError: rearrange: this parenthesis is never closed.
       {pos, embed=(heads key} -> {pos, heads, key}
                   ^
+    [NX017]
     """
     return _run_pattern("rearrange", x, pattern, sizes)
 
