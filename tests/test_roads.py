@@ -1,0 +1,119 @@
+"""The roads from other libraries: both columns run, and give the same values; the tables know every name of the library.
+
+Where a library is not installed (`pip install namedax[peers]` has them), its column is skipped; ours runs in tests/test_docs.py anyway.
+"""
+
+import functools
+import importlib
+import importlib.util
+import os
+import pickle
+import re
+import subprocess
+import warnings
+
+import numpy as np
+import pytest
+
+import namedax as nx
+from tests import roads
+
+PAGES = sorted(page.name for page in roads.ROADS.glob("from_*.md"))
+
+
+def needs(page, *modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{page} is compared with {module}, which is not installed")
+
+
+def named(value):
+    """(dims, data) of an array that has names, whatever library it is of."""
+    library = type(value).__module__.split(".")[0]
+    if isinstance(value, nx.NamedArray):
+        return value.dims, value.data
+    if library == "haliax" and hasattr(value, "axes"):
+        return [axis.name for axis in value.axes], value.array
+    if library == "penzai" and hasattr(value, "named_shape"):
+        names = tuple(value.named_shape)
+        inside = value.untag_prefix(*names).unwrap() if names else value.unwrap()
+        return names + (None,) * (inside.ndim - len(names)), inside
+    if library == "coordax" and hasattr(value, "dims"):
+        return value.dims, value.data
+    if library == "xarray" and hasattr(value, "dims"):
+        return [str(dim) for dim in value.dims], value.values
+    if library in ("torch", "functorch"):
+        return _of_torch(value)
+    return None
+
+
+def _of_torch(value):
+    if hasattr(value, "full_tensor"):
+        value = value.full_tensor()
+    if dims := getattr(value, "dims", ()):
+        return [str(dim) for dim in dims], value.order(*dims).detach().numpy()
+    return ((None,) * value.ndim, value.detach().numpy()) if hasattr(value, "detach") else None
+
+
+plain = functools.partial(roads.plain, named=named)
+MODULES = {
+    "from_coordax.md": ["coordax"],
+    "from_einops.md": ["einops", "einx"],
+    "from_flax.md": ["flax"],
+    "from_haliax.md": ["haliax"],
+    "from_penzai.md": ["penzai"],
+    "from_pytorch.md": ["torch"],
+    "from_xarray.md": ["xarray"],
+}
+
+
+def there(page, folder):
+    """What the other library's blocks give. xmap is in JAX up to 0.4.30, so it needs a Python of its own."""
+    if page == "from_xmap.md":
+        python = os.environ.get("NAMEDAX_XMAP_PYTHON")
+        if not python:
+            pytest.skip("from_xmap.md is compared with JAX 0.4.30 where NAMEDAX_XMAP_PYTHON names a Python that has it")
+        subprocess.run([python, roads.__file__, page, folder / "values"], check=True, env={**os.environ, "PYTHONPATH": ""})
+        return pickle.loads((folder / "values").read_bytes())
+    needs(page, *MODULES.get(page, []))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs
+        return roads.run(page, "there", plain)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", PAGES)
+def test_both_columns_give_the_same(page, tmp_path):
+    want, have = there(page, tmp_path), roads.run(page, "here", plain)
+    compared = 0
+    for left, right in roads.pairs(page):
+        for name in want[left].keys() & have[right].keys():
+            try:
+                roads.same(have[right][name], want[left][name])
+            except AssertionError as error:
+                raise AssertionError(f"{page}, block {left}, {name or 'its last line'}: {error}") from error
+            compared += 1
+    assert compared >= len(roads.pairs(page)) - 2 > 0  # imports and definitions show nothing
+
+
+# --- the tables ---------------------------------------------------------------------------------------------------------
+
+WORD = re.compile(r"`nx(?:\.\w+)+")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_words_of_ours_exist(page):
+    words = {word[1:] for word in WORD.findall((roads.ROADS / page).read_text())}
+    assert words
+    for word in sorted(words):
+        functools.reduce(getattr, word.split(".")[1:], nx)
+
+
+def test_comparison_can_fail():
+    """Values, names and the order of axes are compared, not only shapes."""
+    x = np.arange(6.0).reshape(2, 3)
+    roads.same((("b", "a"), x.T), (("a", "b"), x))
+    roads.same(((None, None), x.T), (("a", "b"), x))  # the sizes say which is which
+    for wrong in [(("a", "c"), x), (("a", "b"), x + 1e-3), (("a", "b", "c"), x[..., None]), [x]]:
+        with pytest.raises(AssertionError):
+            roads.same(wrong, (("a", "b"), x))
