@@ -545,6 +545,15 @@ def test_an_axis_that_a_lifted_function_gathers():
     )
 
 
+def test_a_mapped_function_of_a_library_has_no_line_of_the_user():
+    x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
+    (finding,) = findings(functools.partial(nx.numpy.fft.fft, axis="hidden"), {"hidden": "x"}, x, mesh=make_mesh((8,)))
+    assert finding == (
+        "nx.numpy.fft.fft at an unknown line gathers hidden (16.0 KiB): a lifted function sees whole axes. Write it with operations over "
+        "names, leave these names unmapped around it, or let another axis have their place there (nx.rename, one all-to-all)."
+    )
+
+
 # --- mistakes, and checks for users' tests --------------------------------------------------------------------------
 
 

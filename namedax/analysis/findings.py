@@ -50,7 +50,12 @@ def findings_of(
             'partitioning="auto". compile=True says what it has made of them.'
         )
     for line in dict.fromkeys(loops):
-        yield f"The number of steps of the while loop at {line or 'an unknown line'} is not known; it counts as one."
+        yield f"The number of steps of the while loop at {_line(line)} is not known; it counts as one."
+
+
+def _line(source: str) -> str:
+    """None is the user's where a function of a library is mapped as it is."""
+    return source or "an unknown line"
 
 
 def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
@@ -81,7 +86,7 @@ def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
             yield (
-                f"{operation} at {source or 'an unknown line'} has {count} {kind}s of {size_text(size)}: so small, each costs its latency. "
+                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)}: so small, each costs its latency. "
                 "Take it out of the loop, or leave its names unmapped."
             )
 
@@ -94,7 +99,7 @@ def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
     for (operation, names, axes, source, phase, size), count in seen.items():
         if count > 1 and names:
             yield (
-                f"{operation} at {source} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {size_text(size)} each). "
+                f"{operation} at {_line(source)} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {size_text(size)} each). "
                 "Add what is summed before it is summed, if it is used only together."
             )
 
@@ -108,8 +113,9 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             and step.bytes > _SMALL
         ):
             yield (
-                f"{step.operation} at {step.source} gathers {', '.join(step.names)} ({size_text(step.bytes)}): a lifted function sees whole axes. "
-                "Write it with operations over names, or leave these names unmapped around it."
+                f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)}): a lifted function sees "
+                "whole axes. Write it with operations over names, leave these names unmapped around it, or let another axis have their place "
+                "there (nx.rename, one all-to-all)."
             )
 
 
