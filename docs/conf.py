@@ -37,7 +37,7 @@ extensions = [
 ]
 exclude_patterns = ["extensions"]
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"  # a notebook runs again when its cells change; `make docs` of a clean tree runs them all
 nb_execution_cache_path = str(ROOT / "site" / ".notebooks")

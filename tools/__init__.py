@@ -1,1 +1,1 @@
-"""Programs for who works on namedax: `stubs` (make stubs), `site_check` with `browser` (make docs-check), `release_check` (make release-check)."""
+"""Programs for who works on namedax: `stubs`, `site_check` with `browser`, `pictures`, `release_check`; the Makefile says when they run."""
