@@ -17,7 +17,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Readers meet errors on purpose. A kernel shows the message alone: among the frames of a traceback nobody would find the sentence.
 KERNELS = ROOT / "site" / ".ipython"
 (KERNELS / "profile_default").mkdir(parents=True, exist_ok=True)
-(KERNELS / "profile_default" / "ipython_kernel_config.py").write_text('get_config().InteractiveShell.xmode = "Minimal"\n')
+(KERNELS / "profile_default" / "ipython_kernel_config.py").write_text(
+    "c = get_config()\nc.InteractiveShell.xmode = 'Minimal'\nc.InlineBackend.figure_formats = {'svg'}\n"
+)
 os.environ["IPYTHONDIR"] = str(KERNELS)
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 

@@ -672,6 +672,15 @@ def test_too_many_indices():
         nx.named(make.zeros((2, 3)), ["a", None])[0, 0]
 
 
+@pytest.mark.parametrize("index, text", [(0, "0"), (slice(1, 2), "2:5"), ((..., np.int64(1)), "1")])
+def test_a_position_where_all_axes_have_names(index, text):
+    x = nx.named(make.zeros((2, 3)), ["a", "b"])
+    with pytest.raises(PositionalAxisError, match=rf"has no positional axis for the index .* as in x\['a', {text}\]\.$"):
+        x[index]
+    assert x[...].dims == ("a", "b")
+    assert x[None].shape == (1,)
+
+
 # --- methods --------------------------------------------------------------------------------------------------------
 
 REDUCTIONS = ["sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"]

@@ -172,6 +172,16 @@ def test_a_rank_is_asserted():
     )
 
 
+def test_a_list_of_numbers_is_not_an_array():
+    for numbers, first in (([31, 28], "31"), ([[1.5, 2.5], [3.5, 4.5]], "1.5")):
+        assert message(nx.named, numbers, ["month"]) == (
+            AxisMappingError,
+            f"named: lists, tuples and dicts are containers of arrays, and the number {first} in one has no axis that ['month'] could "
+            "name. Make one array of all the numbers first, with jnp.array or np.array.",
+        )
+    assert nx.named([3.0, make.zeros((2,))], [[], ["a"]])[1].dims == ("a",)  # a number that nothing is to name
+
+
 def test_positions_out_of_range():
     x = make.zeros((2, 3), jnp.int32)
     assert message(nx.named, x, {2: "a"}) == (

@@ -261,7 +261,7 @@ def test_an_index_without_names_gives_what_is_left():
         ),
         (("a", 8), AxisSizeError, "getitem: index 8 is out of range for axis 'a' of size 8 in f32[5]{a:8, b:4, c:3}."),
         (("a",), PositionalAxisError, "is not made of pairs of a name and its index"),
-        ((0, "a", 3), PositionalAxisError, "x[{'batch': 3, 0: idx}]"),
+        ((0, "a", 3), PositionalAxisError, "x[{'a': 3, 0: idx}]"),
         (("a", 1, "a", 2), PositionalAxisError, "axis 'a' is given twice"),
         (("a", [1, 2]), PositionalAxisError, "[1, 2] is not an index for axis 'a'"),
         (("a", True), PositionalAxisError, "True is not an index for axis 'a'"),

@@ -363,6 +363,17 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
     return partial.astype(jnp.bool_) if truth else partial
 
 
+def _refuse_positions(x: NamedArray, index: Any) -> None:
+    """An integer or a slice says no axis, where all axes have names."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
+            name = x.dims[0]
+            raise PositionalAxisError(
+                f"getitem: {type_text(x)} has no positional axis for the index {part!r}. Write the axis before its index, as in "
+                f"x[{name!r}, {'2:5' if isinstance(part, slice) else part}]."
+            )
+
+
 def getitem(x: Any, index: Any, /) -> Array:
     """`x[index]`, by name or by position.
 
@@ -406,6 +417,8 @@ def getitem(x: Any, index: Any, /) -> Array:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
                 "the shape with nx.where(mask, x, fill)."
             )
+    if type(x) is NamedArray and not x.ndim:
+        _refuse_positions(x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 

@@ -83,9 +83,10 @@ def by_name(op: str, index: Any) -> Mapping[Any, Any] | None:
         return None
     entries: dict[Any, Any] = {}
     if len(parts) % 2 or not all(is_name(name) for name in parts[::2]):
+        name = next(part for part in parts if is_name(part))
         raise PositionalAxisError(
-            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index. Write x['batch', 3], "
-            "x['batch', 3, 'k', 0:2], or a dict, x[{'batch': 3, 0: idx}], which may have positions too."
+            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index. Write x[{name!r}, 3], "
+            f"x[{name!r}, 3, 'k', 0:2], or a dict, x[{{{name!r}: 3, 0: idx}}], which may have positions too."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:

@@ -152,6 +152,11 @@ def named(array: Any, axes: Any) -> Any:
     """
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+        if mapping is not None and mapping.names and path and isinstance(leaf, (int, float, complex)):
+            raise AxisMappingError(
+                f"named: lists, tuples and dicts are containers of arrays, and the number {leaf!r} in one has no axis that "
+                f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
+            )
         leaf = local_block(leaf, "named", ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
