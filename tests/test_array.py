@@ -672,10 +672,18 @@ def test_too_many_indices():
         nx.named(make.zeros((2, 3)), ["a", None])[0, 0]
 
 
-@pytest.mark.parametrize("index, text", [(0, "0"), (slice(1, 2), "2:5"), ((..., np.int64(1)), "1")])
+@pytest.mark.parametrize("use", [lambda y: y + 1, lambda y: nx.sum(y, "a"), lambda y: nx.dot(y, y, "a"), lambda y: y["a", 0]])
+def test_a_tree_function_that_put_names_inside_of_an_array(use):
+    x, rates = nx.named(make.zeros((2,)), ["a"]), nx.named(make.zeros((3,)), ["rate"])
+    y = jax.tree.map(lambda leaf: leaf * rates, x)
+    with pytest.raises(PositionalAxisError, match=r"holds a named array, f32\[2\]\{rate:3\}, as its data\. .*is_leaf=lambda"):
+        use(y)
+
+
+@pytest.mark.parametrize(("index", "text"), [(0, "0"), (slice(1, 2), "2:5"), ((..., np.int64(1)), "1")])
 def test_a_position_where_all_axes_have_names(index, text):
     x = nx.named(make.zeros((2, 3)), ["a", "b"])
-    with pytest.raises(PositionalAxisError, match=rf"has no positional axis for the index .* as in x\['a', {text}\]\.$"):
+    with pytest.raises(PositionalAxisError, match=rf"has no positional axis for the index .* as in x\['a', {text}\]\."):
         x[index]
     assert x[...].dims == ("a", "b")
     assert x[None].shape == (1,)

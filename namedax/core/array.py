@@ -319,7 +319,13 @@ def dims_of(value: Any) -> Dims:
 
 
 def positions(array: NamedArray, op: str) -> Dims:
-    """The dims of `array`, checked against its data: a raw JAX transform may have stripped a named axis."""
+    """The dims of `array`, checked against its data: a raw JAX transform may have stripped a named axis, or put names inside."""
+    if type(array._data) is NamedArray:
+        raise PositionalAxisError(
+            f"{op}: an array with axes {array._dims} holds a named array, {type_text(array._data)}, as its data. A function of trees "
+            "(jax.tree.map) sees the data of each array without its names, and combined it with an array that has names. Give it "
+            "is_leaf=lambda x: isinstance(x, nx.NamedArray), and it sees the named arrays."
+        )
     if len(array._dims) != array._data.ndim:
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw JAX transform (jax.vmap, "
