@@ -32,6 +32,7 @@ version = release = namedax.__version__
 
 extensions = [
     "myst_nb",
+    "reference",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_design",

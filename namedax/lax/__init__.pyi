@@ -942,7 +942,7 @@ def expm1(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def expm1(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise :math:`e^{x} - 1`."""
 def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
-    """The named version of `_src.lax.fft.fft` of JAX, with the same arguments; see JAX for these."""
+    """The named version of `jax.lax.fft`, with the same arguments; see JAX for these."""
 @overload
 def floor(x: NamedArray) -> NamedArray:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
@@ -1083,7 +1083,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: Axis = 0, keepdims: bool 
       AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
     """
 def index_take(src: Array, idxs: Array, axes: Axis) -> Array:
-    """The named version of `_src.lax.slicing.index_take` of JAX, with the same arguments; see JAX for these."""
+    """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
 @overload
 def integer_pow(x: NamedArray, y: int) -> NamedArray:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
@@ -1455,7 +1455,7 @@ def ragged_dot_general(
 ) -> Array:
     """Ragged matrix multiplication."""
 def random_gamma_grad(*args: Any) -> Any:
-    """The named version of `_src.lax.special.random_gamma_grad` of JAX, with the same arguments; see JAX for these."""
+    """The named version of `jax.lax.random_gamma_grad`, with the same arguments; see JAX for these."""
 @overload
 def real(x: NamedArray) -> NamedArray:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""

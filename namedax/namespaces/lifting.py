@@ -131,12 +131,13 @@ def _lift(
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     lifted = along_axes(function, name, found) if found else nmap(function)
-    home = (getattr(function, "__module__", None) or "jax").removeprefix("jax.")
+    home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private
+    take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (
-        f"{summary_of(function)}\n\nThe named version of `{home}.{name}` of JAX, with the same arguments; see JAX for these.\n\n"
+        f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same arguments; see JAX for these.\n\n"
         + (
-            f"`{'`, `'.join(found)}` take names too, or tuples of names and positions. All other names are batch axes. A sharded axis that is\n"
-            "given by name is gathered for this (one all-gather), and what remains of it is sharded again."
+            f"`{'`, `'.join(found)}` {take} names too, or tuples of names and positions. All other names are batch axes. A sharded axis that\n"
+            "is given by name is gathered for this (one all-gather), and what remains of it is sharded again."
             if found
             else "Names of array arguments are batch axes of the result. Moves no data between devices."
         )

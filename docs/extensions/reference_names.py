@@ -1,0 +1,289 @@
+"""Every public name of namedax, what stands behind it, and where that is written: read off the live objects, for the reference.
+
+Most of the names are made when they are first touched, so nothing that parses files would see them. An object with several names (`nx.sum` and the
+method's function, `nx.max` and `nx.amax`) is one `Entry`, with one page.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import functools
+import inspect
+import pathlib
+import re
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import namedax as nx
+from namedax.core.functions import summary_of
+from namedax.namespaces import lifting
+from namedax.operands.nmap import Lifted
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "namedax"
+
+#: What only passes calls on: of several places that a function comes from, these are not the one that a reader looks for.
+_WRAPPERS = frozenset(
+    "core/scopes.py namespaces/bound_axes.py namespaces/mirror.py operands/axes.py operands/compiled_ops.py operands/shortcuts.py".split()
+)
+_LIFTS = frozenset({"namespaces/lifting.py", "operands/along_axes.py"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One public object.
+
+    Attributes:
+      names: all its public names, `"nx.sum"` first; each but the first is an alias.
+      value: the object.
+      kind: one of `KINDS`.
+      origin: who wrote it: `"own"`, `"lifted"` (a function of JAX's, which takes names here), or `"jax"` (handed through as it is).
+    """
+
+    names: tuple[str, ...]
+    value: Any
+    kind: str
+    origin: str
+
+    @property
+    def name(self) -> str:
+        """The name that the page has."""
+        return self.names[0]
+
+    @property
+    def space(self) -> str:
+        """The namespace of that name."""
+        return self.name.rpartition(".")[0]
+
+
+#: The kinds of entries, with what a page says of one. All but functions and classes are no operations: they have no example and cost nothing.
+KINDS = {
+    "function": "",
+    "class": "",
+    "error": "An error.",
+    "element type": "An element type.",
+    "type": "A type for annotations.",
+    "primitive": "A primitive of JAX's, for those who write interpreters of programs: JAX's own object.",
+    "constant": "A constant.",
+}
+
+
+def spaces() -> dict[str, types.ModuleType]:
+    """The public namespaces by their names, `nx` and all below it."""
+    found = {"nx": nx}
+    waiting = [("nx", nx)]
+    while waiting:
+        label, module = waiting.pop(0)
+        for name in _exports(module):
+            value = getattr(module, name)
+            if isinstance(value, types.ModuleType) and value.__name__.startswith("namedax.") and value not in found.values():
+                found[f"{label}.{name}"] = value
+                waiting.append((f"{label}.{name}", value))
+    return found
+
+
+def _exports(module: types.ModuleType) -> list[str]:
+    return sorted(module.__all__)
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    """Every public name that is not a namespace, with what it stands for."""
+    for label, module in spaces().items():
+        for name in _exports(module):
+            value = getattr(module, name)
+            if not isinstance(value, types.ModuleType):
+                yield f"{label}.{name}", value
+
+
+@functools.cache
+def entries() -> tuple[Entry, ...]:
+    """All entries, by name; those of the outer namespaces come first."""
+    groups: dict[Any, list[tuple[str, Any]]] = {}
+    for name, value in public_names():
+        is_object = callable(value) or isinstance(value, jax.extend.core.Primitive)
+        groups.setdefault(id(value) if is_object else name, []).append((name, value))
+    made = []
+    for group in groups.values():
+        value = group[0][1]
+        own_name = getattr(value, "__name__", "")
+        # Of `nx.concat` and `nx.concatenate` the one that the function calls itself.
+        names = sorted((name for name, _ in group), key=lambda name: (name.count("."), name.rpartition(".")[2] != own_name))
+        kind = _kind_of(value)
+        made.append(Entry(tuple(names), value, kind, _origin_of(value, kind)))
+    return tuple(sorted(made, key=lambda entry: (entry.space != "nx", entry.name.lower(), entry.name)))
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, jax.extend.core.Primitive):
+        return "primitive"
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return "error"
+    is_scalar = isinstance(value, type) and issubclass(value, np.generic)
+    if is_scalar or type(value).__name__ in ("_ScalarMeta", "ElementType"):
+        return "element type"
+    if isinstance(value, (types.UnionType, types.GenericAlias)) or type(value).__module__ == "typing" or value is Any:
+        return "type"
+    if isinstance(value, type):
+        return "class"
+    return "function" if callable(value) else "constant"
+
+
+def _origin_of(value: Any, kind: str) -> str:
+    if kind == "primitive":
+        return "jax"
+    if isinstance(value, Lifted) or any(value is function for function in ELEMENTWISE.values()):
+        return "lifted"
+    if kind == "function":
+        files = [code.co_filename for code in _codes_of(value)]
+        if not any(map(_is_in_package, files[:1])):
+            return "jax"
+        written = {pathlib.Path(file).relative_to(PACKAGE).as_posix() for file in files if _is_in_package(file)} - _WRAPPERS
+        return "own" if written - _LIFTS else "lifted"
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return "own" if module.startswith("namedax") or kind == "type" else "jax"
+
+
+def _is_in_package(file: str) -> bool:
+    return pathlib.Path(file).is_relative_to(PACKAGE)
+
+
+def _codes_of(value: Any) -> list[types.CodeType]:
+    return [code for link in _chain(value) if (code := getattr(link, "__code__", None))]
+
+
+def _chain(value: Any) -> Iterator[Any]:
+    """A function, the one that it wraps, and so on."""
+    seen = set()
+    while value is not None and id(value) not in seen:
+        seen.add(id(value))
+        yield value
+        value = getattr(value, "__wrapped__", None)
+
+
+# --- where it is written ------------------------------------------------------------------------------------------------
+
+
+def source_of(entry: Entry) -> str:
+    """The file and the line, `"namedax/ops/reduction/reductions.py:178"`; empty for what is JAX's own.
+
+    Of a lifted function this is where it is lifted.
+    """
+    value = entry.value
+    if entry.origin == "jax":
+        return ""
+    if isinstance(value, Lifted):
+        return _place(lifting._lift.__code__)
+    if entry.kind in ("class", "error"):
+        return _place_of_class(value)
+    codes = [code for code in _codes_of(value) if _is_in_package(code.co_filename)]
+    own = [code for code in codes if pathlib.Path(code.co_filename).relative_to(PACKAGE).as_posix() not in _WRAPPERS]
+    if codes:
+        return _place((own or codes)[0])
+    return _place_of_assignment(entry) or _place_of_class(type(value))
+
+
+def _place(code: types.CodeType) -> str:
+    return f"{pathlib.Path(code.co_filename).relative_to(ROOT).as_posix()}:{code.co_firstlineno}"
+
+
+def _place_of_class(cls: type) -> str:
+    try:
+        file, line = inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1]
+    except (TypeError, OSError):
+        return ""
+    return f"{pathlib.Path(file).relative_to(ROOT).as_posix()}:{line}" if file and _is_in_package(file) else ""
+
+
+@functools.cache
+def _assignments() -> dict[tuple[str, str], str]:
+    """Where the modules of the package assign their constants: by the folder (or module) and the name."""
+    found = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        path = file.relative_to(ROOT)
+        for node in ast.parse(file.read_text()).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            for name in (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)):
+                for home in (path.with_suffix(""), path.parent):
+                    found.setdefault((home.as_posix(), name), f"{path.as_posix()}:{node.lineno}")
+    return found
+
+
+def _place_of_assignment(entry: Entry) -> str:
+    for name in entry.names:
+        space, _, short = name.rpartition(".")
+        home = space.replace("nx", "namedax", 1).replace(".", "/")
+        for found in ((home, short), ("namedax/core/annotations", short)):
+            if found in _assignments():
+                return _assignments()[found]
+    return ""
+
+
+# --- what is said of it -------------------------------------------------------------------------------------------------
+
+
+def jax_name(entry: Entry) -> str:
+    """What JAX calls a function that is lifted, or handed through: `"jax.numpy.exp"`; empty for what JAX does not have."""
+    for name in reversed(entry.names):
+        space, _, short = name.rpartition(".")
+        theirs = {"nx": "numpy"}.get(space, space.removeprefix("nx."))
+        module: Any = jax
+        for part in theirs.split("."):
+            module = getattr(module, part, None)
+        if hasattr(module, short):
+            return f"jax.{theirs}.{short}"
+    return ""
+
+
+def signature_of(value: Any) -> str:
+    """The parameters with their defaults, `"(x, axis=None, *, keepdims=False)"`; empty if nothing is known of them."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters = [p.replace(annotation=p.empty, default=_Shown.of(p.default)) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+
+
+class _Shown:
+    """A default as a reader writes it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        if default is inspect.Parameter.empty or isinstance(default, (bool, int, float, str, type(None))):
+            return default
+        if isinstance(default, enum.Enum):
+            return cls(str(default))
+        if isinstance(default, tuple):
+            return tuple(map(cls.of, default))
+        text = getattr(default, "__name__", repr(default))
+        return cls("..." if re.search(r"[<>]| at 0x", text) else text)
+
+
+def doc_of(entry: Entry) -> str:
+    """The docstring; of what is JAX's own its first paragraph, since JAX's documentation has the rest."""
+    doc = inspect.getdoc(entry.value) or ""
+    if entry.kind == "constant" and not _has_own_doc(entry.value):
+        return ""
+    return summary_of(entry.value) if entry.origin == "jax" and entry.kind != "primitive" else doc
+
+
+def _has_own_doc(value: Any) -> bool:
+    return inspect.getdoc(value) != inspect.getdoc(type(value))
+
+
+def has_example(entry: Entry) -> bool:
+    """Whether the docstring has an example that runs."""
+    return ">>>" in doc_of(entry)
