@@ -24,6 +24,7 @@ from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.scopes import Renaming, Scope, scope_text
+from namedax.core.uneven import block_of
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -38,6 +39,7 @@ from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
 from namedax.resources.microbatches import stages_among
+from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
 
 __all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
@@ -144,19 +146,22 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
 def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
+    # Names of which the last steps are short come and leave with padding, so that each step takes what it needs; others come whole.
+    short = frozenset(name for name in call.region.uneven if loops_of({name: resources[name]}))
     call.whole = call.region.uneven
-    specs, manual = call.specs(resources), _axes_of(devices)
     if devices:
         datas, shard_map = _on_devices(call, mesh, from_context, devices)
     else:
         datas, shard_map = call.replicated_datas(), None
+    ends = _Ends(call, short, shard_map)
+    datas, call.whole = ends.padded(datas), call.region.uneven - short
     run = functools.partial(
         stepping.run_in_steps,
         datas=datas,
-        in_specs=specs,
+        in_specs=call.specs(resources),
         loops=loops,
         mesh=mesh,
-        manual=manual,
+        manual=_axes_of(devices),
         shard_map=shard_map,
         late_sums=call.late_sums,
     )
@@ -164,11 +169,67 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     if call.results_are_placed:
         body = call.within(call.with_late_sums(call.body, loops), says=False)
         with call.scope():
-            return run(body, out_specs=call.result_specs())
+            return ends.unpadded(run(body, out_specs=call.result_specs()))
     flat_body, out_specs = call.noting_specs(call.with_late_sums(call.flat_body, loops))
     with call.scope():
-        flat = run(call.within(flat_body, says=False), out_specs=out_specs)
+        flat = ends.unpadded(run(call.within(flat_body, says=False), out_specs=out_specs))
     return call.rebuild(flat)
+
+
+class _Ends(Record):
+    """Arguments and results along names whose steps do not divide: padding is put on before the steps, and taken off after them.
+
+    Attributes:
+      call: the call.
+      short: these names.
+      shard_map: `jax.shard_map` on the mesh, where there is one: each device cuts its part, and the parts are put together.
+    """
+
+    call: Call
+    short: frozenset[Hashable]
+    shard_map: Callable[..., Any] | None
+
+    def padded(self, datas: Sequence[Any]) -> list[Any]:
+        """The data of the arguments, which are whole along these names."""
+        dims = [argument.dims for argument in self.call.arguments]
+        return self._each(list(datas), dims, self._pad, before=True)
+
+    def unpadded(self, results: Any) -> Any:
+        """The results as they are returned; the body has been traced."""
+        leaves, tree = jax.tree.flatten(results)
+        return jax.tree.unflatten(
+            tree, self._each(leaves, [result.dims for result in self.call.results], self._unpad, before=False)
+        )
+
+    def _pad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+        region = self.call.region
+        blocks = region.mesh_axis_size(region.resources[name])
+        data = padded(data, dim, block_of(region.sizes[name], blocks) * blocks)
+        return comm.cut(data, dim, axes) if axes else data
+
+    def _unpad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+        data = comm.all_gather(data, dim, axes, "invarying") if axes else data
+        return unpadded(data, dim, self.call.region.sizes[name])
+
+    def _each(self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., Any], before: bool) -> list[Any]:
+        devices = on_devices(self.call.region.resources)
+        for i, own in enumerate(dims):
+            places = [(dim, name, devices.get(name, ())) for dim, name in enumerate(own) if name in self.short]
+            if not places:
+                continue
+
+            def changed(data: Any, places: Any = places) -> Any:
+                for place in places:
+                    data = change(data, *place)
+                return data
+
+            if self.shard_map is not None:
+                whole = [None if name in self.call.region.uneven else name for name in own]
+                cut = [None if name in self.call.region.uneven - self.short else name for name in own]
+                specs = [partition_spec(names, devices) for names in (whole, cut)]
+                changed = self.shard_map(changed, in_specs=(specs[not before],), out_specs=specs[before])
+            datas[i] = changed(datas[i])
+        return datas
 
 
 def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:

@@ -29,6 +29,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "environment": "one_helper_under_two_assignments_with_equal_local_shapes an_array_that_a_body_closes_over_is_global",
         "transformations": "outside inside",
         "uneven": "every_operation_is_right_or_says_so sizes attention rows_that_move",
+        "uneven_steps": "programs gradient_accumulation",
     },
     (3, "An axis is an axis"): {
         "operations": "operation",

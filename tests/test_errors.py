@@ -553,10 +553,11 @@ MAPPED = {
         "after the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
     ),
     "a loop whose steps do not divide an axis": (
-        lambda: xmap(body, ["a"], ["a"], {"a": nx.SerialLoop(8)})(zeros(12)),
+        lambda: xmap(lambda x: nx.split_axis(x, "a", {"p": 3, "q": 4}), ["a"], ["p", "q"], {"a": nx.SerialLoop(8)})(zeros(12)),
         UnevenAxisError,
-        "xmap: axis 'a' of size 12 does not divide over mesh axes (\"SerialLoop(8) of 'a'\",), 8 devices in total. Use a size that is a "
-        "multiple of 8, or map 'a' to fewer devices in axis_resources.",
+        "nx.split_axis{a,p,q}: axis 'a' of size 12 does not divide over mesh axes (\"SerialLoop(8) of 'a'\",), 8 blocks in total, so that the last "
+        "blocks of 2 are padding, which this operation does not know. Use a size that divides, such as 8 or 16, or map 'a' to fewer devices or "
+        "steps in axis_resources.",
     ),
     "an unknown mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": "xx"})(zeros(8)),

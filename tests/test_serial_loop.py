@@ -776,7 +776,12 @@ ERRORS = {
         SerialLoopError,
         r"axis_resources maps 'a' to .*it is the last entry\. Put the mesh axes first",
     ),
-    "size": (lambda: mapped(lambda x: x, {"a": LOOP(3)}), AxisSizeError, "axis 'a' of size 8 does not divide over .*3"),
+    "size": (
+        lambda: mapped(lambda x: nx.named(jnp.arange(8.0), ["b"]) * 2, {"b": LOOP(3)}, axis_sizes={"a": 8}),
+        AxisSizeError,
+        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Write axis_sizes={'b': 8}.* map 'b' "
+        "to fewer devices or steps in axis_resources",
+    ),
     "roll": (
         lambda: mapped(lambda x: nx.roll(x, 1, "a")),
         SerialLoopError,

@@ -25,6 +25,7 @@ __all__ = [
     "MANUAL",
     "Placements",
     "Region",
+    "UntrackedAxis",
     "ambient",
     "check_region_lives",
     "enter",
@@ -43,6 +44,12 @@ MANUAL: Mode = "manual"
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
 
 _MOST_LOOKED_AT = 1024
+
+
+class UntrackedAxis(str):
+    """An axis that placements have and JAX's types do not know: that of a pipeline's microbatches."""
+
+    __slots__ = ()
 
 
 class Region:
@@ -96,7 +103,7 @@ class Region:
             name
             for name, axes in self.resources.items()
             if mode == MANUAL and axes and name in self.sizes and self.sizes[name] % self.mesh_axis_size(axes)
-            if all(type(axis) is str for axis in axes)  # steps of a loop have no padding
+            if not any(isinstance(axis, UntrackedAxis) for axis in axes)  # microbatches have no padding
         )
         self.overlap, self.left_out = overlap, left_out
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap, left_out)
@@ -145,9 +152,11 @@ class Region:
 
     def _refuse(self, op: str | None, name: Hashable, size: int, rule: str, remedy: str) -> NoReturn:
         mesh_axes = tuple(self.resources[name])
+        of_loop = any(type(axis) is not str for axis in mesh_axes)
+        parts, fewer = ("blocks", "devices or steps") if of_loop else ("devices", "devices")
         error = UnevenAxisError(
-            f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {self.mesh_axis_size(mesh_axes)} devices in total{rule}. "
-            f"{remedy}, or map {name!r} to fewer devices in axis_resources."
+            f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {self.mesh_axis_size(mesh_axes)} {parts} in total{rule}. "
+            f"{remedy}, or map {name!r} to fewer {fewer} in axis_resources."
         )
         error.axis = name
         if op is not None:

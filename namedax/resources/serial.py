@@ -51,7 +51,7 @@ class SerialLoop:
     It stands alone, or last in a tuple with mesh axes; the loop then divides each device's part.
 
     Args:
-      steps: the number of steps; the size of the axis on one device must be a multiple of it.
+      steps: the number of steps. They need not divide the size of the axis: the last ones are then short, or empty.
       keep: what is kept from step to step of parameters that are stored in parts on several devices (FSDP), and of their gradients.
         `"parts"`: each step gathers what it reads and scatters its share of the gradient, whose parts are added up. A step sends
         what it sends without a loop, so a loop sends `steps` times the bytes; it keeps one part of every parameter and gradient.

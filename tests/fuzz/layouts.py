@@ -30,9 +30,13 @@ class Layout:
 
     @property
     def uneven(self) -> set[str]:
-        """Names that do not divide over their mesh axes."""
+        """Names that do not divide over their mesh axes, or into their steps."""
         sizes = dict(self.mesh)
-        return {name for name, _ in self.resources if SIZES[name] % math.prod(sizes[axis] for axis in self.mesh_axes(name))}
+        return {
+            name
+            for name, entries in self.resources
+            if SIZES[name] % math.prod(entry if isinstance(entry, int) else sizes[entry] for entry in entries)
+        }
 
     @property
     def loops(self) -> set[str]:
@@ -101,8 +105,7 @@ def _resources(
             allowed = [axes for axes in allowed if len(axes) <= 1]
         entries: tuple[Any, ...] = rng.choice(allowed[1:] * 2 + allowed[:1] * 2)
         if loops and name not in inner and rng.choice([False, True]):
-            rest = SIZES[name] // blocks[entries]
-            steps = [n for n in (2, 3, 4, 8) if rest % n == 0 and SIZES[name] % blocks[entries] == 0]
+            steps = [n for n in (2, 3, 4, 8) if uneven or SIZES[name] % (blocks[entries] * n) == 0]
             entries = (*entries, rng.choice(steps)) if steps else entries
         if entries:
             resources[name] = entries
