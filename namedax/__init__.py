@@ -99,6 +99,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.numpy import deg2rad as deg2rad
     from namedax.numpy import degrees as degrees
     from namedax.numpy import divide as divide
+    from namedax.numpy import empty_like as empty_like
     from namedax.numpy import equal as equal
     from namedax.numpy import exp as exp
     from namedax.numpy import exp2 as exp2
@@ -110,6 +111,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.numpy import fmax as fmax
     from namedax.numpy import fmin as fmin
     from namedax.numpy import fmod as fmod
+    from namedax.numpy import full_like as full_like
     from namedax.numpy import gcd as gcd
     from namedax.numpy import greater as greater
     from namedax.numpy import greater_equal as greater_equal
@@ -149,6 +151,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.numpy import negative as negative
     from namedax.numpy import nextafter as nextafter
     from namedax.numpy import not_equal as not_equal
+    from namedax.numpy import ones_like as ones_like
     from namedax.numpy import positive as positive
     from namedax.numpy import pow as pow
     from namedax.numpy import power as power
@@ -173,6 +176,7 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.numpy import tanh as tanh
     from namedax.numpy import true_divide as true_divide
     from namedax.numpy import trunc as trunc
+    from namedax.numpy import zeros_like as zeros_like
     from namedax.operands.nmap import nmap as nmap
     from namedax.ops.collectives.reducing import axis_size as axis_size
     from namedax.ops.contraction.einsum import dot as dot
@@ -394,6 +398,7 @@ _FACE = {
     "draw": "namedax.drawing.arrays.draw",
     "einsum": "namedax.ops.contraction.einsum.einsum",
     "empty": "namedax.ops.shape.creation.empty",
+    "empty_like": "namedax.numpy.empty_like",
     "equal": "namedax.numpy.equal",
     "errors": "namedax.errors",
     "exp": "namedax.numpy.exp",
@@ -414,6 +419,7 @@ _FACE = {
     "from_process_local": "namedax.distributed.from_process_local",
     "from_xarray": "namedax.interop.from_xarray",
     "full": "namedax.ops.shape.creation.full",
+    "full_like": "namedax.numpy.full_like",
     "gcd": "namedax.numpy.gcd",
     "gradient": "namedax.ops.window.calculus.gradient",
     "greater": "namedax.numpy.greater",
@@ -498,6 +504,7 @@ _FACE = {
     "not_equal": "namedax.numpy.not_equal",
     "numpy": "namedax.numpy",
     "ones": "namedax.ops.shape.creation.ones",
+    "ones_like": "namedax.numpy.ones_like",
     "order_like": "namedax.ops.shape.conversion.order_like",
     "pad": "namedax.ops.window.neighbours.pad",
     "partition": "namedax.ops.sorting.sorting.partition",
@@ -585,6 +592,7 @@ _FACE = {
     "while_loop": "namedax.ops.loops.control_flow.while_loop",
     "xmap": "namedax.xmap.xmap",
     "zeros": "namedax.ops.shape.creation.zeros",
+    "zeros_like": "namedax.numpy.zeros_like",
 }
 
 __version__ = "0.1.0"
@@ -592,9 +600,18 @@ __version__ = "0.1.0"
 __all__ = list(_FACE)
 
 
+def _elsewhere(name: str) -> str:
+    """Where a function of JAX is that is not at the top."""
+    homes = [] if name.startswith("_") else [f"{__name__}.{home}" for home in ("numpy", "lax", "nn", "random")]
+    found = [home for home in homes if hasattr(_importlib.import_module(home), name)]
+    return f"; there is {' and '.join(f'{home}.{name}' for home in found)}" if found else ""
+
+
 def __getattr__(name: str) -> _Any:
     if name not in _FACE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}", name=name, obj=_sys.modules[__name__]
+        )
     home, _, its_name = _FACE[name].rpartition(".")
     value = _importlib.import_module(_FACE[name]) if home == __name__ else getattr(_importlib.import_module(home), its_name)
     return globals().setdefault(name, value)

@@ -72,6 +72,7 @@ from namedax.numpy import cosh as cosh
 from namedax.numpy import deg2rad as deg2rad
 from namedax.numpy import degrees as degrees
 from namedax.numpy import divide as divide
+from namedax.numpy import empty_like as empty_like
 from namedax.numpy import equal as equal
 from namedax.numpy import exp as exp
 from namedax.numpy import exp2 as exp2
@@ -83,6 +84,7 @@ from namedax.numpy import floor_divide as floor_divide
 from namedax.numpy import fmax as fmax
 from namedax.numpy import fmin as fmin
 from namedax.numpy import fmod as fmod
+from namedax.numpy import full_like as full_like
 from namedax.numpy import gcd as gcd
 from namedax.numpy import greater as greater
 from namedax.numpy import greater_equal as greater_equal
@@ -122,6 +124,7 @@ from namedax.numpy import nan_to_num as nan_to_num
 from namedax.numpy import negative as negative
 from namedax.numpy import nextafter as nextafter
 from namedax.numpy import not_equal as not_equal
+from namedax.numpy import ones_like as ones_like
 from namedax.numpy import positive as positive
 from namedax.numpy import pow as pow
 from namedax.numpy import power as power
@@ -146,6 +149,7 @@ from namedax.numpy import tan as tan
 from namedax.numpy import tanh as tanh
 from namedax.numpy import true_divide as true_divide
 from namedax.numpy import trunc as trunc
+from namedax.numpy import zeros_like as zeros_like
 from namedax.operands.nmap import nmap as nmap
 from namedax.ops.collectives.reducing import axis_size as axis_size
 from namedax.ops.loops.branches import cond as cond
