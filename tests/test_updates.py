@@ -210,6 +210,28 @@ def test_outside_of_mapped_functions():
     assert repr(at(x)["a", 2]).endswith("at ('a', 2)>")
 
 
+ONCE = make.array([6, 1, -8, 9])  # different ones, the last out of range
+
+
+@pytest.mark.parametrize("devices", [4, 3])
+@pytest.mark.parametrize("method", ["multiply", "divide"])
+def test_products_at_several_entries_of_a_sharded_axis_have_gradients(method, devices):
+    mesh = jax.make_mesh((devices,), ("x",), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:devices])
+
+    def named_total(x, scale, factors):
+        x = getattr(at(x)["a", 6:1:-2], method)(scale)
+        return nx.sum(getattr(at(x)[{"a": ONCE}], method)(factors, unique_indices=True) ** 3, "a")
+
+    def total(x, scale, factors):
+        x = getattr(at(x)[6:1:-2], method)(scale)
+        return jnp.sum(getattr(at(x)[ONCE], method)(factors, unique_indices=True) ** 3)
+
+    mapped = nx.xmap(named_total, (["a"], [], [None]), [], mesh=mesh, axis_resources={"a": "x"})
+    args = X[:, 0, 0, 0], jnp.float32(1.5), jnp.array([2.0, 0.5, 3.0, 7.0])
+    have, want = (jax.jit(jax.value_and_grad(f, (0, 1, 2)))(*args) for f in (mapped, total))
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-5), have, want)
+
+
 @pytest.mark.parametrize(
     ("update", "kind", "message"),
     [

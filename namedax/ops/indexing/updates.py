@@ -298,9 +298,10 @@ def _scatter(
     mesh_axes = tuple(axis for placement in where.placements for axis in placement)
     if region is not None and region.manual:
         data, found, value_data = _varying_alike(x, data, found, value, mesh_axes, has_value)
-    options: dict[str, Any] = {"mode": "drop"} if mesh_axes else {"mode": mode, **hints}
+    options: dict[str, Any] = {"mode": mode, **hints}
     if mesh_axes:
-        found = where.in_block(found, data.shape, region, mode)
+        options = {"mode": "drop", "unique_indices": _are_unique(arrays, hints)}
+        found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
 
     # x: names that stay in front, then what is scattered at, then the slices, then the positional rest.
     own_names = [name for name in names if name in dims]
@@ -356,15 +357,22 @@ class _Targets(Record):
     slices: dict[int, range] = dataclasses.field(default_factory=dict)
     own: dict[Any, OwnAxis] = dataclasses.field(default_factory=dict)
 
-    def in_block(self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None) -> list[Any]:
-        """Global indices as those in this device's block, which has this shape."""
+    def in_block(
+        self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None, is_unique: bool
+    ) -> list[Any]:
+        """Global indices as those in this device's block, which has this shape; those that are not in it differ, too, if they are unique."""
         sizes = [
             axes.size if isinstance(axes, Uneven) else shape[i] * (region.mesh_axis_size(axes) if axes else 1)
             for i, axes in zip(self.dims, self.placements, strict=True)
         ]
-        return [
+        local = [
             index if i in self.members else _into_block(index, size, shape[i], axes, mode)
             for i, index, size, axes in zip(self.dims, found, sizes, self.placements, strict=True)
+        ]
+        if not is_unique:
+            return local
+        return [
+            _apart(index, shape[i]) if axes else index for i, index, axes in zip(self.dims, local, self.placements, strict=True)
         ]
 
 
@@ -485,6 +493,18 @@ def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], m
             index = jnp.where(index < size, index, first + block)
         index = index - first
     return jnp.where((index >= 0) & (index < block), index, block)
+
+
+def _are_unique(arrays: Sequence[Any], hints: Mapping[str, Any]) -> bool:
+    """Whether no entry is there twice: slices and integers say each once, and of arrays the caller knows. JAX differentiates no other product."""
+    return bool(hints.get("unique_indices")) or not any(np.ndim(array) for array in arrays)
+
+
+def _apart(index: Any, block: int) -> Any:
+    """Indices of which those that are not in the block are all different."""
+    index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
+    number = jnp.arange(np.size(index), dtype=index.dtype).reshape(np.shape(index))
+    return jnp.where(index < block, index, block + number)
 
 
 def _check_value(
