@@ -55,7 +55,7 @@ help:
 	@echo "make docs        build the site in site/: tutorials are executed, and a warning or a broken link is an error"
 	@echo "make docs-check  the same, and open every page in Chromium or Chrome: errors, widths, themes, the search"
 	@echo "make bench       every program in benchmarks/"
-	@echo "make release-check  sdist and wheel, and README's first example in an empty environment that has the wheel"
+	@echo "make release-check  sdist and wheel, and README's examples in an empty environment that has the wheel"
 	@echo "make clean       remove caches, build outputs and the examples' outputs"
 	@echo "make distclean   the same, and $(VENV)"
 

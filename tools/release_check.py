@@ -2,7 +2,7 @@
 
     make release-check
 
-The first example of README.md runs there, outside of the checkout; names, types and stubs have to be in the wheel, and the metadata
+The examples of README.md run there, outside of the checkout; names, types and stubs have to be in the wheel, and the metadata
 has to be what an index accepts. Nothing is uploaded.
 """
 
@@ -38,7 +38,7 @@ def main() -> int:
         problems = [*in_the_wheel(wheel), *in_the_sdist(sdist)]
         python = installed(wheel, out / "venv")
         example = out / "example.py"
-        example.write_text(first_example((ROOT / "README.md").read_text()) + "\nprint(f'loss {value:.4f}')\n")
+        example.write_text(examples((ROOT / "README.md").read_text()) + "\nprint(f'loss {value:.4f}')\n")
         run(python, example, cwd=out)
         run(
             python, "-c", "import namedax, importlib.metadata as m; assert namedax.__version__ == m.version('namedax')", cwd=out
@@ -88,12 +88,12 @@ def in_the_sdist(sdist: Path) -> list[str]:
     ]
 
 
-def first_example(text: str) -> str:
-    """The first block of Python in a text."""
-    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
-    if found is None:
+def examples(text: str) -> str:
+    """The blocks of Python in a text, one after the other."""
+    found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    if not found:
         raise SystemExit("release-check: README.md has no example")
-    return found[1]
+    return "\n".join(found)
 
 
 if __name__ == "__main__":
