@@ -6,6 +6,7 @@ Where a library is not installed (`pip install namedax[peers]` has them), its co
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import pickle
 import re
@@ -38,7 +39,7 @@ def named(value):
         names = tuple(value.named_shape)
         inside = value.untag_prefix(*names).unwrap() if names else value.unwrap()
         return names + (None,) * (inside.ndim - len(names)), inside
-    if library == "coordax" and hasattr(value, "dims"):
+    if library == "coordax" and type(value).__name__ == "Field":
         return value.dims, value.data
     if library == "xarray" and hasattr(value, "dims"):
         return [str(dim) for dim in value.dims], value.values
@@ -107,6 +108,63 @@ def test_words_of_ours_exist(page):
     assert words
     for word in sorted(words):
         functools.reduce(getattr, word.split(".")[1:], nx)
+
+
+# What is public there: a module with a prefix for its names, or a class, whose names stand as `x.name`.
+VOCABULARY = {
+    "from_coordax.md": [("coordax", ""), ("coordax.Field", "x.")],
+    "from_einops.md": [("einops", ""), ("einx", "einx.")],
+    "from_haliax.md": [
+        ("haliax", ""),
+        ("haliax.nn", "nn."),
+        ("haliax.random", "random."),
+        ("haliax.partitioning", "partitioning."),
+    ],
+    "from_penzai.md": [("penzai.core.named_axes", "")],
+    "from_pytorch.md": [("torch.distributed.tensor", "")],
+    "from_xarray.md": [("xarray.DataArray", "x."), ("xarray", "xr.")],
+}
+_PRIVATE = {
+    "tree_flatten",
+    "tree_unflatten",
+    "Any",
+    "Callable",
+    "Hashable",
+    "Mapping",
+    "Sequence",
+    "AxisName",
+    "annotations",
+    "attrs",
+}
+
+
+def public(path):
+    """The public names of a module or class: its `__all__`, or what is not a module and was not imported for its own use."""
+    module, _, last = path.rpartition(".")
+    if last[:1].isupper():
+        return [name for name in dir(getattr(importlib.import_module(module), last)) if name[0] != "_"]
+    module = importlib.import_module(path)
+    found = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items() if name[0] != "_" and not inspect.ismodule(value)
+    ]
+    return [name for name in found if not inspect.ismodule(getattr(module, name))]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", sorted(VOCABULARY))
+def test_tables_know_every_word(page):
+    needs(page, *MODULES[page])
+    _, _, words = (roads.ROADS / page).read_text().partition("## Words")
+    said = set(re.findall(r"`([\w.]+)", words))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        missing = [
+            prefix + name
+            for path, prefix in VOCABULARY[page]
+            for name in public(path)
+            if prefix + name not in said and name not in said and name not in _PRIVATE
+        ]
+    assert not missing
 
 
 def test_comparison_can_fail():
