@@ -1,0 +1,112 @@
+"""What the examples of the gallery share: one program under several assignments on eight simulated devices, compared, timed and drawn.
+
+It is to be imported before JAX, because it says how many devices there are.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+import argparse
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import namedax as nx
+
+# A mesh (axes and sizes), and which name lives where.
+Assignments = Mapping[str, tuple[Mapping[str, int], Mapping[str, Any]]]
+OUT = pathlib.Path(__file__).parent / "out"
+
+
+class Run(NamedTuple):
+    """What one assignment gave: numbers that must not depend on it, the median time of a step, and what one step sends."""
+
+    numbers: np.ndarray
+    milliseconds: float
+    sends: str
+    result: Any
+
+
+def mesh_of(axes: Mapping[str, int]) -> jax.sharding.Mesh | None:
+    """A mesh over as many devices as it has places; none without axes."""
+    count = int(np.prod(list(axes.values()), dtype=int))
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), devices=jax.devices()[:count]) if axes else None
+
+
+def train(step: Callable[..., Any], state: Any, batches: Iterable[tuple[Any, ...]]) -> Run:
+    """Runs `step(state, *batch) -> (state, loss)`, jitted, over the batches; the numbers are the losses, and the result the last state."""
+    compiled, losses, seconds = None, [], []
+    for batch in batches:
+        compiled = compiled or jax.jit(step).lower(state, *batch).compile()
+        start = time.perf_counter()
+        state, loss = jax.block_until_ready(compiled(state, *batch))
+        seconds.append(time.perf_counter() - start)
+        losses.append(float(loss))
+    assert compiled is not None, "there is no batch"
+    return Run(np.array(losses), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), state)
+
+
+def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
+    """Runs a function, jitted, several times; the numbers are those of its result, leaf after leaf."""
+    compiled = jax.jit(function).lower(*args).compile()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = jax.block_until_ready(compiled(*args))
+        seconds.append(time.perf_counter() - start)
+    leaves = [np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(result)]
+    return Run(np.concatenate(leaves), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), result)
+
+
+def run_all(assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Run]) -> dict[str, Run]:
+    """`one(axis_resources, mesh)` under every assignment; prints a line as each is done."""
+    runs = {}
+    row = "{:<22} {:>10}  {}".format
+    print(row("assignment", "ms a step", "a step sends"))
+    for title, (axes, resources) in assignments.items():
+        runs[title] = run = one(resources, mesh_of(axes))
+        print(row(title, f"{run.milliseconds:.2f}", run.sends), flush=True)
+    return runs
+
+
+def check(runs: Mapping[str, Run], tolerance: float) -> None:
+    """Says how far the numbers of the assignments are apart, relative to the largest of the first; more than `tolerance` is an error."""
+    first = next(iter(runs.values())).numbers
+    scale = float(np.max(np.abs(first)))
+    worst = max(float(np.max(np.abs(run.numbers - first))) for run in runs.values()) / scale
+    assert worst < tolerance, f"the assignments differ by a relative {worst:.1e}, which is more than rounding"
+    print(f"\nThe numbers of {len(runs)} assignments agree to a relative {worst:.1e} (rounding may cause {tolerance:.1e}).")
+
+
+def draw_curves(ax: Axes, runs: Mapping[str, Run], what: str = "loss") -> None:
+    """The numbers of all runs as curves, one upon the other: the first is the widest."""
+    for i, (title, run) in enumerate(runs.items()):
+        ax.plot(run.numbers, label=title, linewidth=max(11 - 2 * i, 1.2), solid_capstyle="butt")
+    ax.set(xlabel="step", title=f"{what}: {len(runs)} curves, one upon the other")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=8)
+
+
+def save(figure: Figure, out: pathlib.Path) -> None:
+    """Saves a picture, and says where it is."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=110, bbox_inches="tight")
+    print(f"The picture is in {os.path.relpath(out)}.")
+
+
+def options(doc: str, name: str, steps: int) -> argparse.Namespace:
+    """The options that every example has: how many steps, and where the picture goes."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=steps, help="how many (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT / f"{name}.png", help="where to save the picture")
+    return parser.parse_args()

@@ -1,0 +1,35 @@
+"""The examples of the gallery, run from the command line with a few steps: each compares at least four assignments, and saves a picture."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import environment_without_devices
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Those that are written with examples/gallery.py.
+GALLERY = sorted(path.stem for path in EXAMPLES.glob("*.py") if "from gallery import" in path.read_text())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", GALLERY)
+def test_an_example_compares_its_assignments(name, tmp_path):
+    picture = tmp_path / "new" / f"{name}.png"
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--steps", "3", "--out", str(picture)]
+    run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
+    assert run.returncode == 0, run.stderr
+    (count,) = re.findall(r"The numbers of (\d+) assignments agree to a relative \d\.\d", run.stdout)
+    rows = run.stdout.partition("a step sends\n")[2].partition("\n\n")[0].splitlines()
+    assert len(rows) == int(count) >= 4
+    assert rows[0].endswith("none")  # one device
+    assert not all(row.endswith("none") for row in rows)
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_there_is_a_gallery():
+    assert GALLERY
+    said = (EXAMPLES / "README.md").read_text()
+    assert not [name for name in GALLERY if f"`{name}.py`" not in said]
