@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -42,11 +42,11 @@ from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
 
-__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped"]
+__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped", "what_of"]
 
 
 class Argument(Record, frozen=False):
-    """One array among the arguments: the leaf as it came, its data, the dims under its mapping, and how to call it.
+    """One array among the arguments: the leaf as it came, its data, the dims under its mapping, and where it stands.
 
     The data are global; within a surrounding mapped function they are the block of the names that the leaf had.
     """
@@ -54,7 +54,20 @@ class Argument(Record, frozen=False):
     leaf: Any
     data: Any
     dims: Dims
-    what: str
+    path: tuple[Any, ...]
+    names: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        """What messages call it."""
+        return what_of(self.path, self.names)
+
+
+def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
+    """What messages call the argument at a path of `(args, kwargs)`, where the parameters have these names."""
+    group, first, *rest = path
+    label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
+    return (f"argument {label!r}" if label is not None else f"argument {first.idx}") + jax.tree_util.keystr(tuple(rest))
 
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
@@ -73,10 +86,10 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
     """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
     used = _axes_of(resources)
-    datas = [
-        to_spec(jnp.asarray(argument.data), spec, None if from_context else mesh)
-        for argument, spec in zip(call.arguments, call.specs(resources), strict=True)
-    ]
+    datas = [jnp.asarray(argument.data) for argument in call.arguments]
+    if has_explicit_axes(mesh):
+        specs = call.specs(resources)
+        datas = [to_spec(data, spec, None if from_context else mesh) for data, spec in zip(datas, specs, strict=True)]
     names = used if used != frozenset(mesh.axis_names) else frozenset()
     return datas, functools.partial(jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True)
 
@@ -313,6 +326,7 @@ class Call:
         # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
+        self._result_axes: dict[Dims, frozenset[str]] = {}  # on which the names of results with these dims live
         self._tree: Any = None
         mappings = jax.tree.leaves(out_axes, is_leaf=lambda m: m is None or is_mapping(m))
         self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
@@ -324,7 +338,11 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """The partition specs of the arguments under an assignment."""
-        return tuple(self._spec(argument.dims, resources) for argument in self.arguments)
+        return tuple(self._specs((argument.dims for argument in self.arguments), resources))
+
+    def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
+        known: dict[Dims, PartitionSpec] = {}
+        return [known[dims] if dims in known else known.setdefault(dims, self._spec(dims, resources)) for dims in all_dims]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
@@ -368,25 +386,34 @@ class Call:
 
     def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         """A result as an array whose device variance is that of its names; notes its dims."""
-        what = f"the result{jax.tree_util.keystr(path)}"
+
+        def what() -> str:
+            return f"the result{jax.tree_util.keystr(path)}"
+
         if mapping is None:
             leaf = local_block(leaf, "xmap, out_axes", ambient())
             data, dims = (leaf._data, leaf._dims) if is_named(leaf) else (jnp.asarray(leaf), dims_of(leaf))
             final = dims
         else:
-            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what, self.carried)
+            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what(), self.carried)
             placed = {name for _, name in mapping.names}
             final = tuple(None if dim in placed else dim for dim in dims)
-        self.region.check_placement(f"xmap, {what}", (dim for dim in dims if dim is not None))
+        axes = self._result_axes.get(dims)
+        if axes is None:
+            names = [dim for dim in dims if dim is not None]
+            self.region.check_placement(f"xmap, {what()}", names)
+            axes = frozenset(axis for name in names for axis in self.region.place(name)) if self.region.manual else frozenset()
+            self._result_axes[dims] = axes
         if self.region.manual:
-            axes = frozenset(axis for dim in dims if dim is not None for axis in self.region.place(dim))
-            if varying(data) - axes - stages_among(self.region.resources.values()):
+            varied = varying(data)
+            if not varied <= axes and varied - axes - stages_among(self.region.resources.values()):
                 raise NamedAxesLeftError(
-                    f"xmap: {what}, {type_text(leaf)}, differs from device to device along mesh axes "
-                    f"{sorted(varying(data) - axes)}, on which none of its names lives: a local block (x.data) has left its "
+                    f"xmap: {what()}, {type_text(leaf)}, differs from device to device along mesh axes "
+                    f"{sorted(varied - axes)}, on which none of its names lives: a local block (x.data) has left its "
                     "array. Return the named array."
                 )
-            data = cast_data(data, axes)
+            if varied != axes:
+                data = cast_data(data, axes)
             for i, dim in enumerate(dims):
                 if dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
@@ -399,7 +426,7 @@ class Call:
     def body(self, *datas: Any) -> Any:
         """Local data of the arguments to data of the results."""
         with enter(self.region):
-            self.results = []
+            self.results, self._result_axes = [], {}
             return map_with_mappings(self._finish, self._outputs(datas), self.out_axes, "xmap, out_axes")
 
     def flat_body(self, *datas: Any) -> list[Any]:
@@ -410,7 +437,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """The partition specs of all results, when the body has been traced."""
         resources = self.region.resources if resources is None else resources
-        return [self._spec(result.dims, resources) for result in self.results]
+        return self._specs((result.dims for result in self.results), resources)
 
     def noting_specs(self, body: Callable[..., list[Any]]) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
         """The flat body, and a list of the partition specs of its results.

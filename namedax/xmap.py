@@ -24,7 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
-from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped
+from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
 from namedax.operands.arrivals import Arrivals
 from namedax.operands.broadcasting import local_block
@@ -466,19 +466,18 @@ def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argu
     region = ambient()
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> None:
-        group, first, *rest = path
-        label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
-        what = f"argument {label!r}" if label is not None else f"argument {first.idx}"
-        what += jax.tree_util.keystr(tuple(rest))
         if isinstance(leaf, (np.ndarray, np.generic)):
             leaf = jnp.asarray(leaf)
         if region is not None:
             leaf = local_block(leaf, "xmap", region)
         # What messages call it is written only where there can be one.
-        data, dims = attach_names(leaf, mapping, "xmap", "" if mapping is None else f"{what}, {type_text(leaf)},")
-        arguments.append(Argument(leaf, data, dims, what))
+        data, dims = attach_names(
+            leaf, mapping, "xmap", "" if mapping is None else f"{what_of(path, names)}, {type_text(leaf)},"
+        )
+        arguments.append(Argument(leaf, data, dims, path, names))
 
-    map_with_mappings(one, dynamic, _mappings_for(xmapped, len(dynamic[0]), dynamic[1]), "xmap, in_axes")
+    mappings = None if xmapped._in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
+    map_with_mappings(one, dynamic, mappings, "xmap, in_axes")
     return arguments, jax.tree.structure(dynamic, is_leaf=is_named)
 
 
@@ -487,7 +486,7 @@ def _collect_sizes(
 ) -> dict[Hashable, int]:
     """The sizes of all names: of the surrounding mapped function, of the arguments, and those given."""
     sizes: dict[Hashable, int] = {} if outer is None else dict(outer.sizes)
-    origin: dict[Hashable, str] = dict.fromkeys(sizes, "the surrounding mapped function")
+    origin: dict[Hashable, str | Argument] = dict.fromkeys(sizes, "the surrounding mapped function")
     for name, size in axis_sizes.items():
         if sizes.get(name, size) != size:
             raise AxisSizeError(
@@ -503,11 +502,13 @@ def _collect_sizes(
             if outer is not None and dim in dims_of(argument.leaf):  # whose data is a block
                 n = outer.global_size(dim, n)
             if sizes.setdefault(dim, n) != n:
+                first = origin[dim]
+                where = first if isinstance(first, str) else f"{first.what} of shape {np.shape(first.data)}"
                 raise AxisSizeError(
-                    f"xmap: axis {dim!r} has size {sizes[dim]} in {origin[dim]}, and size {n} in {argument.what} of shape "
+                    f"xmap: axis {dim!r} has size {sizes[dim]} in {where}, and size {n} in {argument.what} of shape "
                     f"{shape}; a name has one size. Check the axis mappings in in_axes, or use two names."
                 )
-            origin.setdefault(dim, f"{argument.what} of shape {shape}")
+            origin.setdefault(dim, argument)
     return sizes
 
 
@@ -532,7 +533,10 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         for name in sizes:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", knows_padding=True)
-        for argument in arguments:
+        for i in sorted(
+            {argument.dims: i for i, argument in reversed([*enumerate(arguments)])}.values()
+        ):  # the first with its dims
+            argument = arguments[i]
             names = [dim for dim in argument.dims if dim is not None]
             region.seen.update(names)
             region.check_placement(

@@ -57,6 +57,19 @@ def test_causal(placement):
 
 
 @pytest.mark.part(1)
+@pytest.mark.parametrize("reach", [2**31 - 1, 2**40])
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["whole", "ring"])
+def test_a_window_that_reaches_further_than_numbers_of_32_bits_hides_nothing(resources, reach):
+    def local(q, k, v):
+        return attention(q, k, v, axis="a", features="d", local_window_size=(reach, 0))
+
+    f = nx.xmap(
+        local, (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], axis_resources=resources, mesh=make_mesh((8,))
+    )
+    np.testing.assert_allclose(f(Q, K, V), plain(Q, K, V, allowed=causal(8, 8)), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", places("unmapped-auto", "crossed-auto", "two-mesh-axes-explicit"), ids=str)
 def test_bias_mask_window_and_lengths(placement):
     """Heads that share keys by a name of their own; a bias of a part of the axes; physical orders that differ; one row is empty."""

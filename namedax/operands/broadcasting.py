@@ -248,6 +248,8 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
     region.check_placement(op, names)
     if len(blocks) == 1 and not wanted:
         return blocks
+    if not wanted and _vary_alike(blocks):
+        return blocks
     union = _union_of_variance(blocks) | wanted
     return [
         make(cast(block, union), block._dims)
@@ -257,6 +259,20 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
         else block
         for block in blocks
     ]
+
+
+def _vary_alike(blocks: Sequence[Any]) -> bool:
+    """Whether all blocks that are arrays have names and one device variance, and the others are numbers of Python's."""
+    known: frozenset[str] | None = None
+    for block in blocks:
+        if type(block) is NamedArray:
+            variance = varying(block._data)
+            if known is not None and variance != known:
+                return False
+            known = variance
+        elif not isinstance(block, (bool, int, float, complex)) or isinstance(block, np.generic):
+            return False
+    return True
 
 
 def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:

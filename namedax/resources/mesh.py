@@ -254,7 +254,14 @@ def _has_mesh(data: Any) -> bool:
 
 def _tracked_mesh(datas: Iterable[Any]) -> Any:
     """The mesh of whose Explicit axes the type of one of these speaks; `None` if there is not one."""
-    return next((_mesh_of_type(data) for data in datas if _is_tracked(data)), None)
+    last = None  # of which it is known that it is not
+    for data in datas:
+        sharding = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
+        if isinstance(sharding, NamedSharding) and sharding.mesh is not last:
+            if _is_tracked(data):
+                return sharding.mesh
+            last = sharding.mesh
+    return None
 
 
 def _is_tracked(data: Any) -> bool:

@@ -48,9 +48,43 @@ def _letter(label: Label, known: dict[Label, str]) -> str:
 
 def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dtype: Any) -> Any:
     """The contraction of two blocks to the labels `out`, accumulated in `dtype`."""
-    known: dict[Label, str] = {}
-    left, right, result = ("".join(_letter(label, known) for label in labels) for labels in (a_labels, b_labels, out))
-    return jnp.einsum(f"{left},{right}->{result}", *cast_alike([a, b]), preferred_element_type=dtype)
+    a, b = cast_alike([a, b])
+    plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
+    if plan is None:
+        known: dict[Label, str] = {}
+        left, right, result = ("".join(_letter(label, known) for label in labels) for labels in (a_labels, b_labels, out))
+        return jnp.einsum(f"{left},{right}->{result}", a, b, preferred_element_type=dtype)
+    is_turned, dimensions, order = plan
+    product = lax.dot_general(*((b, a) if is_turned else (a, b)), dimensions, preferred_element_type=dtype)
+    return product if order is None else lax.transpose(product, order)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
+) -> tuple[bool, Any, tuple[int, ...] | None] | None:
+    """A contraction as one `dot_general`, as `jnp.einsum` writes it, which takes ten times as long to trace.
+
+    Returns:
+      Whether the operands are exchanged, the dimension numbers, and the order of the result's dimensions, if they are to be transposed; `None`
+      where one operand is summed by itself, or has an axis of size 1 that broadcasts.
+    """
+    sizes = dict(zip(b, b_shape, strict=True))
+    if any(sizes.get(label, n) != n for label, n in zip(a, a_shape, strict=True)) or any(
+        label not in out for label in set(a) ^ set(b)
+    ):
+        return None
+    summed, batch = [label for label in a if label not in out], [label for label in out if label in a and label in b]
+
+    def without_pairs(labels: Labels) -> list[Label]:
+        return [label for label in labels if label not in batch and label not in summed]
+
+    is_turned = (*batch, *without_pairs(a), *without_pairs(b)) != out
+    first, second = (b, a) if is_turned else (a, b)
+    found = [*batch, *without_pairs(first), *without_pairs(second)]
+    contract, together = ([tuple(map(side.index, labels)) for side in (first, second)] for labels in (summed, batch))
+    order = tuple(map(found.index, out))
+    return is_turned, (tuple(contract), tuple(together)), None if order == tuple(range(len(order))) else order
 
 
 def _expand(data: Any, labels: Labels, to: Labels) -> Any:
@@ -89,14 +123,56 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
 
     The largest score cancels in every quotient, so it counts as a constant in derivatives.
     """
-    largest = lax.stop_gradient(largest)
-    finite = jnp.where(largest == -jnp.inf, 0, largest)
-    terms = jnp.exp(scores - finite[..., None])
-    return terms, jnp.sum(terms, -1), finite
+    finite = _finite(lax.stop_gradient(largest))
+    terms = lax.exp(lax.sub(scores, _column(finite)))
+    return terms, lax.reduce_sum(terms, (terms.ndim - 1,)), finite
+
+
+def _column(rows: Any) -> Any:
+    """Numbers for each row, of a shape that broadcasts to the scores."""
+    return lax.expand_dims(rows, (rows.ndim,))
+
+
+def _finite(largest: Any) -> Any:
+    """The largest scores, but zero where a row has none."""
+    return lax.select(lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest)
 
 
 def _not_zero(total: Any) -> Any:
-    return jnp.where(total == 0, 1, total)
+    return lax.select(lax.eq(total, _number(0, total)), lax.full_like(total, 1), total)
+
+
+def _number(value: Any, like: Any) -> Any:
+    return np.asarray(value, like.dtype)
+
+
+def _largest(scores: Any) -> Any:
+    """The largest score of each row, as a constant; minus infinity where there are none."""
+    return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
+
+
+def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
+    """`data` of a shape whose last dimensions broadcast with its own, as `jnp.broadcast_to`."""
+    if data.shape == shape:
+        return data
+    first = len(shape) - data.ndim
+    kept = [i for i, n in enumerate(data.shape) if n == shape[first + i]]
+    lacking = [i for i, n in enumerate(data.shape) if n != shape[first + i]]
+    return lax.broadcast_in_dim(lax.squeeze(data, lacking) if lacking else data, shape, [first + i for i in kept])
+
+
+def _both(a: Any, b: Any) -> Any:
+    return lax.bitwise_and(a, b) if a.shape == b.shape else jnp.logical_and(a, b)
+
+
+def _position(number: Any) -> Any:
+    return np.int32(number) if isinstance(number, int) else lax.convert_element_type(number, np.int32)
+
+
+def _reach(window: tuple[int, int]) -> tuple[np.int32, np.int32]:
+    """How far a query sees to the left and to the right; no further than numbers of 32 bits can be added up."""
+    left, right = (np.int32(min(reach, 1 << 30)) for reach in window)
+    return left, right
 
 
 @dataclasses.dataclass(slots=True)
@@ -204,42 +280,64 @@ class BlockAttention:
     def _key_offset(self, step: Any) -> Any:
         """The position of the first key of the block that this device has after `step` steps of the ring."""
         if not self.key_place:
-            return 0
-        source: Any = (comm.block_index(self.ring) - step) % self.steps if self.ring else 0
-        coordinates: dict[str, Any] = {axis: comm.block_index((axis,)) for axis in self.rest}
+            return np.int32(0)
+        if not self.ring:
+            return lax.mul(_position(comm.block_index(self.key_place)), np.int32(self.sizes[KEY]))
+        source: Any = lax.sub(_position(comm.block_index(self.ring)), _position(step))
+        source = lax.rem(lax.add(source, np.int32(self.steps)), np.int32(self.steps))
+        if self.rest:
+            source = self._among_all(source)
+        return lax.mul(source, np.int32(self.sizes[KEY]))
+
+    def _among_all(self, source: Any) -> Any:
+        """The number of a block of the ring among the blocks of all keys."""
+        coordinates: dict[str, Any] = {axis: _position(comm.block_index((axis,))) for axis in self.rest}
         for axis in reversed(self.ring):
-            coordinates[axis] = source % lax.axis_size(axis)
-            source = source // lax.axis_size(axis)
-        index: Any = 0
+            size = np.int32(lax.axis_size(axis))
+            coordinates[axis], source = lax.rem(source, size), lax.div(source, size)
+        index: Any = np.int32(0)
         for axis in self.key_place:
-            index = index * lax.axis_size(axis) + coordinates[axis]
-        return index * self.sizes[KEY]
+            index = lax.add(lax.mul(index, np.int32(lax.axis_size(axis))), coordinates[axis])
+        return index
 
     def _query_offset(self) -> Any:
-        return comm.block_index(self.query_place) * self.sizes[QUERY] if self.query_place else 0
+        if not self.query_place:
+            return np.int32(0)
+        return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
+
+    def _positions(self, first: Any, label: Role, shape: tuple[int, int]) -> Any:
+        """The positions from `first` on, along the axis of queries or keys of an array of this shape."""
+        positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
+        if isinstance(first, jax.Array):
+            positions = lax.add(positions, first)
+        if label is QUERY and self.queries is not None:  # padding repeats the last one
+            positions = lax.min(positions, np.int32(self.queries - 1))
+        return positions
 
     def _allowed(self, arrays: Arrays, first_key: Any) -> Any:
         """Where a query may attend to a key, of a shape that broadcasts to the scores; `None` if everywhere."""
-        queries = (self._query_offset() + jnp.arange(self.sizes[QUERY]))[:, None]
-        if self.queries is not None:  # padding repeats the last one
-            queries = jnp.minimum(queries, self.queries - 1)
-        keys = (first_key + jnp.arange(self.sizes[KEY]))[None, :]
+        shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
-        if self.keys is not None:
-            conditions.append(keys < self.keys)
-        if self.is_causal:
-            conditions.append(keys <= queries)
-        if self.window is not None:
-            conditions.append((queries <= keys + self.window[0]) & (queries >= keys - self.window[1]))
-        for which, positions in (("query_lengths", queries), ("key_lengths", keys)):
+        if self.keys is not None or self.is_causal or self.window is not None:
+            queries, keys = self._positions(first_query, QUERY, shape), self._positions(first_key, KEY, shape)
+            if self.keys is not None:
+                conditions.append(lax.lt(keys, np.int32(self.keys)))
+            if self.is_causal:
+                conditions.append(lax.le(keys, queries))
+            if self.window is not None:
+                left, right = _reach(self.window)
+                conditions += [lax.le(queries, lax.add(keys, left)), lax.ge(queries, lax.sub(keys, right))]
+        for which, label, first in (("query_lengths", QUERY, first_query), ("key_lengths", KEY, first_key)):
             if which in arrays:
-                conditions.append(positions < _expand(arrays[which], self.labels[which], self.scores))
+                one = (self.sizes[QUERY], 1) if label is QUERY else (1, self.sizes[KEY])
+                lengths = _expand(arrays[which], self.labels[which], self.scores)
+                conditions.append(self._positions(first, label, one) < lengths)
         if "key_segments" in arrays:
             mine, theirs = (_expand(arrays[w], self.labels[w], self.scores) for w in ("query_segments", "key_segments"))
             conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
             conditions.append(_expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores))
-        return functools.reduce(jnp.logical_and, conditions) if conditions else None
+        return functools.reduce(_both, conditions) if conditions else None
 
     def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
         """Bias or mask for the block of keys that begins at `first_key`."""
@@ -260,18 +358,18 @@ class BlockAttention:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
         allowed, shape = self._allowed(arrays, first_key), tuple(self.sizes[label] for label in self.scores)
-        scores = jnp.broadcast_to(scores, shape)
+        scores = _broadcast(scores, shape)
         if allowed is not None:
-            scores = lax.select(jnp.broadcast_to(allowed, shape), scores, lax.full_like(scores, -jnp.inf))
+            scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
         return scores
 
     def _weigh(self, weights: Any, value: Any) -> Any:
         """The sum of values, weighted."""
         return _einsum(weights.astype(self.dtype), self.scores, value, self.labels["value"], self.result, self.wide)
 
-    def _to_result(self, rows: Any) -> Any:
-        """Numbers for each row of scores, of a shape that broadcasts to the result."""
-        return lax.expand_dims(rows, range(rows.ndim, rows.ndim + len(self.carried)))
+    def _with_rows(self, operate: Callable[[Any, Any], Any], result: Any, rows: Any) -> Any:
+        """`operate` on the result, and on numbers for each row of scores."""
+        return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
 
     # --- keys that stay where they are ---
 
@@ -280,10 +378,13 @@ class BlockAttention:
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
         # Every device has different keys: the largest score of all, then the sums of what all have relative to it.
-        largest = comm.pmax(jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf), self.rest)
+        largest = comm.pmax(_largest(scores), self.rest)
         terms, total, _ = _terms(scores, largest)
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
-        return (result / self._to_result(_not_zero(total))).astype(self.dtype)
+        return self._quotient(result, _not_zero(total))
+
+    def _quotient(self, result: Any, total: Any) -> Any:
+        return self._with_rows(lax.div, result, total).astype(self.dtype)
 
     def _psum_both(self, result: Any, total: Any) -> tuple[Any, Any]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
@@ -305,18 +406,22 @@ class BlockAttention:
         if not (self.is_causal or self.window is not None or packed) or self.feature_axes or self.carried_axes:
             return compute(state)  # nothing may be skipped, or who skips would leave others alone in a collective
         first_query = self._query_offset()
-        last_query, last_key = first_query + self.sizes[QUERY] - 1, first_key + self.sizes[KEY] - 1
-        needed = first_key <= last_query if self.is_causal else True
+        last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
+        conditions = []
+        if self.is_causal:
+            conditions.append(lax.le(first_key, last_query))
         if self.window is not None:
-            needed &= (first_query <= last_key + self.window[0]) & (last_query >= first_key - self.window[1])
+            left, right = _reach(self.window)
+            last_key = lax.add(first_key, np.int32(self.sizes[KEY] - 1))
+            conditions += [lax.le(first_query, lax.add(last_key, left)), lax.ge(last_query, lax.sub(first_key, right))]
         if packed:
             mine, theirs = arrays["query_segments"], arrays["key_segments"]
             first = jnp.min(theirs, where=theirs >= 0, initial=jnp.iinfo(theirs.dtype).max)
-            needed &= (jnp.max(mine) >= first) & (jnp.min(mine) <= jnp.max(theirs))
-        return lax.cond(needed, compute, lambda state: state, state)
+            conditions += [jnp.max(mine) >= first, jnp.min(mine) <= jnp.max(theirs)]
+        return lax.cond(functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state)
 
-    def _zeros(self, labels: Iterable[Label], more: Axes = (), fill: float = 0.0) -> Any:
-        data = jnp.full([self.sizes[label] for label in labels], fill, self.wide)
+    def _full(self, labels: Iterable[Label], more: Axes = (), fill: float = 0.0) -> Any:
+        data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
         return cast_data(data, self.variance | frozenset(more))
 
     def _ring(self, arrays: Arrays) -> tuple[Any, Any]:
@@ -329,11 +434,11 @@ class BlockAttention:
             def compute(state: Any) -> Any:
                 largest, total, result = state
                 scores = self._scores(moving | staying, first_key)
-                new = jnp.maximum(largest, jnp.max(lax.stop_gradient(scores), -1, initial=-jnp.inf))
+                new = lax.max(largest, _largest(scores))
                 terms, here, finite = _terms(scores, new)
-                shrink = jnp.exp(largest - finite)
-                result = result * self._to_result(shrink) + self._weigh(terms, moving["value"])
-                return lax.stop_gradient(new), total * shrink + here, result
+                shrink = lax.exp(lax.sub(largest, finite))
+                result = lax.add(self._with_rows(lax.mul, result, shrink), self._weigh(terms, moving["value"]))
+                return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
 
             return self._unless_masked(moving | staying, first_key, compute, state)
 
@@ -342,29 +447,28 @@ class BlockAttention:
             return (self._pass_on(moving), visit(state, moving, number)), None  # sent while it is worked on
 
         rows = (*self.batch, QUERY)
-        state = (self._zeros(rows, fill=-jnp.inf), self._zeros(rows), self._zeros(self.result, self.carried_axes))
-        (moving, state), _ = lax.scan(step, (moving, state), jnp.arange(self.steps - 1))
+        state = (self._full(rows, fill=-np.inf), self._full(rows), self._full(self.result, self.carried_axes))
+        (moving, state), _ = lax.scan(step, (moving, state), np.arange(self.steps - 1, dtype=np.int32))
         largest, total, result = visit(state, moving, self.steps - 1)
-        finite = jnp.where(largest == -jnp.inf, 0, largest)
         if self.rest:
-            overall = comm.pmax(largest, self.rest)
-            finite_overall = jnp.where(overall == -jnp.inf, 0, overall)
-            shrink = jnp.exp(largest - finite_overall)
-            result, total = self._psum_both(result * self._to_result(shrink), total * shrink)
-            finite = finite_overall
+            finite = _finite(comm.pmax(largest, self.rest))
+            shrink = lax.exp(lax.sub(largest, finite))
+            result, total = self._psum_both(self._with_rows(lax.mul, result, shrink), lax.mul(total, shrink))
+        else:
+            finite = _finite(largest)
         total = _not_zero(total)
-        return (result / self._to_result(total)).astype(self.dtype), finite + jnp.log(total)
+        return self._quotient(result, total), lax.add(finite, lax.log(total))
 
     def _ring_backwards(self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any) -> Arrays:
         """The gradients of `wanted`. Those of what goes round go round with it, one step behind, and end at home."""
         moving, staying = self._split(arrays)
         labels = self.labels
         cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
-        product = cotangent.astype(self.wide) * result.astype(self.wide)
-        mean = jnp.sum(product, range(product.ndim - len(self.carried), product.ndim))
+        product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
+        mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
         if self.carried_axes:
             mean = comm.psum(mean, self.carried_axes)
-        mean, normaliser = (cast_data(rows, self.variance)[..., None] for rows in (mean, normaliser))
+        mean, normaliser = (_column(cast_data(rows, self.variance)) for rows in (mean, normaliser))
 
         def visit(held: Arrays, moving: Arrays, number: Any) -> tuple[Arrays, Arrays]:
             """Gradients of what stays, and what this device adds to those of the block."""
@@ -373,16 +477,16 @@ class BlockAttention:
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
                 held, _ = state
                 here = moving | staying
-                weights = jnp.exp(self._scores(here, first_key) - normaliser)
+                weights = lax.exp(lax.sub(self._scores(here, first_key), normaliser))
                 of_value = _einsum(weights.astype(self.dtype), self.scores, cotangent, self.result, labels["value"], self.wide)
                 of_weights = _einsum(cotangent, self.result, here["value"], labels["value"], self.scores, self.wide)
                 if self.carried_axes:
                     of_weights = comm.psum(of_weights, self.carried_axes)
-                of_scores = weights * (of_weights - mean)
-                scaled = (of_scores * jnp.asarray(self.scale, self.wide)).astype(self.dtype)
+                of_scores = lax.mul(weights, lax.sub(of_weights, mean))
+                scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide)).astype(self.dtype)
                 of_query = _einsum(scaled, self.scores, here["key"], labels["key"], labels["query"], self.wide)
                 of_key = _einsum(scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide)
-                held, added = {"query": held["query"] + of_query}, {"key": of_key, "value": of_value}
+                held, added = {"query": lax.add(held["query"], of_query)}, {"key": of_key, "value": of_value}
                 if "bias" in here:
                     of_bias = self._of_bias(of_scores)
                     if "bias" in self.moving:
@@ -394,7 +498,7 @@ class BlockAttention:
                         held["bias"] = state[0]["bias"] + of_bias
                 return held, added
 
-            nothing = {which: jnp.zeros_like(data, self.wide) for which, data in moving.items() if which in wanted}
+            nothing = self._zeros_like(moving, wanted)
             held, added = self._unless_masked(moving | staying, first_key, compute, (held, nothing))
             return held, added
 
@@ -402,19 +506,21 @@ class BlockAttention:
             moving, held, travelling = carry
             following = self._pass_on(moving)
             held, added = visit(held, moving, number)
-            return (following, held, self._pass_on(jax.tree.map(jnp.add, travelling, added))), None
+            return (following, held, self._pass_on(jax.tree.map(lax.add, travelling, added))), None
 
-        held = {which: jnp.zeros_like(data, self.wide) for which, data in staying.items() if which in wanted}
+        held = self._zeros_like(staying, wanted)
         following = self._pass_on(moving)
         held, at_home = visit(held, moving, 0)
-        travelling = {which: jnp.zeros_like(data, self.wide) for which, data in moving.items() if which in wanted}
-        carry = (following, held, travelling)
-        carry, _ = lax.scan(step, carry, jnp.arange(1, self.steps - 1))
+        carry = (following, held, self._zeros_like(moving, wanted))
+        carry, _ = lax.scan(step, carry, np.arange(1, self.steps - 1, dtype=np.int32))
         moving, held, travelling = carry
         held, added = visit(held, moving, self.steps - 1)
-        travelling = self._pass_on(jax.tree.map(jnp.add, travelling, added))
-        gradients = held | jax.tree.map(jnp.add, travelling, at_home)
+        travelling = self._pass_on(jax.tree.map(lax.add, travelling, added))
+        gradients = held | jax.tree.map(lax.add, travelling, at_home)
         return {which: gradients[which].astype(arrays[which].dtype) for which in wanted}
+
+    def _zeros_like(self, arrays: Arrays, wanted: Iterable[str]) -> Arrays:
+        return {which: lax.full_like(data, 0, self.wide) for which, data in arrays.items() if which in wanted}
 
     def _of_bias(self, of_scores: Any) -> Any:
         own = self.labels["bias"]

@@ -35,6 +35,9 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
     """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
+    if axes is None:
+        return jax.tree.unflatten(structure, [function(leaf, None, path) for path, leaf in leaves])
     prefix = jax.tree.map(
         lambda m: None if m is None else parse_mapping(m, op), axes, is_leaf=lambda m: m is None or is_mapping(m)
     )
@@ -49,7 +52,6 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
             f"containers; each entry stands for one value. ({error})"
         ) from None
     boxes = jax.tree.leaves(full)
-    leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     results = [function(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)]
     return jax.tree.unflatten(structure, results)
 
