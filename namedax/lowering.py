@@ -42,7 +42,16 @@ from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
 
-__all__ = ["Argument", "Call", "run_auto", "run_in_steps", "run_manual", "run_nested", "run_unmapped", "what_of"]
+__all__ = [
+    "Argument",
+    "Call",
+    "run_auto",
+    "run_in_steps",
+    "run_manual",
+    "run_nested",
+    "run_unmapped",
+    "what_of",
+]
 
 
 class Argument(Record, frozen=False):
@@ -68,6 +77,18 @@ def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
     group, first, *rest = path
     label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
     return (f"argument {label!r}" if label is not None else f"argument {first.idx}") + jax.tree_util.keystr(tuple(rest))
+
+
+def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
+    """Notes the names of the arguments, and raises where two of one of them are on one mesh axis."""
+    checked = set[Dims]()
+    for argument in arguments:
+        if argument.dims not in checked:
+            checked.add(argument.dims)
+            names = [dim for dim in argument.dims if dim is not None]
+            region.seen.update(names)
+            remedy = "Map one of them to another mesh axis in axis_resources, or to none."
+            region.check_placement(f"xmap, {argument.what}", names, remedy)
 
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
@@ -328,6 +349,7 @@ class Call:
         self.results: list[_Result] = []
         self._result_axes: dict[Dims, frozenset[str]] = {}  # on which the names of results with these dims live
         self._tree: Any = None
+        _check_arguments(arguments, region)
         mappings = jax.tree.leaves(out_axes, is_leaf=lambda m: m is None or is_mapping(m))
         self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
         for mapping in self._mappings:

@@ -533,15 +533,6 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         for name in sizes:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", knows_padding=True)
-        for i in sorted(
-            {argument.dims: i for i, argument in reversed([*enumerate(arguments)])}.values()
-        ):  # the first with its dims
-            argument = arguments[i]
-            names = [dim for dim in argument.dims if dim is not None]
-            region.seen.update(names)
-            region.check_placement(
-                f"xmap, {argument.what}", names, "Map one of them to another mesh axis in axis_resources, or to none."
-            )
         tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
         options = (xmapped._name, xmapped._out_axes, xmapped._resources, xmapped._axis_sizes)
         return Call(function, *options, arguments, region, xmapped._shared.program, tracked, carried)
