@@ -27,6 +27,7 @@ class Generator:
         self.parameters: tuple[int, ...] = ()
         self.hidden: frozenset[str] = frozenset(INNER)
         self.depth = 0
+        self.only: tuple[str, ...] = ()  # the operations that may be drawn; all, if none are given
         self._counter = [0]
         self.run = Run(np)
 
@@ -110,7 +111,8 @@ class Generator:
 
     def statement(self) -> bool:
         """Adds a statement if the drawn one is possible and its values are fit for comparison."""
-        name = self.choice(_names(self.depth))
+        names = _names(self.depth)
+        name = self.choice([name for name in names if name in self.only] if self.only else names)
         s = Operation.table[name].draw(self, name)
         if s is None:
             return False
@@ -143,6 +145,7 @@ class Generator:
         """A generator for a function with these parameters, which sees what is visible here without the names to hide."""
         child = Generator(self._rng)
         child._counter, child.depth = self._counter, self.depth + 1
+        child.only = self.only
         child.hidden = (self.hidden | {*hide}) - {*inner}
         child.parameters = tuple(self.new() for _ in arguments)
         child.env = {**self.env, **dict(zip(child.parameters, arguments, strict=True))}
@@ -174,7 +177,7 @@ def _names(depth: int) -> list[str]:
     if key not in _NAMES:
         _NAMES[key] = []
         for name, operation in Operation.table.items():
-            takes_functions = type(operation).__module__.endswith("ops_blocks")
+            takes_functions = type(operation).__module__.endswith(("ops_blocks", "ops_pipeline"))
             if not (depth and takes_functions and depth >= 2):
                 _NAMES[key] += [name] * max(1, round(10 * operation.weight / len(operation.names) ** 0.5))
     return _NAMES[key]

@@ -83,7 +83,7 @@ class Branch(Operation):
 # --- loops ----------------------------------------------------------------------------------------------------------
 
 
-def _settle(r: Any, step: Any, init: V) -> V:
+def settle(r: Any, step: Any, init: V) -> V:
     """The carry as it must begin, so that a step does not change its names."""
     for _ in range(4):
         after = step(init)
@@ -139,7 +139,7 @@ class Scan(Operation):
 
     def run(self, r, s, values, env):
         (init, xs), axis, xp = values, s["axis"], r.xp
-        carry = _settle(r, lambda c: r.block(s.blocks[0], env, [c, Scan.entry(xp, xs, axis, 0)])[0], init)
+        carry = settle(r, lambda c: r.block(s.blocks[0], env, [c, Scan.entry(xp, xs, axis, 0)])[0], init)
         names, collected = carry.names, []
         order = range(SIZES[axis])
         for i in order[::-1] if s["reverse"] else order:
@@ -178,7 +178,7 @@ class Fori(Operation):
         def step(i, c):
             return r.block(s.blocks[0], env, [V(r.xp.asarray(i), (), "i32"), c])[0]
 
-        carry = _settle(r, lambda c: step(0, c), values[0])
+        carry = settle(r, lambda c: step(0, c), values[0])
         for i in range(3):
             after = broadcast(r.xp, step(i, carry), carry.names)
             if after.names != carry.names:

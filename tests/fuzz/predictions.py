@@ -63,7 +63,8 @@ class _Allowed(NamedTuple):
 
     Attributes:
       twins: a collective that has an equal one. What a checkpoint, or a step in time, computes again for the gradient is merged with what was
-        computed before where XLA's CPU backend has forgotten what keeps the two apart; other backends compute and send it again. And XLA
+        computed before where XLA's CPU backend has forgotten what keeps the two apart; other backends compute and send it again. So is
+        what a ring of attention sends again for its gradient. And XLA
         merges what leaves a loop, or is carried through it, twice.
       permutes: a permutation, where an array that XLA knows says how far to roll: it does only those rounds that this number needs.
     """
@@ -74,7 +75,9 @@ class _Allowed(NamedTuple):
     @classmethod
     def of(cls, program: Program, layout: Layout) -> _Allowed:
         statements = list(statements_of(program.main))
-        twins = bool(layout.loops) or layout.wrap == "checkpoint" or any(s.blocks for s in statements)
+        twins = (
+            bool(layout.loops) or layout.wrap == "checkpoint" or any(s.blocks or s.op == "ragged_attention" for s in statements)
+        )
         return cls(twins, any(s.op == "roll" and s["kind"] == "jnp.array" for s in statements))
 
 

@@ -17,6 +17,7 @@ import namedax as nx
 from tests.fuzz.interpreter import Run
 from tests.fuzz.layouts import Layout, conflicts, out_axes, source
 from tests.fuzz.ops_blocks import difference
+from tests.fuzz.ops_pipeline import cannot_be_cut
 from tests.fuzz.predictions import unpredicted
 from tests.fuzz.program import Invalid, Operation, Program, statements_of
 from tests.fuzz.values import DTYPES, FLOATS, INNER, V, weights
@@ -223,7 +224,8 @@ def write(ref: Reference, layout: Layout) -> str:
 def spoken(program: Program) -> set[str]:
     """Names that a statement speaks of, though perhaps no value has them."""
     speakers = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")
-    return {s["axis"] for s in statements_of(program.main) if s.op in speakers}
+    found = {s["axis"] for s in statements_of(program.main) if s.op in speakers}
+    return found | {s["over"] for s in statements_of(program.main) if s.op == "pipeline" and s["positions"]}
 
 
 def attempt(ref: Reference, layout: Layout, explained: bool = False) -> Outcome:
@@ -280,6 +282,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
     if isinstance(error, nx.errors.UnevenAxisError):
         return error.axis in layout.uneven
+    if isinstance(error, (nx.errors.AxisSizeError, nx.errors.PipelineError)):
+        return any(s.op == "pipeline" and cannot_be_cut(s, layout) for s in statements_of(ref.program.main))
     if isinstance(error, nx.errors.RawBlockError):  # a nested function hands an array of the one around it to JAX
         return any(s.op == "xmap" for s in statements_of(ref.program.main)) and "called inside of another" in str(error)
     if isinstance(error, nx.errors.SerialLoopError):
