@@ -26,6 +26,9 @@ WANTED = ("namedax/py.typed",)
 # Asked of the metadata.
 FIELDS = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description-Content-Type")
 
+# What documentation tells readers to install besides.
+EXTRAS = ("all", "draw", "checkpoints", "interop", "examples")
+
 
 def main() -> int:
     """The exit status: 1 if something is not fit for a release."""
@@ -74,17 +77,22 @@ def in_the_wheel(wheel: Path) -> list[str]:
     ours = {str(p.relative_to(ROOT).as_posix()) for kind in ("py", "pyi") for p in (ROOT / "namedax").rglob(f"*.{kind}")}
     problems = [f"the wheel lacks {name}" for name in sorted((ours | set(WANTED)) - names)]
     problems += [f"the wheel has {name}" for name in sorted(names) if not name.startswith("namedax")]
-    return problems + [f"the metadata lack {field}" for field in FIELDS if not metadata[field]]
+    problems += [f"the metadata lack {field}" for field in FIELDS if not metadata[field]]
+    return problems + [
+        f"the wheel has no extra {extra}" for extra in EXTRAS if extra not in metadata.get_all("Provides-Extra", [])
+    ]
 
 
 def in_the_sdist(sdist: Path) -> list[str]:
-    """What the sdist lacks of what somebody needs who builds from it."""
+    """What the sdist lacks of the checkout: who builds from it can test it and build the site; and what it has besides."""
     with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    tracked = {name for name in listed if name and not name.startswith(".")}
+    made = {name for name in names if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
     return [
-        f"the sdist lacks {name}"
-        for name in ("LICENSE", "README.md", "pyproject.toml", "namedax/__init__.py")
-        if name not in names
+        *(f"the sdist lacks {name}" for name in sorted(tracked - names)),
+        *(f"the sdist has {name}, which is not in the checkout" for name in sorted(names - tracked - made)),
     ]
 
 
