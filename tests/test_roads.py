@@ -125,6 +125,7 @@ VOCABULARY = {
     "from_xarray.md": [("xarray.DataArray", "x."), ("xarray", "xr.")],
 }
 _PRIVATE = {
+    "__version__",
     "tree_flatten",
     "tree_unflatten",
     "Any",
