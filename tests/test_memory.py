@@ -138,25 +138,114 @@ def test_shardings_that_are_new_in_every_call_do_not_pile_up():
     assert sum(held) <= 8192
 
 
-@pytest.mark.parametrize("kind", ["auto", "explicit"])
-def test_what_a_called_function_closes_over_is_collected(kind):
-    class Big:
-        """What a function closes over."""
+class Big:
+    """What a function closes over."""
 
-    mesh, watched = make_mesh((8,), kind), []
+    def __init__(self, number):
+        self.number = number
+
+
+def scaled(big, mesh):
+    """A mapped function of `big`."""
+    return nx.xmap(lambda x: nx.sin(big.number * x), ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
+
+
+def scaled_in_steps(big, mesh):
+    """One whose batch is executed in steps, on every device; its loss has a gradient of its own."""
+    places = {"b": ("x", nx.SerialLoop(2))}
+    return nx.xmap(lambda x: nx.sum(nx.sin(big.number * x), "b"), ["b"], [], axis_resources=places, mesh=mesh)
+
+
+def scaled_in_steps_twice(big, mesh):
+    """One with two loops, and results that are joined."""
+    places = {"b": ("x", nx.SerialLoop(2)), "k": nx.SerialLoop(3)}
+    inner = nx.xmap(lambda x: nx.sin(big.number * x), ["b", "k"], ["b", "k"], axis_resources=places, mesh=mesh)
+    return lambda x: inner(jnp.stack([x, x, x], 1))[:, 1]
+
+
+def scaled_within(big, mesh):
+    """One within another one, on the same mesh axis."""
+
+    def body(x):
+        return nx.xmap(lambda x: nx.sin(big.number * x))(x)
+
+    return nx.xmap(body, ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
+
+
+def scaled_within_on_new_axes(big, mesh):
+    """One within another one that leaves it a mesh axis."""
+
+    def body(x):
+        inner = nx.xmap(lambda y: nx.sin(big.number * y), ["k"], ["k"], axis_resources={"k": "y"})
+        return inner(nx.stack([x, x], 0))
+
+    outer = nx.xmap(body, ["b"], [None, "b"], axis_resources={"b": "x"}, mesh=mesh)
+    return lambda x: outer(x)[0]
+
+
+def scaled_in_jit(big, mesh):
+    """One within a function that is compiled by JAX."""
+    return jax.jit(scaled(big, mesh))
+
+
+def scaled_by_the_partitioner(big, mesh):
+    """One that XLA's partitioner places."""
+    return nx.xmap(lambda x: nx.sin(big.number * x), ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh, partitioning="auto")
+
+
+KINDS_OF_FUNCTIONS = [
+    scaled,
+    scaled_in_steps,
+    scaled_in_steps_twice,
+    scaled_within,
+    scaled_within_on_new_axes,
+    scaled_in_jit,
+    scaled_by_the_partitioner,
+]
+
+
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)
+def test_what_a_called_function_closes_over_is_collected(make_function, kind):
+    mesh = make_mesh((4, 2), kind)
     x = jax.device_put(array(8), NamedSharding(mesh, P("x")))
+    watched = []
 
     def use(i):
-        big = Big()
-        big.number = float(i)
-        f = nx.xmap(lambda x: big.number * x, ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
+        big = Big(float(i))
+        f = make_function(big, mesh)
+        expected = np.sin(i * np.asarray(x))
         for _ in range(2):
-            np.testing.assert_allclose(f(x), i * np.asarray(x), rtol=1e-6)
+            np.testing.assert_allclose(jnp.sum(f(x)), expected.sum(), rtol=1e-5)
         with jax.set_mesh(mesh):  # without which JAX differentiates nothing on Explicit axes
-            np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x)))(x), np.full(8, i), rtol=1e-6)
+            gradient = jax.grad(lambda x: jnp.sum(f(x)))(x)
+        np.testing.assert_allclose(gradient, i * np.cos(i * np.asarray(x)), rtol=1e-4, atol=1e-5)
         watched.extend([weakref.ref(big), weakref.ref(f)])
 
-    for i in range(5):
+    for i in range(1, 4):
         use(i)
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * len(watched)
+
+
+@pytest.mark.parametrize("places", [{"b": "x"}, {"b": ("x", nx.SerialLoop(2))}], ids=["mapped", "in-steps"])
+def test_what_a_function_closes_over_that_cannot_be_traced_is_collected(places):
+    mesh, watched = make_mesh((4, 2)), []
+
+    def use():
+        big = Big(2.0)
+        watched.append(weakref.ref(big))
+
+        def body(x):
+            y = nx.xmap(lambda x: nx.sin(big.number * x))(x)
+            return nx.sum(y, "c")
+
+        f = nx.xmap(body, ["b"], [], axis_resources=places, mesh=mesh)
+        watched.append(weakref.ref(f))
+        for call in (f, jax.grad(f)):
+            with pytest.raises(nx.errors.AxisNotFoundError):
+                call(array(8))
+
+    use()
     gc.collect()
     assert [ref() for ref in watched] == [None] * len(watched)
