@@ -270,6 +270,63 @@ def test_rows_longer_than_the_buffer_are_an_error_or_nan():
     cut = jax.jit(lambda lengths: nx.Ragged(r.values, lengths, tokens="token", rows="doc"))(longer)
     assert cut.lengths.data.tolist() == [9, 7]
     assert np.isnan(cut.values.data).all()
+    assert (bool(cut.is_cut), bool(r.is_cut)) == (True, False)
+
+
+NOT_NUMBERS = {
+    **{kind: lambda r, kind=kind: getattr(r, kind)() for kind in ("sum", "mean", "var", "max", "min", "logsumexp", "prod")},
+    "softmax": lambda r: r.softmax().sum(),
+    "centred": lambda r: (r - r.sum()).max(),
+    "taken": lambda r: r.take(nx.named(make.array([4, 3]), ["two"])).sum(),
+    "padded": lambda r: nx.sum(r.padded("column", 3, fill=0), "column"),
+    "picked": lambda r: r.pick(-1, fill_value=0.0),
+    "others": lambda r: r.replace(nx.sin(nx.arange(8, axis="token", dtype=float))).sum(),
+    "embedded": lambda r: r.replace(nx.arange(8, axis="token")).map(lambda i: nx.cos(0.1 * i)).sum(),
+}
+
+
+FITS, CUT = (
+    (3, 2, 1, 1, 1, 0, 0, 0),
+    (3, 2, 4, 2, 0, 0, 0, 0),
+)  # the third row is cut, the fourth wholly, and the fifth is empty
+
+
+@pytest.mark.parametrize("resources", [{}, {"token": "x", "doc": "x"}, {"doc": "y"}], ids=str)
+def test_nothing_by_row_is_a_number_where_rows_are_cut(resources):
+    options = {"mesh": make_mesh((4, 2)), "axis_resources": resources} if resources else {}
+    kinds = ["sum", "max", "taken", "padded", "picked", "others", "embedded"] if resources else list(NOT_NUMBERS)
+
+    def body(values, lengths):
+        r = nx.Ragged(values, lengths, tokens="token", rows="doc")
+        return {kind: NOT_NUMBERS[kind](r) for kind in kinds}, r.is_cut
+
+    out = {kind: ["two"] if kind == "taken" else ["doc"] for kind in kinds}
+    f = jax.jit(nx.xmap(body, (["token"], ["doc"]), (out, []), **options))
+    values = make.array(np.arange(8.0) / 3)
+    for lengths in (FITS, CUT):
+        have, is_cut = f(values, make.array(lengths))
+        assert bool(is_cut) == (lengths is CUT)
+        for kind, row in have.items():
+            of_rows = np.asarray(row)[:5]
+            assert np.isnan(of_rows).all() if is_cut else np.isfinite(of_rows).all(), kind
+
+
+def test_nor_is_a_gradient():
+    kinds = [kind for kind in NOT_NUMBERS if kind != "prod"]  # which has none
+
+    def sums(scale, lengths):
+        values = nx.named(make.array(np.arange(8.0) / 3), ["token"]) * scale
+        r = nx.Ragged(values, lengths, tokens="token", rows="doc")
+        words = nx.Ragged(nx.arange(8, axis="token"), lengths, tokens="token", rows="doc")
+        made = {
+            kind: NOT_NUMBERS[kind](words.map(lambda i: nx.cos(0.1 * i * scale)) if kind == "embedded" else r) for kind in kinds
+        }
+        return {kind: nx.sum(x[x.dims[0], : 2 if kind == "taken" else 5], ...) for kind, x in made.items() if kind != "others"}
+
+    gradients = jax.jit(jax.jacrev(sums))
+    for lengths in (FITS, CUT):
+        for kind, have in gradients(1.5, nx.named(make.array(lengths), ["doc"])).items():
+            assert np.isnan(have) if lengths is CUT else np.isfinite(have), kind
 
 
 # --- a pytree, and operators ---------------------------------------------------------------------------------------------------------
@@ -290,7 +347,7 @@ def test_jax_takes_it_as_a_pytree():
     np.testing.assert_allclose(total.data, 3 * r.sum().data, rtol=1e-5)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(r)).max().data, r.max().data)
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(r)]
-    assert [path.split(".")[1] for path in paths] == ["values", "lengths", "segments"]
+    assert [path.split(".")[1] for path in paths] == ["values", "lengths", "segments", "is_cut"]
 
 
 def test_operators():

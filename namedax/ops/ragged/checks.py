@@ -22,10 +22,11 @@ from namedax.errors import (
 )
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.ragged.rows import ends_of, every, known, whole
+from namedax.ops.ragged.rows import ends_of, every, known, spoiled, whole
+from namedax.ops.shape.creation import zeros
 from namedax.ops.shape.rename import rename
 
-__all__ = ["check", "checked_lengths", "filled"]
+__all__ = ["check", "checked_lengths", "filled", "uncut"]
 
 _where, _maximum, _minimum = (ELEMENTWISE[f] for f in ("where", "maximum", "minimum"))
 
@@ -80,8 +81,8 @@ def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, siz
     return lengths, bool((totals == size).all())
 
 
-def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, Any]:
-    """The values with the last real token behind all rows, and the lengths as far as rows fit."""
+def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, Any, Any]:
+    """The values with the last real token behind all rows, the lengths as far as rows fit, and whether they did not fit."""
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
     last = jax.lax.stop_gradient(take(values, _maximum(_minimum(total, size) - 1, 0), (tokens,)))
@@ -90,6 +91,10 @@ def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Has
     if known(lengths) is None:
         starts = rename(ends - whole(lengths, rows), {every(rows): rows})
         lengths = _minimum(lengths, _maximum(size - starts, 0))
-        if jnp.issubdtype(values.dtype, jnp.inexact):
-            values = _where(total > size, jnp.asarray(jnp.nan, values.dtype), values)
-    return values, lengths
+        values = spoiled(values, total > size)
+    return values, lengths, total > size
+
+
+def uncut(lengths: Any, rows: Hashable) -> Any:
+    """That no rows are cut, for every batch."""
+    return zeros((), bool, named_shape={name: n for name, n in lengths.named_shape.items() if name != rows})

@@ -30,7 +30,7 @@ from namedax.errors import (
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.ragged.rows import at_rows, clash, ends_of, every, known, segments_of, whole
+from namedax.ops.ragged.rows import at_rows, clash, ends_of, every, known, segments_of, spoiled, whole
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.rearrange import merge_axes
@@ -196,6 +196,7 @@ def _read(op: str, r: Any, at: Any, mode: str, fill_value: Any, fill: Any) -> An
     read = take(r.values, number, (r.tokens,), mode=mode, fill_value=fill_value)
     if fill is not None:
         read = _where(is_there, read, jnp.asarray(fill, r.values.dtype))
+    read = spoiled(read, r.is_cut)
     return rename(read, {every(r.rows): r.rows}) if apart else read
 
 

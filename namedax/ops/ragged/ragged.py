@@ -31,9 +31,9 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
-from namedax.ops.ragged.checks import check, checked_lengths, filled
+from namedax.ops.ragged.checks import check, checked_lengths, filled, uncut
 from namedax.ops.ragged.grouped import contract_by_group
-from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spread, whole
+from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spoiled, spread, whole
 from namedax.ops.shape.rename import rename
 from namedax.resources.communication import sum_type
 
@@ -81,8 +81,9 @@ class Ragged(metaclass=_Type):
       rows: the name of the rows.
 
     Along sharded `tokens` this sends one token, which fills the unused end; over sharded `rows` it gathers the lengths. Rows that are longer
-    together than the buffer are an error where the lengths are known; under a trace all (inexact) values are NaN then, and rows are cut.
-    A negative length counts as 0 under a trace.
+    together than the buffer are an error where the lengths are known. Under a trace rows are cut then, and `is_cut` is true: all values, all
+    reductions by row and their gradients are NaN, of rows that are cut wholly too, and what is made of integers (an embedding of words) by
+    `replace` or `map`. Only integers and truth values themselves have no NaN: look at `is_cut`. A negative length counts as 0 under a trace.
 
     `jax.jit`, `jax.lax.scan`, `nx.xmap` and optax take it as any pytree. Lengths and segments are integers, so differentiate by the values,
     `jax.grad(lambda v: loss(r.replace(v)))(r.values)`, or with `allow_int=True`.
@@ -104,13 +105,14 @@ class Ragged(metaclass=_Type):
     [[0.09, 0.245, 0.665], [], [0.269, 0.731]]
     """
 
-    __slots__ = ("lengths", "rows", "segments", "tokens", "values")
+    __slots__ = ("is_cut", "lengths", "rows", "segments", "tokens", "values")
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise
 
     values: Any
     lengths: Any
     segments: Any
+    is_cut: Any
     tokens: Hashable
     rows: Hashable
 
@@ -121,19 +123,20 @@ class Ragged(metaclass=_Type):
         size = values.named_shape[tokens]
         lengths, is_full = checked_lengths(op, lengths, tokens, rows, size)
         segments = segments_of(op, lengths, rows, tokens, size)
+        is_cut = uncut(lengths, rows) if is_full else None
         if not is_full:
-            values, lengths = filled(values, lengths, segments, tokens, rows, size)
-        self._set(values, lengths, segments, tokens, rows)
+            values, lengths, is_cut = filled(values, lengths, segments, tokens, rows, size)
+        self._set(values, lengths, segments, is_cut, tokens, rows)
 
-    def _set(self, values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable) -> None:
-        parts = {"values": values, "lengths": lengths, "segments": segments, "tokens": tokens, "rows": rows}
+    def _set(self, values: Any, lengths: Any, segments: Any, is_cut: Any, tokens: Hashable, rows: Hashable) -> None:
+        parts = {"values": values, "lengths": lengths, "segments": segments, "is_cut": is_cut, "tokens": tokens, "rows": rows}
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
     @classmethod
-    def _made(cls, values: Any, like: Ragged) -> Ragged:
+    def _made(cls, values: Any, like: Ragged, is_cut: Any = None) -> Ragged:
         made = object.__new__(cls)
-        made._set(values, like.lengths, like.segments, like.tokens, like.rows)
+        made._set(values, like.lengths, like.segments, like.is_cut if is_cut is None else is_cut, like.tokens, like.rows)
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -144,7 +147,7 @@ class Ragged(metaclass=_Type):
     def tree_flatten_with_keys(self) -> Any:
         """The arrays, and the names."""
         key = jax.tree_util.GetAttrKey
-        children = tuple((key(name), getattr(self, name)) for name in ("values", "lengths", "segments"))
+        children = tuple((key(name), getattr(self, name)) for name in ("values", "lengths", "segments", "is_cut"))
         return children, (self.tokens, self.rows)
 
     @classmethod
@@ -155,13 +158,13 @@ class Ragged(metaclass=_Type):
         return made
 
     def __reduce__(self) -> Any:
-        return Ragged.tree_unflatten, ((self.tokens, self.rows), (self.values, self.lengths, self.segments))
+        return Ragged.tree_unflatten, ((self.tokens, self.rows), (self.values, self.lengths, self.segments, self.is_cut))
 
     def __repr__(self) -> str:
         try:
             return f"Ragged({type_text(self.values)}, {self.lengths.named_shape[self.rows]} rows {self.rows!r})"
         except Exception:  # the leaves of a pytree may be anything
-            return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r})"
+            return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r}, {self.is_cut!r})"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise ArgumentTypeError(f"Ragged: {self!r} is no array; {_REMEDY}. Its arrays are r.values, r.lengths and r.segments.")
@@ -314,7 +317,9 @@ class Ragged(metaclass=_Type):
             raise AxisSizeError(f"{op}: axis {self.tokens!r} has size {given} in {type_text(values)}, and {size} in {self!r}.")
         if self.rows in dims_of(values):
             raise AxisNameError(f"{op}: the values {type_text(values)} have the axis {self.rows!r} of the rows too. Rename it.")
-        return self._made(values, self)
+        # Numbers of words could not be NaN where rows are cut; what is made of them can.
+        is_first = not jnp.issubdtype(self.values.dtype, jnp.inexact)
+        return self._made(spoiled(values, self.is_cut) if is_first else values, self)
 
     def map(self, function: Callable[..., Any], *others: Any) -> Ragged:
         """`function` of the values, and of others: what has `rows` meets every token of its row.
@@ -376,7 +381,8 @@ class Ragged(metaclass=_Type):
             dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
             wide = sum_type(dtype)
         rows = self.rows if rows is None else rows
-        return reduce_rows(kind, values.astype(wide), self.segments, rows, self.tokens, self.count).astype(dtype)
+        reduced = reduce_rows(kind, values.astype(wide), self.segments, rows, self.tokens, self.count).astype(dtype)
+        return spoiled(reduced, self.is_cut)
 
     def _numbers(self) -> Any:
         dtype = self.values.dtype
@@ -542,7 +548,8 @@ class Ragged(metaclass=_Type):
           ArgumentTypeError: the index is not of integers.
         """
         values, lengths, rows = packing.take_rows("Ragged.take", self, index, size)
-        return Ragged(values, lengths, tokens=self.tokens, rows=rows)
+        taken = Ragged(values, lengths, tokens=self.tokens, rows=rows)
+        return self._made(taken.values, taken, taken.is_cut | self.is_cut)
 
 
 # --- operators -----------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from namedax.ops.reduction.segments import FUNCTIONS as SEGMENTS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.searching import searchsorted
 
-__all__ = ["at_rows", "clash", "ends_of", "every", "known", "reduce_rows", "segments_of", "spread", "whole"]
+__all__ = ["at_rows", "clash", "ends_of", "every", "known", "reduce_rows", "segments_of", "spoiled", "spread", "whole"]
 
 _where, _minimum = ELEMENTWISE["where"], ELEMENTWISE["minimum"]
 
@@ -87,6 +87,14 @@ def reduce_rows(kind: str, values: Any, segments: Any, rows: Hashable, tokens: H
     """A segment reduction to the axis `rows`, or to `every` row. Tokens of no row are left out, and their gradient is zero."""
     numbers = _where(segments < 0, count, segments)  # in order
     return SEGMENTS[f"segment_{kind}"](values, numbers, count, axis=tokens, out_axis=rows, indices_are_sorted=True)
+
+
+def spoiled(x: Any, is_cut: Any) -> Any:
+    """`x`, or NaN if rows were cut, in values and in gradients: what is left of rows is a wrong number. Integers stay as they are."""
+    numbers = known(is_cut)
+    if not jnp.issubdtype(x.dtype, jnp.inexact) or (numbers is not None and not numbers.any()):
+        return x
+    return x * _where(is_cut, jnp.asarray(jnp.nan, x.dtype), jnp.ones((), x.dtype))
 
 
 def clash(first: Hashable, second: Hashable) -> bool:
