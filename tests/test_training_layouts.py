@@ -14,7 +14,7 @@ import pytest
 import namedax as nx
 from namedax import SerialLoop as LOOP
 from tests.harness import array, make_mesh
-from tests.training_layouts import Case, check, everything
+from tests.training_layouts import Case, check, check_curve, everything
 
 # Every layout of two kinds, both numbers of steps, every mode, inside and outside, and each way to write the loop over the layers.
 COVERING = [
@@ -53,6 +53,32 @@ UNEVEN = [
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(case):
     check(case)
+
+
+PIPELINED = [
+    Case("pp+fsdp+tp+sp", 2, "layers", loop="pipeline"),
+    *(
+        pytest.param(Case(*case, loop="pipeline"), marks=pytest.mark.full)
+        for case in [
+            ("pp", 2, "plain", "manual", "outside"),
+            ("pp+dp", 1, "layers"),
+            ("pp+tp", 1, "plain", "manual", "outside"),
+            ("pp+fsdp", 1, "overlap"),
+            ("pp+fsdp", 1, "loss", "auto"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("case", PIPELINED, ids=str)
+def test_layers_over_devices(case):
+    check(case)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["pp", "pp+dp", "pp+tp", "pp+fsdp"])
+def test_pipelines_learn_as_one_device_does(layout):
+    check_curve(Case(layout, loop="pipeline"))
 
 
 def choices(case):

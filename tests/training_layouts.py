@@ -55,6 +55,18 @@ UNEVEN_LAYOUTS: dict[str, tuple[dict[str, int], tuple[str, ...], dict[str, Any]]
     "uneven fsdp+tp+sp": ({"data": 2, "model": 3}, ("data",), {"embed_st": "data", "pos_sp": "model", **HEADS}),
     "uneven ring+fsdp": ({"context": 3, "data": 2}, ("data",), {"pos": "context", "pos_sp": "context", "embed_st": "data"}),
 }
+# The layers are stages: those of `nx.pipeline`, with two microbatches.
+PIPELINES: dict[str, tuple[dict[str, int], tuple[str, ...], dict[str, Any]]] = {
+    "pp": ({"pipe": 2}, (), {"layers": "pipe"}),
+    "pp+dp": ({"pipe": 2, "data": 2}, ("data",), {"layers": "pipe"}),
+    "pp+tp": ({"pipe": 2, "model": 2}, (), {"layers": "pipe", **HEADS}),
+    "pp+fsdp": ({"pipe": 2, "data": 2}, ("data",), {"layers": "pipe", "embed_st": "data"}),
+    "pp+fsdp+tp+sp": (
+        {"pipe": 2, "data": 2, "model": 2},
+        ("data",),
+        {"layers": "pipe", "embed_st": "data", "pos_sp": "model", **HEADS},
+    ),
+}
 STEPS = (1, 2, 4)
 MODES = ("plain", "loss", "layers", "overlap")
 PARTITIONINGS = ("manual", "auto")
@@ -78,7 +90,7 @@ class Case:
 
     @property
     def _layout(self) -> tuple[dict[str, int], tuple[str, ...], dict[str, Any]]:
-        return (LAYOUTS | UNEVEN_LAYOUTS)[self.layout]
+        return (LAYOUTS | UNEVEN_LAYOUTS | PIPELINES)[self.layout]
 
     @property
     def resources(self) -> dict[str, Any]:
@@ -130,6 +142,8 @@ def loss(params: Any, tokens: Any, targets: Any, case: Case) -> Any:
     step = jax.checkpoint(layer) if case.mode == "layers" else layer
     if case.loop == "scan":
         x, _ = nx.scan(lambda x, p: (step(x, p), None), x, stacked)
+    elif case.loop == "pipeline":
+        x = nx.pipeline(layer, x, stacked, microbatches=2, remat=case.mode == "layers")
     elif case.loop == "fold":
         x = nx.fold(step, x, stacked)
     else:
@@ -196,10 +210,34 @@ def expected() -> Any:
 
 def check(case: Case) -> None:
     """Loss and gradients are those of plain `jnp`."""
-    args, (want, want_grads) = expected()
-    have, grads = mapped(case)(*args)
+    (params, *tokens), (want, want_grads) = expected()
+    have, grads = mapped(case)(layers_named(params, case), *tokens)
     np.testing.assert_allclose(have, want, rtol=1e-5)
     for name, names in PARAMETERS.items():
-        np.testing.assert_allclose(
-            nx.positional(grads[name], list(names)), want_grads[name], rtol=2e-4, atol=2e-6, err_msg=name
-        )
+        axes = ["layers" if axis is None and case.loop == "pipeline" else axis for axis in names]
+        np.testing.assert_allclose(nx.positional(grads[name], axes), want_grads[name], rtol=2e-4, atol=2e-6, err_msg=name)
+
+
+def check_curve(case: Case, steps: int = 4, rate: float = 0.5) -> None:
+    """The losses of some steps of gradient descent are those of plain `jnp`."""
+    (params, *tokens), (want, want_grads) = expected()
+    plain = {name: nx.positional(p, list(PARAMETERS[name])) for name, p in params.items()}
+    arrays = [nx.positional(t, ["batch", "pos"]) for t in tokens]
+    params, step, plain_step = layers_named(params, case), mapped(case), jax.jit(jax.value_and_grad(plain_loss))
+    curves: list[tuple[float, float]] = []
+    for _ in range(steps):
+        have, grads = step(params, *tokens)
+        want, want_grads = plain_step(plain, *arrays)
+        curves.append((float(have), float(want)))
+        params = jax.tree.map(lambda p, g: p - rate * g, params, grads)
+        plain = jax.tree.map(lambda p, g: p - rate * g, plain, want_grads)
+    have_curve, want_curve = np.array(curves).T
+    np.testing.assert_allclose(have_curve, want_curve, rtol=1e-4)
+    assert want_curve[-1] < want_curve[0] - 0.1  # it learns
+
+
+def layers_named(params: Any, case: Case) -> Any:
+    """Parameters whose layers have a name, as pipelines need it."""
+    if case.loop != "pipeline":
+        return params
+    return {name: nx.named(p, {0: "layers"}) if PARAMETERS[name][0] is None else p for name, p in params.items()}

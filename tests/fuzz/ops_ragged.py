@@ -14,7 +14,7 @@ import numpy as np
 from tests.fuzz.program import Invalid, Operation
 from tests.fuzz.values import SIZES, V, elementwise, make, promote, spread, union, without
 
-FEW = 1024
+FEW = 512
 
 
 def _lengths(g: Any, x: V, tokens: str, rows: str, most: int) -> tuple[tuple[int, ...] | None, list[int]]:
@@ -137,7 +137,7 @@ KINDS = ("sum", "sum", "mean", "max", "min", "logsumexp", "var")
 
 
 class RowReduction(Rows):
-    names, weight = ("ragged_reduce",), 1.2
+    names, weight = ("ragged_reduce",), 0.6
 
     def draw(self, g, name):
         found = self.begin(g)
@@ -166,7 +166,7 @@ class RowReduction(Rows):
 
 
 class RowSoftmax(Rows):
-    names, weight = ("ragged_softmax", "ragged_log_softmax", "ragged_centred"), 1.0
+    names, weight = ("ragged_softmax", "ragged_log_softmax", "ragged_centred"), 0.5
 
     def draw(self, g, name):
         found = self.begin(g)
@@ -202,7 +202,7 @@ class RowSoftmax(Rows):
 class RowMeeting(Rows):
     """Tokens meet what their rows have: numbers that have the rows are spread."""
 
-    names, weight = ("ragged_multiply", "ragged_spread"), 0.8
+    names, weight = ("ragged_multiply", "ragged_spread"), 0.4
 
     def draw(self, g, name):
         found = self.begin(g, lambda v: not v.ndim)
@@ -237,7 +237,7 @@ class RowMeeting(Rows):
 class RowTake(Rows):
     """Some rows in another order, with another name perhaps, into a buffer that may be of another size; all tokens, or their sums."""
 
-    names, weight = ("ragged_take",), 0.8
+    names, weight = ("ragged_take",), 0.4
 
     def draw(self, g, name):
         found = self.begin(g)
@@ -295,7 +295,7 @@ class RowTake(Rows):
 class RowPadded(Rows):
     """Rows as columns of a padded array, or one token of each."""
 
-    names, weight = ("ragged_padded", "ragged_pick"), 0.8
+    names, weight = ("ragged_padded", "ragged_pick"), 0.4
 
     def draw(self, g, name):
         found = self.begin(g)
@@ -333,7 +333,7 @@ class RowPadded(Rows):
 class RowsOfPadded(Rows):
     """The tokens of padded rows, by lengths or by a mask."""
 
-    names, weight = ("from_padded",), 0.6
+    names, weight = ("from_padded",), 0.3
 
     def draw(self, g, name):
         x = g.pick(lambda v: len(v.names) >= 2 and v.dtype in ("f32", "bf16") and v.data.size <= FEW)
@@ -381,7 +381,7 @@ class RowsOfPadded(Rows):
 class RowAttention(Rows):
     """Tokens attend to those of their own row."""
 
-    names, weight = ("ragged_attention",), 0.8
+    names, weight = ("ragged_attention",), 0.4
 
     def draw(self, g, name):
         found = self.begin(g, lambda v: len(v.names) >= 2 and not v.ndim and v.dtype == "f32")
@@ -421,7 +421,7 @@ class RowAttention(Rows):
 class GroupedDot(Operation):
     """Every token meets the weights of its group."""
 
-    names, weight = ("grouped_dot",), 1.0
+    names, weight = ("grouped_dot",), 0.5
 
     def draw(self, g, name):
         x = g.pick(lambda v: v.names and not v.ndim and v.dtype in ("f32", "bf16") and v.data.size <= FEW)
@@ -455,7 +455,7 @@ class GroupedDot(Operation):
 class RowDot(Rows):
     """Every token meets the weights of its row."""
 
-    names, weight = ("ragged_dot",), 0.6
+    names, weight = ("ragged_dot",), 0.3
 
     def draw(self, g, name):
         found = self.begin(g, lambda v: len(v.names) >= 2 and not v.ndim)
