@@ -200,7 +200,21 @@ def test_other_ways_to_run(options):
     np.testing.assert_allclose(f(x), (jax.nn.softmax(x, 0) * x.sum(1, keepdims=True)).T, rtol=1e-5, atol=1e-6)
 
 
+def recurrence(p, q):
+    return p[0] * q[0], p[1] * q[0] + q[1]
+
+
 LAYERS = {
+    "associative": (
+        lambda x: nx.associative_scan(recurrence, (nx.sin(x), x), axis="a")[1],
+        lambda x: jax.lax.associative_scan(recurrence, (jnp.sin(x), x))[1],
+        ["a", "b"],
+    ),
+    "associative-reverse": (
+        lambda x: nx.associative_scan(recurrence, (x, nx.sin(x)), reverse=True, axis="a")[1],
+        lambda x: jax.lax.associative_scan(recurrence, (x, jnp.sin(x)), reverse=True)[1],
+        ["a", "b"],
+    ),
     "scan": (
         lambda x: nx.scan(lambda c, e: (c * e + 1, c), nx.zeros(()), x, axis="a", reverse=True)[1],
         lambda x: jax.lax.scan(lambda c, e: (c * e + 1, c), jnp.zeros(3), x, reverse=True)[1],
@@ -222,6 +236,31 @@ LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x)
 def test_one_entry_after_the_other(size):
     named, plain, out_axes = together(LAYERS)
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, Placement("layers", (4,), (("a", "x"),)), tol=1e-4)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
+)
+@pytest.mark.parametrize("size", [13, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 5, 7, 9, 10))])
+def test_associative_scans_do_not_combine_padding(size, placement, reverse):
+    # The product of two of the last entry is infinite, and there the gradient with respect to each is not a number.
+    x = np.linspace(0.5, 1.5, size)
+    x[-2:] = 1e-30, 1e30
+
+    def product(p, q):
+        return nx.sqrt(p * q) * nx.sqrt(p * q)
+
+    def named(x):
+        return nx.associative_scan(product, x, reverse=reverse, axis="a")
+
+    def plain(x):
+        return jax.lax.associative_scan(lambda p, q: jnp.sqrt(p * q) ** 2, x, reverse=reverse)
+
+    f = nx.xmap(named, ["a"], ["a"], **placement.options)
+    np.testing.assert_allclose(f(make.array(x)), plain(make.array(x)), rtol=1e-5)
+    have, want = (jax.grad(lambda x, g=g: jnp.sum(jnp.log(g(x))))(make.array(x)) for g in (f, plain))
+    np.testing.assert_allclose(have, want, rtol=1e-4)
 
 
 def test_outside_of_mapped_functions_the_axis_is_whole(tmp_path):

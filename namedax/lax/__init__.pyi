@@ -337,7 +337,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
     device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
-    communicate along the mesh axes of the name.
+    communicate along the mesh axes of the name. Where the name does not divide over these, `fn` is not given padding, but two neighbours among the
+    entries in its place, which the first device sends to all if some device has fewer than two.
 
     Raises:
       AxisNotFoundError: an array lacks the name.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax import lax
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.scopes import operation
+from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
 from namedax.operands.broadcasting import settled, wrap
@@ -20,8 +22,10 @@ from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, flatten
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.loops.carries import Grow, ValueType, check_placements, until_it_fits
+from namedax.ops.loops.control_flow import from_device
 from namedax.ops.loops.vmap import run_hidden
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import is_real, real_blocks
 
 __all__ = ["FUNCTIONS"]
 
@@ -42,7 +46,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
     device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
-    communicate along the mesh axes of the name.
+    communicate along the mesh axes of the name. Where the name does not divide over these, `fn` is not given padding, but two neighbours among the
+    entries in its place, which the first device sends to all if some device has fewer than two.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -60,7 +65,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     op = "associative_scan"
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return _associative_scan_by_position(fn, elems, reverse, int(axis))
-    entries = Entries(op, elems, axis, every=True)
+    entries = Entries(op, elems, axis, every=True, knows_padding=True)
     if not entries.datas:
         raise ArgumentError(f"{op}: there are no arrays in elems; give at least one.")
     dims = [entries.dims[i] for i in range(len(entries.datas))]
@@ -102,10 +107,13 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         datas = [kind.fit(make_in_region(data, d)) for kind, (data, d) in zip(types, starts, strict=True)]
         if not datas[0].shape[0]:
             return datas
+        place = entries.placement
         if datas[0].shape[0] == 1:  # nothing is combined, but the names that `fn` adds belong to the result
             jax.eval_shape(combine, *datas, *datas)
-        blocks: list[Any] = run_hidden(op, axis, entries.placement, local, datas)
-        if not entries.placement:
+        if isinstance(place, Uneven):
+            return _scan_with_padding(op, axis, place, datas, combine, local, over_devices, reverse)
+        blocks: list[Any] = run_hidden(op, axis, place, local, datas)
+        if not place:
             return blocks
         return _continue_over_devices(op, entries, blocks, local, over_devices, reverse)
 
@@ -156,6 +164,69 @@ def _continue_over_devices(
     prefix = [lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals]
     combined = run_hidden(op, entries.axis, axes, prefixed, [*prefix, *blocks])
     return [jnp.where(exists, new, old) for new, old in zip(combined, blocks, strict=True)]
+
+
+def _scan_with_padding(
+    op: str,
+    axis: Hashable,
+    place: Uneven,
+    datas: Sequence[Any],
+    combine: Callable[..., list[Any]],
+    local: Callable[..., list[Any]],
+    prefixed: Callable[..., list[Any]],
+    reverse: bool,
+) -> list[Any]:
+    """The scan of a whole axis whose last blocks are padding.
+
+    Padding counts as the neutral element, of which nobody knows what it is: combined with padding an entry stays as it is. What is computed in
+    its place combines two entries of the axis, so that neither a value nor a slope is infinite there unless it is elsewhere.
+    """
+    count, block = len(datas), datas[0].shape[0]
+
+    def of_block(real: Any, *values: Any) -> list[Any]:
+        pair, entries = (values[:count], values[count : 2 * count]), values[2 * count :]
+
+        def where(mask: Any, a: Any, b: Any) -> Any:
+            return jnp.where(jnp.expand_dims(mask, tuple(range(1, max(jnp.ndim(a), jnp.ndim(b))))), a, b)
+
+        def extended(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            (has_a, *a), (has_b, *b) = a, b
+            both = has_a & has_b
+            given = [where(both, x, one[None]) for x, one in zip((*a, *b), (*pair[0], *pair[1]), strict=True)]
+            either = [where(has_a, x, y) for x, y in zip(a, b, strict=True)]
+            return [has_a | has_b, *(where(both, x, y) for x, y in zip(combine(*given), either, strict=True))]
+
+        found: list[Any] = lax.associative_scan(extended, [real, *entries], reverse=reverse)
+        return found[1:]
+
+    first, second = _neighbours(datas, place, reverse)
+    blocks = run_hidden(op, axis, place, of_block, [is_real((block,), 0, place), *first, *second, *datas])
+    holders = real_blocks(place, block)
+    if holders == 1:
+        return list(blocks)
+    at = slice(0, 1) if reverse else slice(block - 1, block)
+    ends = [comm.all_gather(cast_data(data, place)[at], 0, plain(place), "varying")[:holders] for data in blocks]
+    totals = run_hidden(op, axis, place, local, ends)
+    # A block of padding, and the first one, combine what two others do. Of the first the result is dropped, and after the end it is the last entry's.
+    index, (least, most) = comm.block_index(plain(place)), (0, holders - 2) if reverse else (1, holders - 1)
+    number, is_own = jnp.clip(index, least, most), (index >= least) & (index <= most)
+    before = [lax.dynamic_index_in_dim(total, number + (1 if reverse else -1), 0, keepdims=False) for total in totals]
+    others = [lax.dynamic_slice_in_dim(end, number, 1, 0) for end in ends]
+    after = [jnp.where(is_own, data, jnp.broadcast_to(other, data.shape)) for data, other in zip(blocks, others, strict=True)]
+    combined = run_hidden(op, axis, place, prefixed, [*before, *after])
+    kept = index <= most if reverse else index >= least
+    return [jnp.where(kept, new, old) for new, old in zip(combined, blocks, strict=True)]
+
+
+def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[list[Any], list[Any]]:
+    """Two real entries of the axis, one after the other in the order of the scan: on each device its own, if all have two."""
+    block, holders = datas[0].shape[0], real_blocks(place, datas[0].shape[0])
+    rows = [lax.stop_gradient(data[:2]) for data in datas]
+    if block > 1 and (holders < math.prod(map(lax.axis_size, place)) or place.size - (holders - 1) * block < 2):
+        mine = comm.block_index(plain(place)) == 0
+        rows = [from_device(row, mine, plain(place)) for row in rows]
+    pair = [row[0] for row in rows], [row[-1] for row in rows]
+    return pair[::-1] if reverse else pair
 
 
 def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int) -> Any:
