@@ -405,6 +405,69 @@ def test_attention_to_keys_that_are_sharded(size):
     check(attend, plain, (q, k, v, bias), (own, source, source, ["pos", "source"]), own, placement, tol=1e-4)
 
 
+# Heads of queries, of keys, devices: blocks that end within a group, hold some groups, hold part of one, and keys that fit though they are padded.
+GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
+)
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize("keys", ["spread", pytest.param("whole", marks=pytest.mark.full)])
+def test_groups_of_heads(heads, key_heads, devices, kind, keys):
+    args = array(2, 5, heads, 4), array(2, 5, key_heads, 4, seed=1), array(2, 5, key_heads, 4, seed=2), array(heads, 5, 5)
+
+    def attend(q, k, v, bias):
+        names = {"heads": "h", "key_heads": "g"}
+        return nx.nn.dot_product_attention(q, k, v, bias, axis="pos", features="d", is_causal=True, **names)
+
+    def plain(q, k, v, bias):
+        k, v = (jnp.repeat(a, heads // key_heads, 2) for a in (k, v))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]) + bias
+        scores = jnp.where(jnp.tril(jnp.ones((5, 5), bool)), scores, -jnp.inf)
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+
+    own, key = ["batch", "pos", "h", "d"], ["batch", "pos", "g", "d"]
+    places = (("h", "x"), ("g", "x")) if keys == "spread" else (("h", "x"),)
+    placement = Placement("heads", (devices,), places, kind)
+    check(attend, plain, args, (own, key, key, ["h", "pos", "key_pos"]), own, placement, tol=1e-4)
+
+
+@pytest.mark.full
+def test_groups_of_heads_in_steps_and_beside_other_axes():
+    args = array(2, 6, 6, 4), array(2, 6, 2, 4, seed=1), array(2, 6, 2, 4, seed=2)
+
+    def attend(q, k, v):
+        return nx.nn.dot_product_attention(q, k, v, axis="pos", features="d", heads="h", key_heads="g")
+
+    def plain(q, k, v):
+        k, v = (jnp.repeat(a, 3, 2) for a in (k, v))
+        return plain_attention(q, k, v, jnp.zeros((6, 6)), False)
+
+    axes = (["batch", "pos", "h", "d"], ["batch", "pos", "g", "d"], ["batch", "pos", "g", "d"])
+    for shape, places in [
+        (None, (("h", nx.SerialLoop(4)),)),
+        (None, (("h", "l"), ("g", "l"))),
+        ((4, 2), (("h", "x"), ("g", "x"), ("pos", "y"))),
+        ((4, 2), (("h", ("y", "x")), ("g", ("y", "x")))),
+    ]:
+        with nx.serial_loop("l", 4):
+            check(attend, plain, args, axes, axes[0], Placement("h", shape, places), tol=1e-4)
+
+
+@pytest.mark.full
+def test_what_groups_of_heads_send():
+    q, k = array(5, 12, 4), array(5, 4, 4)
+
+    def attend(q, k):
+        return nx.nn.dot_product_attention(q, k, k, axis="pos", features="d", heads="h", key_heads="g")
+
+    options = {"axis_resources": {"h": "x", "g": "x"}, "mesh": jax.make_mesh((8,), ("x",))}
+    f = jax.jit(nx.xmap(lambda q, k: nx.sum(attend(q, k), ...), (["pos", "h", "d"], ["pos", "g", "d"]), [], **options))
+    sent = [c for c in nx.hlo.collectives(f.lower(q, k).compile()) if c.kind != "all-reduce"]
+    assert sum(c.bytes for c in sent) <= 2 * k.nbytes  # each of the four heads of keys and values goes over at most once
+
+
 # --- rows that move -------------------------------------------------------------------------------------------------
 
 KERNEL = make.array([1.0, 2.0, -1.0])

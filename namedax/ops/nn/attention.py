@@ -71,6 +71,8 @@ from namedax.ops.nn.attention_names import OPERATION, Names, lacks
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.real_entries import masked
+from namedax.resources.row_moves import move_rows
+from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
@@ -294,7 +296,7 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
     if region is not None:
         size = region.global_size(names.features, size)
     if names.heads is not None:
-        _split_heads(operands, names, _place_of_heads(region, names.heads), _place_of_heads(region, names.key_heads), blocks)
+        _split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
     _leave_out_padding(operands, key_place, feature_axes, whole)
 
     plan = BlockAttention(
@@ -317,11 +319,6 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
     )
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
-
-
-def _place_of_heads(region: Region | None, name: Hashable) -> Axes:
-    """Where heads live that are in groups, which know no padding."""
-    return region.placement(name) if region is not None else ()
 
 
 def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]) -> None:
@@ -483,8 +480,7 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
-    devices = math.prod(map(lax.axis_size, place))
-    heads, key_heads = here * devices, key_here * math.prod(map(lax.axis_size, key_place))
+    heads, key_heads = _size_of(here, place), _size_of(key_here, key_place)
     if not key_heads or heads % key_heads:
         raise AxisSizeError(
             f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former "
@@ -492,14 +488,20 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(
-            f"{OPERATION}: the heads {names.heads!r} of the query are on {f'mesh axes {place}' if place else 'no mesh axis'}, and the heads "
-            f"{names.key_heads!r} of the keys on mesh axes {key_place}. Map both to the same mesh axes, or leave {names.key_heads!r} "
+            f"{OPERATION}: the heads {names.heads!r} of the query are on {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, and the heads "
+            f"{names.key_heads!r} of the keys on mesh axes {plain(key_place)}. Map both to the same mesh axes, or leave {names.key_heads!r} "
             "unmapped in axis_resources."
         )
     group = heads // key_heads
+    is_uneven = isinstance(place, Uneven) or isinstance(key_place, Uneven)
     for operand in operands.values():
-        if KEY_HEADS in operand.labels and place != key_place:
-            operand.data = _heads_of_block(operand.data, operand.labels.index(KEY_HEADS), here, group, place)
+        if KEY_HEADS not in operand.labels or (place == key_place and here == key_here * group):
+            continue
+        at = operand.labels.index(KEY_HEADS)
+        if is_uneven:
+            operand.data = _heads_of_uneven_block(operand.data, at, here, group, place, key_place, key_heads)
+        else:
+            operand.data = _heads_of_block(operand.data, at, here, group, place)
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
     for operand in operands.values():
         if names.heads in operand.labels:
@@ -509,6 +511,10 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
             operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
 
 
+def _size_of(block: int, place: Axes) -> int:
+    return place.size if isinstance(place, Uneven) else block * math.prod(map(lax.axis_size, place))
+
+
 def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> Any:
     """Those heads of the keys that this device's `here` heads of the queries use."""
     data = cast_data(data, place)
@@ -516,6 +522,21 @@ def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> 
     if here % group and group % here:  # a block begins within a group, and another head of the keys begins within the block
         return jnp.take(data, (first + jnp.arange(here)) // group, axis=dim, indices_are_sorted=True, mode="clip")
     return lax.dynamic_slice_in_dim(data, first // group, max(here // group, 1), dim)
+
+
+def _heads_of_uneven_block(data: Any, dim: int, here: int, group: int, place: Axes, key_place: Axes, key_heads: int) -> Any:
+    """The same where some blocks have padding, which uses what the last real head uses; heads of keys that are spread are sent to who needs them."""
+    devices = math.prod(map(lax.axis_size, place))
+    # Blocks that end within a group have a head of the keys for each of the queries.
+    stride = group if here % group == 0 else here if group % here == 0 else 1
+    starts = np.arange(devices)[:, None] * here + np.arange(0, here, stride)
+    wanted = np.minimum(starts // group, key_heads - 1)
+    if key_place and not any(isinstance(axis, LoopAxis) for axis in key_place):
+        return move_rows(data, dim, plain(key_place), wanted)
+    if key_place:  # no step has the heads of another one
+        data = comm.all_gather(data, dim, key_place, "varying")
+    mine = lax.dynamic_index_in_dim(jnp.asarray(wanted), comm.block_index(plain(place)), 0, keepdims=False)
+    return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"dot_product_attention": dot_product_attention}
