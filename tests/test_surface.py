@@ -6,6 +6,7 @@ function gives for each entry along it.
 
 import contextlib
 import itertools
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -237,7 +238,7 @@ FUNCTIONS = [
     f"{space}.{name}"
     for space, (ours_of, _) in ((label, spaces) for label, spaces in SPACES.items())
     for name in public(ours_of)
-    if callable(getattr(ours_of, name)) and not isinstance(getattr(ours_of, name), type)
+    if callable(getattr(ours_of, name)) and not isinstance(getattr(ours_of, name), (type, typing.NewType))
 ]
 
 

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -104,7 +105,7 @@ class Namespace:
             if face is self.own[name] and at_home is not face:  # `as_in_jax`
                 face.__module__ = self.name  # where it is found by its name, so that it can be pickled
             return or_of_jax(theirs, face) if name in _COLLECTIVES else face
-        if name in self.untouched or not callable(theirs) or isinstance(theirs, type):
+        if name in self.untouched or not callable(theirs) or isinstance(theirs, (type, typing.NewType)):
             return theirs
         return self.lift(theirs, name) if self.lift else _lift(theirs, name, self.name, self.by_axis.get(name))
 
