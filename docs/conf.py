@@ -11,8 +11,11 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
 
-# The kernels of the notebooks inherit it: every page may count on eight devices, as a reader's laptop has after one line of set-up.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+from tests.flags import FEW_OPTIMISATIONS  # noqa: E402 - after the path
+
+# The kernels of the notebooks inherit it: every page may count on eight devices, as a reader's laptop has after one line of set-up. What
+# a cell computes takes milliseconds, and to compile it as for users five times as long as without optimisations.
+os.environ.setdefault("XLA_FLAGS", FEW_OPTIMISATIONS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Readers meet errors on purpose. A kernel shows the message alone: among the frames of a traceback nobody would find the sentence.
 KERNELS = ROOT / "site" / ".ipython"
