@@ -1,13 +1,14 @@
-"""Between named arrays and other libraries: xarray, checkpointers, optimisers.
+"""Between named arrays and other libraries: xarray, checkpointers, optimisers, Flax.
 
 Most libraries need nothing: a named array is a pytree with one leaf. This module has what a pytree cannot say. xarray has
 names of its own; a checkpointer wants to know where restored arrays are to live; and an optimiser that computes a norm inside
-of a mapped body must compute that of whole arrays, not of blocks.
+of a mapped body must compute that of whole arrays, not of blocks. Flax has names of its own, on parameters, and rules that place them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import sys
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,13 +29,23 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of
+from namedax.ops.shape.conversion import positional
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.mesh import any_mesh
 from namedax.resources.real_entries import masked
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = ["abstract", "clip_by_global_norm", "from_xarray", "global_norm", "to_xarray"]
+__all__ = [
+    "abstract",
+    "clip_by_global_norm",
+    "from_flax",
+    "from_logical_rules",
+    "from_xarray",
+    "global_norm",
+    "to_flax",
+    "to_xarray",
+]
 
 
 def __dir__() -> list[str]:
@@ -276,3 +287,171 @@ def clip_by_global_norm(max_norm: float) -> Any:
         return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), updates, is_leaf=is_named), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+# --- Flax -----------------------------------------------------------------------------------------------------------
+
+_Places = dict[Hashable, tuple[str, ...]]
+
+
+def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> dict[Hashable, Any]:
+    """`axis_resources` of logical axis rules, as Flax and MaxText write them.
+
+    Such rules are read once for each array: the first rule for one of its names wins whose mesh axes none of its other names has taken, so
+    a second rule for the same name is its second choice. In namedax a name lives in one place. Say which names meet in one array, and
+    every array is placed as Flax would place it, or it is an error; say nothing, and each name takes its first rule.
+
+    Args:
+      rules: pairs of a name and a mesh axis, a tuple of mesh axes, or `None` (not spread), in order of precedence.
+      *arrays: what has the names that meet: pytrees of named arrays, of their types, or of parameters with Flax's metadata; and lists of
+        names, for arrays that are born in the body, such as `["batch", "mlp"]`.
+
+    Returns:
+      A dict for `axis_resources`, without names that are not spread; where `arrays` are given, of the names that they have.
+
+    Raises:
+      AxisResourceError: the rules are malformed; or they place one name differently in two of the arrays.
+
+    >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("mlp", "tensor"), ("heads", "tensor"), ("norm", None)]
+    >>> from_logical_rules(rules)
+    {'batch': ('data', 'fsdp'), 'embed': 'fsdp', 'mlp': 'tensor', 'heads': 'tensor'}
+    >>> from_logical_rules(rules, ["batch", "mlp"], ["heads", "kv"])
+    {'batch': ('data', 'fsdp'), 'mlp': 'tensor', 'heads': 'tensor'}
+    """
+    pairs = [_checked_rule(rule) for rule in rules]
+    given = [names for tree in arrays for names in _names_in(tree)]
+    groups = given if arrays else [(name,) for name in dict.fromkeys(name for name, _ in pairs)]
+    places: dict[Hashable, tuple[tuple[str, ...], Dims]] = {}
+    for names in groups:
+        for name, axes in _placed(names, pairs).items():
+            before, where = places.setdefault(name, (axes, names))
+            if before != axes:
+                first, second = (f"lives on {show_names(a)}" if a else "is not spread" for a in (before, axes))
+                raise AxisResourceError(
+                    f"from_logical_rules: by these rules axis {name!r} {first} in the array of {show_names(where)}, and {second} in that of "
+                    f"{show_names(names)}; in axis_resources a name lives in one place. Give it another name in one of the two arrays (an "
+                    "einsum reads {new:old}, nx.rename renames), and a rule for that."
+                )
+    return {name: axes[0] if len(axes) == 1 else axes for name, (axes, _) in places.items() if axes}
+
+
+def _checked_rule(rule: Any) -> tuple[Hashable, tuple[str, ...]]:
+    if isinstance(rule, (tuple, list)) and len(rule) == 2:
+        name, axes = rule
+        axes = () if axes is None else (axes,) if isinstance(axes, str) else axes
+        if isinstance(axes, (tuple, list)) and all(isinstance(axis, str) for axis in axes):
+            return name, tuple(axes)
+    raise AxisResourceError(
+        f"from_logical_rules: {rule!r} is not a rule. A rule is a pair of a name and a mesh axis, a tuple of mesh axes, or None."
+    )
+
+
+def _placed(names: Dims, rules: Iterable[tuple[Hashable, tuple[str, ...]]]) -> _Places:
+    """Where the names of one array live by rules in order of precedence: a mesh axis is taken once."""
+    places: _Places = {name: () for name in names if name is not None}
+    decided: set[Hashable] = set()
+    for name, axes in rules:
+        taken = {axis for other in places.values() for axis in other}
+        if name in places and name not in decided and not taken & set(axes):
+            places[name] = axes
+            decided.add(name)
+    return places
+
+
+def _is_list_of_names(tree: Any) -> bool:
+    return isinstance(tree, (list, tuple)) and bool(tree) and all(isinstance(x, str) or x is None or x is ... for x in tree)
+
+
+def _names_in(tree: Any) -> list[Dims]:
+    """The names of every array of a tree, each array's together."""
+    found = []
+    for leaf in jax.tree.leaves(tree, is_leaf=lambda x: is_named(x) or _is_boxed(x) or _is_list_of_names(x)):
+        dims: Dims | None = leaf.dims if isinstance(leaf, NamedArray) else _names_of_box(leaf) if _is_boxed(leaf) else None
+        dims = tuple(leaf) if _is_list_of_names(leaf) else dims
+        found.append(tuple(dim for dim in dims or () if dim is not None and dim is not ...))
+    return [names for names in dict.fromkeys(found) if names]
+
+
+def _is_boxed(leaf: Any) -> bool:
+    """Whether something holds an array beside the names of its axes; without Flax in the program nothing does."""
+    linen, nnx = sys.modules.get("flax.core.meta"), sys.modules.get("flax.nnx")
+    return (linen is not None and isinstance(leaf, linen.Partitioned)) or (nnx is not None and isinstance(leaf, nnx.Variable))
+
+
+def _names_of_box(box: Any) -> Dims | None:
+    if hasattr(box, "get_metadata"):
+        metadata = box.get_metadata()
+        names = metadata.get("out_sharding") or metadata.get("sharding_names")
+    else:
+        names = box.names
+    return None if names is None else tuple(names)
+
+
+def from_flax(tree: Any) -> Any:
+    """Parameters with Flax's names of axes as named arrays.
+
+    Args:
+      tree: a pytree with linen's `LogicallyPartitioned` or `Partitioned` boxes (from `nn.with_logical_partitioning`), or with `nnx.Variable`s
+        that have sharding names (from `nnx.with_partitioning`), such as the state that `nnx.split` gives.
+
+    Returns:
+      The tree with a named array in place of each box or variable. An axis without a name is positional; an array without names, in a box,
+      in a variable or bare, is a plain array.
+
+    Raises:
+      AxisMappingError: a box has more or fewer names than its array has axes.
+      AxisNameError: a box has a name twice.
+
+    >>> import flax.linen as nn, jax, jax.numpy as jnp
+    >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))
+    >>> variables = nn.Dense(3, kernel_init=init).init(jax.random.key(0), jnp.ones((2, 4)))
+    >>> from_flax(variables)["params"]["kernel"].dims
+    ('embed', 'mlp')
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        if not _is_boxed(leaf):
+            return leaf
+        value, names = leaf.get_value() if hasattr(leaf, "get_value") else leaf.value, _names_of_box(leaf)
+        if names is None or isinstance(value, NamedArray):
+            return value
+        if len(names) != len(value.shape):
+            raise AxisMappingError(
+                f"from_flax: {jax.tree_util.keystr(path)} has the names {list(names)}, and its array the shape {tuple(value.shape)}. Give "
+                "one name, or None, for each axis where the parameter is made."
+            )
+        return make(value, check_dims(names, "from_flax")) if any(name is not None for name in names) else value
+
+    return jax.tree_util.tree_map_with_path(one, tree, is_leaf=_is_boxed)
+
+
+def to_flax(tree: Any, like: Any) -> Any:
+    """Named arrays as parameters with Flax's names of axes: the way back from `from_flax`.
+
+    Args:
+      tree: what `from_flax` gave, perhaps with other values.
+      like: a tree with boxes or variables, such as the one that `from_flax` was given; its values are not looked at.
+
+    Returns:
+      A tree as `like`, with the values of `tree`, their axes in the order of each box's names.
+
+    Raises:
+      NamedAxesLeftError: an array has a name that its box has not.
+      AxisMappingError: it lacks one.
+
+    >>> import flax.linen as nn, jax, jax.numpy as jnp
+    >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))
+    >>> variables = nn.Dense(3, kernel_init=init).init(jax.random.key(0), jnp.ones((2, 4)))
+    >>> doubled = jax.tree.map(lambda x: x * 2, from_flax(variables))
+    >>> to_flax(doubled, variables)["params"]["kernel"].value.shape
+    (4, 3)
+    """
+
+    def one(box: Any, value: Any) -> Any:
+        names = _names_of_box(box) if _is_boxed(box) else None
+        value = positional(value, list(names) if names else [...]) if isinstance(value, NamedArray) else value
+        if not _is_boxed(box):
+            return value
+        return box.replace(value) if hasattr(box, "get_metadata") else box.replace_boxed(value)
+
+    return jax.tree.map(one, like, tree, is_leaf=_is_boxed)

@@ -904,3 +904,118 @@ def test_displays_of_what_does_not_fit():
     placeholder = jax.tree.map(lambda leaf: "label", nx.named(array(8), ["a"]))
     for text in (*shown(placeholder), treescope.render_to_text([placeholder]), drawn(placeholder)):
         assert "label" in text
+
+
+# --- Flax: names of parameters, and rules -----------------------------------------------------------------------------------
+
+
+def flax_places(names, rules):
+    """Where Flax puts the axes of one array: its own function."""
+    spec = linen.logical_to_mesh_axes(tuple(names), rules)
+    one = {name: (axes,) if isinstance(axes, str) else axes for name, axes in zip(names, spec, strict=True) if axes}
+    return {name: axes[0] if len(axes) == 1 else axes for name, axes in one.items()}
+
+
+def test_rules_place_one_array_as_flax_does():
+    random, axes = np.random.default_rng(3), ["x", "y", "z", None, ("x", "y"), ("y", "z"), ("w",)]
+    second = 0
+    for _ in range(400):
+        names = list(random.permutation(list("abcdef"))[: random.integers(1, 6)])
+        rules = [(str(random.choice(list("abcdefg"))), axes[random.integers(len(axes))]) for _ in range(random.integers(9))]
+        have = nx.interop.from_logical_rules(rules, names)
+        assert have == flax_places(names, rules), (names, rules)
+        first = {}
+        for name, place in rules:
+            first.setdefault(name, place)
+        second += any(first[name] != place and (place,) != first[name] for name, place in have.items())
+    assert second > 10  # a second choice was taken often enough to be tested
+
+
+def test_rules_for_many_arrays():
+    rules = [
+        ("batch", ["data", "fsdp"]),
+        ("embed", "fsdp"),
+        ("mlp", ("tensor",)),
+        ("norm", None),
+        ("heads", "tensor"),
+        ("mlp", "data"),
+    ]
+    every = {"batch": ("data", "fsdp"), "embed": "fsdp", "mlp": "tensor", "heads": "tensor"}
+    assert nx.interop.from_logical_rules(rules) == every
+    types = jax.eval_shape(lambda: {"w": nx.zeros(named_shape={"embed": 2, "mlp": 3}), "b": nx.zeros(named_shape={"mlp": 3})})
+    assert nx.interop.from_logical_rules(rules, types, ["batch", None, "mlp"]) == {
+        "embed": "fsdp",
+        "mlp": "tensor",
+        "batch": ("data", "fsdp"),
+    }
+    assert nx.interop.from_logical_rules(rules, jnp.ones(3)) == {}
+
+
+def test_rules_that_place_a_name_twice_are_refused():
+    with pytest.raises(AxisResourceError) as caught:
+        nx.interop.from_logical_rules([("batch", "x"), ("embed", "x")], ["embed", "mlp"], ["batch", "embed"])
+    assert str(caught.value).startswith(
+        "from_logical_rules: by these rules axis 'embed' lives on 'x' in the array of 'embed', 'mlp', and is not spread in that of 'batch', "
+        "'embed'; in axis_resources a name lives in one place. Give it another name in one of the two arrays (an einsum reads {new:old}, "
+        "nx.rename renames), and a rule for that."
+    )
+
+
+@pytest.mark.parametrize("rule", ["batch", ("batch",), ("batch", 3), ("batch", ("x", 3))])
+def test_malformed_rules_are_refused(rule):
+    with pytest.raises(AxisResourceError) as caught:
+        nx.interop.from_logical_rules([rule])
+    assert f"{rule!r} is not a rule. A rule is a pair of a name and a mesh axis, a tuple of mesh axes, or None." in str(
+        caught.value
+    )
+
+
+def boxed_dense():
+    kernel = linen.with_logical_partitioning(linen.initializers.lecun_normal(), ("embed", "mlp"))
+    bias = linen.with_partitioning(linen.initializers.normal(), ("mlp",))
+    return linen.Dense(3, kernel_init=kernel, bias_init=bias)
+
+
+def test_linen_parameters_become_named_and_go_back():
+    dense, x = boxed_dense(), make.asarray(np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32))
+    variables = dense.init(jax.random.key(0), x)
+    p = nx.interop.from_flax(variables)["params"]
+    assert p["kernel"].dims == ("embed", "mlp")
+    assert p["bias"].dims == ("mlp",)
+    have = nx.dot(nx.named(x, ["batch", "embed"]), p["kernel"], "embed") + p["bias"]
+    np.testing.assert_allclose(nx.positional(have, ["batch", "mlp"]), dense.apply(variables, x), rtol=1e-5, atol=1e-6)
+    assert nx.interop.from_logical_rules([("mlp", "y"), ("embed", "x")], variables) == {"embed": "x", "mlp": "y"}
+    # Another order of storage comes back in that of the box, with its metadata.
+    turned = {"params": {**p, "kernel": nx.named(p["kernel"].data.T, ["mlp", "embed"]) * 2}}
+    back = nx.interop.to_flax(turned, variables)
+    assert type(back["params"]["kernel"]) is linen.LogicallyPartitioned
+    assert back["params"]["kernel"].names == ("embed", "mlp")
+    np.testing.assert_array_equal(back["params"]["kernel"].value, 2 * variables["params"]["kernel"].value)
+    assert jax.tree.structure(back) == jax.tree.structure(variables)
+
+
+def test_nnx_states_become_named_and_go_back():
+    with nnx.use_eager_sharding(False):
+        linear = nnx.Linear(4, 3, kernel_metadata={"out_sharding": ("embed", "mlp")}, rngs=nnx.Rngs(0))
+    graph, state = nnx.split(linear)
+    p = nx.interop.from_flax(state)
+    assert p["kernel"].dims == ("embed", "mlp")
+    assert isinstance(p["bias"], jax.Array)
+    x = make.asarray(np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32))
+    merged = nnx.merge(graph, nx.interop.to_flax(jax.tree.map(lambda leaf: 2 * leaf, p), state))
+    np.testing.assert_allclose(merged(x), 2 * linear(x), rtol=1e-5)
+
+
+def test_parameters_whose_names_do_not_fit():
+    wrong = linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed",))
+    with pytest.raises(AxisMappingError) as caught:
+        nx.interop.from_flax({"dense": wrong})
+    assert "from_flax: ['dense'] has the names ['embed'], and its array the shape (2, 3). Give one name, or None," in str(
+        caught.value
+    )
+    right = linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed", None))
+    assert nx.interop.from_flax(right).dims == ("embed", None)
+    with pytest.raises(NamedAxesLeftError, match="mlp"):
+        nx.interop.to_flax(nx.zeros(named_shape={"embed": 2, "mlp": 3}), linen.LogicallyPartitioned(jnp.ones(2), ("embed",)))
+    with pytest.raises(AxisMappingError, match="places 'mlp'"):
+        nx.interop.to_flax(nx.zeros(named_shape={"embed": 2}), linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed", "mlp")))
