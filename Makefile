@@ -40,7 +40,7 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: the six targets that follow, half an hour on two cores"
+	@echo "make test-all    what 'make test' leaves out: docs and the six targets that follow, half an hour on two cores"
 	@echo "make test-rest       nine tenths of the tests marked 'full': every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
@@ -75,7 +75,7 @@ test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
 # Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
-test-all: test-rest test-x64 test-leaks test-optimized
+test-all: docs test-rest test-x64 test-leaks test-optimized
 	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
 	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS); fuzz=$$?; \
 	wait $$counts; counts=$$?; \

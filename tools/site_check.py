@@ -13,6 +13,7 @@ text that cannot be read on its ground, in the light and in the dark theme, and 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import functools
 import http.server
@@ -31,6 +32,7 @@ from tools.browser import Browser, NoBrowserError, Page
 ROOT = Path(__file__).parents[1]
 WIDTHS = (1400, 400)
 THEMES = ("light", "dark")
+BROWSERS = 2  # at once
 # Lower than what is asked of prose (4.5), since code is coloured; what is below it is not read by anybody.
 CONTRAST = 3.0
 # What a reader types, and the page that has to be among the first ten.
@@ -157,36 +159,56 @@ def broken_links(site: Path) -> Iterator[str]:
 
 
 def in_the_browser(site: Path, pages: list[str] | None, pictures: Path | None) -> list[str]:
-    """What is wrong with pages when they are shown, and which words are not found."""
-    problems: list[str] = []
+    """What is wrong with pages when they are shown, and which words are not found; by two browsers, which share the pages."""
     known = pages_of(site)
-    with served(site) as address, Browser() as browser:
-        page = browser.page()
-        for name in pages or known:
-            problems += shown(page, f"{address}/{name}.html", name)
-        for words, wanted in SEARCHES.items() if not pages else ():
-            problems += found(page, address, words, wanted)
-        for name in PICTURED if pictures is not None and not pages else pages or ():
-            if pictures is not None and name in known:
-                picture(page, f"{address}/{name}.html", pictures / name.replace("/", "_"))
+    with served(site) as address, concurrent.futures.ThreadPoolExecutor(BROWSERS) as pool:
+        shares = [(pages or known)[first::BROWSERS] for first in range(BROWSERS)]
+        problems = [problem for share in pool.map(functools.partial(shown_all, address), shares) for problem in share]
+        with Browser() as browser:
+            page = browser.page()
+            for words, wanted in SEARCHES.items() if not pages else ():
+                problems += found(page, address, words, wanted)
+            if pictures is not None:
+                for name in pages or PICTURED:
+                    picture(page, f"{address}/{name}.html", pictures / name.replace("/", "_"))
     return problems
 
 
+def shown_all(address: str, names: list[str]) -> list[str]:
+    """What is wrong with some pages, each opened in one and the same browser."""
+    if not names:
+        return []
+    with Browser() as browser:
+        page = browser.page()
+        return [problem for name in names for problem in shown(page, f"{address}/{name}.html", name)]
+
+
 def shown(page: Page, url: str, name: str) -> Iterator[str]:
-    """What is wrong with a page in its widths and themes."""
+    """What is wrong with a page in its widths and themes. A theme changes no width, and a width no colour."""
     origin = "/".join(url.split("/")[:3])
     page.open(url, WIDTHS[0], THEMES[0])
     for source in page.evaluate(_IMAGES):
         yield f"{name}: the image {source} does not show"
-    for theme in THEMES:
-        for width in WIDTHS:
-            page.look(width, theme)
-            for wide in page.evaluate(_TOO_WIDE):
-                yield f"{name}: wider than a window of {width} pixels: {wide}"
-        for faint in page.evaluate(_FAINT % CONTRAST):
-            yield f"{name}: can hardly be read in the {theme} theme: {faint}"
+    yield from wide(page, name, WIDTHS[0])
+    yield from faint(page, name, THEMES[0])
+    page.look(WIDTHS[0], THEMES[1])
+    yield from faint(page, name, THEMES[1])
+    page.look(WIDTHS[1], THEMES[1])
+    yield from wide(page, name, WIDTHS[1])
     for text in page.errors(origin):
         yield f"{name}: {text}"
+
+
+def wide(page: Page, name: str, width: int) -> Iterator[str]:
+    """What makes a page scroll sideways."""
+    for element in page.evaluate(_TOO_WIDE):
+        yield f"{name}: wider than a window of {width} pixels: {element}"
+
+
+def faint(page: Page, name: str, theme: str) -> Iterator[str]:
+    """What can hardly be read."""
+    for element in page.evaluate(_FAINT % CONTRAST):
+        yield f"{name}: can hardly be read in the {theme} theme: {element}"
 
 
 def found(page: Page, address: str, words: str, wanted: str) -> Iterator[str]:
