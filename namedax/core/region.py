@@ -25,7 +25,6 @@ __all__ = [
     "MANUAL",
     "Placements",
     "Region",
-    "UntrackedAxis",
     "ambient",
     "check_region_lives",
     "enter",
@@ -44,12 +43,6 @@ MANUAL: Mode = "manual"
 _records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
 
 _MOST_LOOKED_AT = 1024
-
-
-class UntrackedAxis(str):
-    """An axis that placements have and JAX's types do not know: that of a pipeline's microbatches."""
-
-    __slots__ = ()
 
 
 class Region:
@@ -103,7 +96,6 @@ class Region:
             name
             for name, axes in self.resources.items()
             if mode == MANUAL and axes and name in self.sizes and self.sizes[name] % self.mesh_axis_size(axes)
-            if not any(isinstance(axis, UntrackedAxis) for axis in axes)  # microbatches have no padding
         )
         self.overlap, self.left_out = overlap, left_out
         self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap, left_out)

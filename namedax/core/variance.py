@@ -26,9 +26,9 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.array import NamedArray, make_in_region, set_memory
 from namedax.core.cpu import widened
 from namedax.core.names import Dims
-from namedax.core.region import UntrackedAxis
 
 __all__ = [
+    "UntrackedAxis",
     "cast",
     "cast_alike",
     "cast_data",
@@ -67,6 +67,12 @@ def cast_data(data: Any, axes: Iterable[str]) -> Any:
     wide = widened(data)  # the transpose is a sum
     value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
     return value if wide is data else value.astype(data.dtype)
+
+
+class UntrackedAxis(str):
+    """An axis that placements have and JAX's types do not know: that of a pipeline's microbatches."""
+
+    __slots__ = ()
 
 
 def _tracked(axes: frozenset[str]) -> frozenset[str]:

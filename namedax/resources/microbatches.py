@@ -13,7 +13,7 @@ from typing import Any
 
 from jax import lax
 
-from namedax.core.region import UntrackedAxis
+from namedax.core.variance import UntrackedAxis
 from namedax.errors import PipelineError
 from namedax.resources.serial import LoopAxis
 

@@ -6,20 +6,20 @@ Nothing flows back through it: the gradient of padding is zero. `real_entries` l
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from jax import lax
 
 from namedax.core.uneven import Uneven, block_of
+from namedax.resources.microbatches import count_along
 
 __all__ = ["padded", "padded_size", "unpadded"]
 
 
 def padded_size(place: Uneven) -> int:
     """The size with padding, where the mesh axes are those of the ambient mesh."""
-    devices = math.prod(map(lax.axis_size, place))
-    return block_of(place.size, devices) * devices
+    blocks = count_along(place)
+    return block_of(place.size, blocks) * blocks
 
 
 def padded(data: Any, dim: int, size: int) -> Any:

@@ -63,7 +63,7 @@ def pipeline(
         so are those that `layer` closes over.
       axis: the name of the layers.
       over: the name that is cut into microbatches. It may be mapped too; then each device cuts its own block.
-      microbatches: how many. More of them make the idle part smaller, and the products of a layer too.
+      microbatches: how many; they need not divide the entries. More of them make the idle part smaller, and the products of a layer too.
       interleave: how many groups of layers a device has. With several, a device works on a microbatch several times, on fewer layers, and is
         idle for a shorter time.
       remat: whether what a stage computes is computed again for the gradient, so that a device keeps only what comes into its stage,
@@ -90,7 +90,7 @@ def pipeline(
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
       AxisNameError: `axis` or `over` is not a name, or a result has `axis` already.
       ArgumentError: `microbatches` or `interleave` is not an integer from 1.
-      AxisSizeError: the layers do not divide into groups, or the entries of a device into microbatches.
+      AxisSizeError: the layers do not divide into groups.
       PipelineError: `layer` mixes entries of `over`; or there are several groups, and the stages do not divide the microbatches.
       PlacementConflictError: `over`, or a name of the carry, is mapped to the mesh axis of the layers.
 
@@ -128,7 +128,7 @@ def _run(
     _check_over(x, params, over)
     region = ambient()
     mapped = [name for name in names if region is not None and region.placement(name, OP)]
-    if region is None or not mapped or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.placement(name)):
+    if region is None or not mapped or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.place(name)):
         return _fold(jax.checkpoint(step) if remat else step, x, params, names)
     if len(mapped) > 1:
         raise PlacementConflictError(
@@ -137,7 +137,7 @@ def _run(
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
     schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
-    _check_schedule(schedule, layers, over, [block_of(leaf, OP) for leaf in flatten((x, params))[0]])
+    _check_schedule(schedule, layers, over)
     last, results = Pipeline(step, x, layers.entries, names, over, schedule, remat).run()
     leaves, tree = flatten(results)
     return last, tree.unflatten([layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves])
@@ -164,21 +164,14 @@ def _check_over(x: Any, params: Any, over: Hashable) -> None:
         )
 
 
-def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable, leaves: list[Any]) -> None:
+def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None:
     region = ambient()
     assert region is not None
-    met = set(region.placement(over, OP)) & set(layers.placement)
+    met = set(region.place(over)) & set(layers.placement)
     if met:
         raise PlacementConflictError(
             f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}: the stages of a pipeline work on all entries. Map "
             f"{over!r} to another mesh axis."
-        )
-    count = _block_sizes(leaves)[over]
-    if count % schedule.microbatches:
-        where = f", of which a device has {count}," if region.placement(over, OP) else ""
-        raise AxisSizeError(
-            f"{OP}: axis {over!r} of size {region.global_size(over, count)}{where} does not divide into {schedule.microbatches} microbatches. Use "
-            f"a number of microbatches that divides {count}."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
         raise PipelineError(

@@ -26,12 +26,13 @@ from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import wrap
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.gates import gate
+from namedax.ops.loops.microbatch_parts import Parts
 from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.primitives import TABLE, Kind
@@ -134,14 +135,17 @@ class Pipeline:
         self.x = [block_of(leaf, OP) for leaf in leaves]
         self.inputs = [array_of(data, (None, *dims)) for data, dims in zip(entries.datas, entries.dims.values(), strict=True)]
         self.layers = entries.datas[0].shape[0] // schedule.rounds
-        self.shapes: list[tuple[Dims, tuple[int, ...]]] = []
+        self.parts = Parts(region, over, schedule.microbatches, (*self.x, *self.inputs, *entries.fixed.values()))
+        self.x = [self.parts.fitted(leaf) for leaf in self.x]
+        self.inputs = [self.parts.fitted(leaf) for leaf in self.inputs]
+        self.fixed = {i: self.parts.fitted(leaf) for i, leaf in entries.fixed.items()}
 
     @contextlib.contextmanager
     def microbatch(self, number: Any) -> Iterator[None]:
         """The region in which microbatch `number` is at hand."""
         outer = self.region
         axis = MicrobatchAxis(self.over, self.schedule.microbatches, number, frozenset(self.axes))
-        resources = {**outer.resources, self.over: (*outer.placement(self.over, OP), axis)}
+        resources = {**outer.resources, self.over: (*outer.place(self.over), axis)}
         region = Region(outer.sizes, resources, outer.mesh, outer.mode, (OP, outer), outer.overlap, outer.left_out)
         with enter(region):
             try:
@@ -159,7 +163,7 @@ class Pipeline:
         stage = comm.block_index(self.axes)
         with self.microbatch(jnp.zeros((), jnp.int32)):
             ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
-            begun = [local_block(leaf, OP, ambient()) for leaf in self.x]
+            begun = [self.parts.at_hand(leaf) for leaf in self.x]
             state = [array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf)) for leaf in begun]
             done = [self._room(leaf) for leaf in state]
 
@@ -208,7 +212,7 @@ class Pipeline:
     def _begun(self, leaf: Any, begun: Any, begins: Any) -> Any:
         """What a stage works on: a microbatch of `x`, if its work begins with it, or else what has come."""
         data, kind = data_of(leaf), ValueType.of(leaf)
-        first = kind.fit(local_block(begun, OP, ambient()))
+        first = kind.fit(self.parts.at_hand(begun))
         return array_of(jnp.where(begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data), kind.dims)
 
     def _sent(self, data: Any) -> Any:
@@ -249,7 +253,7 @@ class Pipeline:
             return jax.checkpoint(stage)
         if self.schedule.rounds == 1:
             return stage
-        shapes = {data_of(array).shape for array in self.inputs}
+        shapes = {data.shape for data in self.entries.datas}
 
         def is_kept(primitive: Any, *avals: Any, **params: Any) -> bool:
             # The weights of the round, which are cut from those of all rounds, would be kept once a tick.
@@ -260,11 +264,10 @@ class Pipeline:
 
     def _group(self, turn: Any) -> tuple[Entries, list[Any]]:
         """The inputs of the layers of one round, cut to the microbatch at hand."""
-        region = ambient()
         entries = Entries(OP, (), 0)
         entries.tree, entries.dims = self.entries.tree, self.entries.dims
-        entries.fixed = {i: local_block(leaf, OP, region) for i, leaf in self.entries.fixed.items()}
-        datas = [data_of(local_block(leaf, OP, region)) for leaf in self.inputs]
+        entries.fixed = {i: self.parts.at_hand(leaf) for i, leaf in self.fixed.items()}
+        datas = [data_of(self.parts.at_hand(leaf)) for leaf in self.inputs]
         if self.schedule.rounds > 1:
             datas = [lax.dynamic_slice_in_dim(data, turn * self.layers, self.layers, 0) for data in datas]
         return entries, datas
@@ -275,7 +278,8 @@ class Pipeline:
         """The result of all microbatches, which the last stage has, on all of them."""
         dims = dims[1:]
         if self.over in dims:
-            data = self._joined(data, dims.index(self.over))
+            at = dims.index(self.over)
+            data = self.parts.put_back(self._joined(data, at), at)
         else:  # it is the same for all microbatches
             data = data[0]
         return wrap(from_device(data, is_last, self.axes), dims)
@@ -291,7 +295,8 @@ class Pipeline:
         data = self.schedule.in_order(data)  # rounds, microbatches, layers of a group, and so on
         dims = dims[2:]
         if self.over in dims:
-            data = self._joined(jnp.moveaxis(data, 1, 0), 2 + dims.index(self.over))
+            at = 2 + dims.index(self.over)
+            data = self.parts.put_back(self._joined(jnp.moveaxis(data, 1, 0), at), at)
         else:
             data = data[:, 0]
         return array_of(data.reshape((-1, *data.shape[2:])), (None, *dims))
@@ -335,7 +340,7 @@ class Pipeline:
             with self.microbatch(cast_data(jnp.zeros((), jnp.int32), self.axes)):
                 carry = [array_of(alike(data_of(leaf), dims), dims) for leaf, dims in zip(state, names, strict=True)]
                 entries, _ = self._group(0)
-                inputs = [data_of(local_block(array, OP, ambient()))[0] for array in self.inputs]
+                inputs = [data_of(self.parts.at_hand(array))[0] for array in self.inputs]
                 of_layer = [alike(data, dims) for data, dims in zip(inputs, entries.dims.values(), strict=True)]
                 leaves = flatten(self.layer(self.tree.unflatten(carry), entries.value(of_layer)))[0]
                 leaves = [block_of(leaf, OP) for leaf in leaves]

@@ -1,0 +1,93 @@
+"""The entries of a pipeline's batch on the devices that work on them, where they do not divide into microbatches.
+
+The microbatches of all devices are blocks of equal size, the last ones partly or wholly padding, as those of any uneven name. A device then has
+as many entries as its microbatches together, which may be more than its block has: entries move to other devices before the first tick, and
+those of results move back after the last. Where everything divides this does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from namedax.core.array import dims_of, make_in_region
+from namedax.core.names import Dims
+from namedax.core.records import Record
+from namedax.core.region import Region, ambient
+from namedax.core.uneven import Uneven, block_of, plain
+from namedax.operands.broadcasting import local_block
+from namedax.operands.leaves import data_of
+from namedax.resources import communication as comm
+from namedax.resources.own_block import sliced
+from namedax.resources.padding import padded, unpadded
+from namedax.resources.real_entries import constant_padding
+from namedax.resources.row_moves import move_rows
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["Parts"]
+
+OP = "pipeline"
+
+
+class _Fitted(Record):
+    """A block with the microbatches of its device, padding included."""
+
+    data: Any
+    dims: Dims
+
+
+class Parts:
+    """How the entries of `over` are cut into microbatches.
+
+    Args:
+      region: around the pipeline.
+      over: the axis.
+      count: the number of microbatches.
+      leaves: blocks, some of which have the axis.
+    """
+
+    def __init__(self, region: Region, over: Hashable, count: int, leaves: Iterable[Any]):
+        self.over, self.count, self.place = over, count, region.place(over)
+        self.axes = plain(self.place)
+        self.devices = region.mesh_axis_size(self.axes)
+        self.block = next(
+            (n for leaf in leaves for dim, n in zip(dims_of(leaf), data_of(leaf).shape, strict=True) if dim == over), 0
+        )
+        self.size = region.global_size(over, self.block) if self.block else 0
+        self.part = block_of(self.size, self.devices * count)
+        self.is_even = self.size == self.part * self.devices * count
+
+    def fitted(self, leaf: Any) -> Any:
+        """A block with as many entries as the microbatches of this device have; those that follow the last one are copies of it."""
+        if self.is_even or self.over not in dims_of(leaf):
+            return leaf
+        at = dims_of(leaf).index(self.over)
+        return _Fitted(self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf))
+
+    def put_back(self, data: Any, at: int) -> Any:
+        """The other way round: entries of all microbatches of this device as its block."""
+        return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
+
+    def at_hand(self, leaf: Any) -> Any:
+        """The part of `leaf` in the microbatch at hand, as the region of that microbatch sees it."""
+        region = ambient()
+        if not isinstance(leaf, _Fitted):
+            return local_block(leaf, OP, region)
+        assert region is not None
+        return make_in_region(sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]), leaf.dims)
+
+    def _moved(self, data: Any, at: int, old: int, new: int) -> Any:
+        """`data` in blocks of `new` entries along dimension `at`, where it was in blocks of `old`."""
+        if old == new:
+            return data
+        if not self.axes:
+            return padded(data, at, new) if new > old else unpadded(data, at, new)
+        if any(isinstance(axis, LoopAxis) for axis in self.axes):  # no step has entries of another one
+            whole = unpadded(comm.all_gather(data, at, self.axes, "varying"), at, self.size)
+            moved = comm.cut(padded(whole, at, new * self.devices), at, self.axes)
+        else:
+            rows = np.minimum(np.arange(self.devices * new), self.size - 1).reshape(self.devices, new)
+            moved = move_rows(data, at, self.axes, rows)
+        return constant_padding(moved, at, Uneven(self.axes, self.size))
