@@ -1082,6 +1082,7 @@ def plan(
     tries: int | None = None,
     loops: Mapping[Hashable, Sequence[int | Any]] | None = None,
     overlap: Sequence[Any] | None = None,
+    uneven: Iterable[Hashable] = (),
     **kwargs: Any,
 ) -> Any: ...
 def checked(fun: Any) -> Any:

@@ -243,6 +243,35 @@ def test_sizes_that_do_not_divide_are_not_tried():
     assert not any("divide" in message for _, message in plan.refused)
 
 
+def test_sizes_that_do_not_divide_are_tried_where_they_may_and_cost_what_their_padding_does():
+    def of(hidden, **options):
+        plan = nx.plan(
+            mapped(**options), *shapes(4096, 64, hidden, 16), mesh=abstract(x=8), machine=SLOW, names=["hidden"], uneven=offered
+        )
+        return {str(c.axis_resources): c for c in plan.candidates}
+
+    offered = ["hidden"]
+    uneven, even = of(100), of(104)
+    assert list(uneven) == list(even) == ["{}", "{'hidden': 'x'}"]
+    have, want = (found["{'hidden': 'x'}"].report.flops for found in (uneven, even))
+    assert want <= have < 1.1 * want  # blocks of 13, and padding that is left out
+    offered = []
+    assert list(of(100)) == ["{}"]
+    assert "{'hidden': 'x'}" in of(100, axis_resources={"hidden": "x"}, mesh=abstract(x=8))  # the function's own
+    with pytest.raises(
+        nx.errors.ArgumentError, match=r"plan: uneven='hidden' must be several names; write uneven=\['hidden'\]"
+    ):
+        nx.plan(mapped(), *shapes(64, 8, 10, 4), mesh=abstract(x=8), machine=SLOW, uneven="hidden")
+
+
+def test_steps_that_are_offered_need_not_divide():
+    options = {"mesh": abstract(x=2), "machine": SLOW, "names": ["batch"], "loops": {"batch": [4]}}
+    plan = nx.plan(mapped(), *shapes(4090, 512, 512, 64), **options)
+    found = {str(c.axis_resources): c.peak for c in plan.candidates}
+    assert found["{'batch': SerialLoop(4)}"] < found["{}"]
+    assert "{'batch': ('x', SerialLoop(4))}" in found
+
+
 def test_loops_and_overlap_are_chosen_where_they_are_offered():
     arguments = shapes(4096, 512, 512, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=2), machine=SLOW, names=["batch"])

@@ -50,6 +50,7 @@ def plan(
     tries: int | None = None,
     loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None = None,
     overlap: Sequence[Any] | None = None,
+    uneven: Iterable[Hashable] = (),
     **kwargs: Any,
 ) -> Plan:
     """Finds the assignment of names to mesh axes under which a machine takes the least time, within its memory.
@@ -80,6 +81,8 @@ def plan(
         takes up to a second.
       loops: for names that may be executed in steps, in how many, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
       overlap: what `overlap` of `nx.xmap` may be, such as `[False, True]`; default: what `f` has.
+      uneven: names that are tried where their sizes do not divide, too, with blocks of the size with padding. Those that `f` itself has
+        there are among them. Other names are tried only where they divide; the steps of `loops` need not.
       **kwargs: keyword arguments of `f`.
 
     Returns:
@@ -105,6 +108,7 @@ def plan(
     ({'x': 4, 'y': 2}, {'batch': ('x', 'y')})
     """
     _check(f, machine, memory, names, verify, tries, loops, overlap)
+    uneven = _several("uneven", uneven)
     meshes = meshes_for(f, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
     program = Program(f, args, kwargs)
@@ -112,9 +116,12 @@ def plan(
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
-        space = Space(_chosen(census, names, loops), meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps)
+        chosen = _chosen(census, names, loops, uneven)
+        space = Space(chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven)
+        own = space.choice_of(f._resources, f._overlap)
+        space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
         judge = _Judge(program, space, meshes, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
-        search(space, judge, bound, limit, [space.choice_of(f._resources, f._overlap)])
+        search(space, judge, bound, limit, [own])
         judge.end()
         census = census.replace(apart=frozenset(space.apart))  # and what was learned
         best_first = sorted(judge.candidates, key=_rank)
@@ -145,7 +152,7 @@ def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: An
     if memory is not None:
         positive("plan", "memory", memory, "bytes")
     if isinstance(names, str):
-        raise ArgumentError(f"plan: names={names!r} must be several names; write names=[{names!r}].")
+        _several("names", names)
     for option, value, least in (("verify", verify, 0), ("tries", 1 if tries is None else tries, 1)):
         if not isinstance(value, int) or value < least:
             raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
@@ -158,6 +165,12 @@ def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: An
         raise ArgumentError(f"plan: overlap={overlap!r} must be what is tried; write overlap=[False, True].")
 
 
+def _several(option: str, names: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    if isinstance(names, str):
+        raise ArgumentError(f"plan: {option}={names!r} must be several names; write {option}=[{names!r}].")
+    return tuple(names)
+
+
 def _most(meshes: Meshes) -> int:
     """How many layouts are judged at most."""
     if len(meshes.shapes) > 1:
@@ -165,15 +178,18 @@ def _most(meshes: Meshes) -> int:
     return _TRIES[min(max(len(meshes.axes), 1), len(_TRIES)) - 1]
 
 
-def _chosen(census: Census, names: Iterable[Hashable] | None, loops: Mapping[Hashable, Any] | None) -> dict[Hashable, int]:
+def _chosen(
+    census: Census, names: Iterable[Hashable] | None, loops: Mapping[Hashable, Any] | None, uneven: Iterable[Hashable]
+) -> dict[Hashable, int]:
     """The names that may be mapped, with their sizes."""
-    for name in (*(names or ()), *(loops or {})):
+    names = None if names is None else tuple(names)
+    for name in (*(names or ()), *(loops or {}), *uneven):
         if name not in census.sizes:
             raise ArgumentError(
                 f"plan: the program has no axis {name!r} that could be mapped; its axes are {show_names(sorted(census.sizes, key=str))}."
                 f"{did_you_mean(name, census.sizes)}"
             )
-    wanted = None if names is None else {*names, *(loops or {})}
+    wanted = None if names is None else {*names, *(loops or {}), *uneven}
     return {name: size for name, size in census.sizes.items() if wanted is None or name in wanted}
 
 

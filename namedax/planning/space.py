@@ -1,7 +1,7 @@
 """What can be chosen: the sizes of the mesh axes, which names live on each, and which choices are neighbours or the same.
 
 A choice says for each mesh axis how many devices are along it and which names live there. Names that meet in one value cannot; names
-whose size does not divide cannot either. Both are known before anything is traced, or learned from the first trace that fails.
+whose size does not divide cannot either, unless they may. Both are known before anything is traced, or learned from the first trace that fails.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Space:
       apart: pairs of names that are known to meet in one value.
       loops: for names that may be executed in steps: in which loops, beside none.
       overlaps: what `overlap` may be; the first is the default.
+      uneven: names that may live where their size does not divide.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class Space:
         apart: Iterable[Names] = (),
         loops: Mapping[Hashable, Sequence[SerialLoop]] | None = None,
         overlaps: Sequence[Any] = (False,),
+        uneven: Iterable[Hashable] = (),
     ):
         self.sizes, self.axes = dict(sizes), list(axes)
         self.names = sorted(self.sizes, key=lambda name: (-self.sizes[name], str(name)))
-        self.apart = set(apart)
+        self.apart, self.uneven = set(apart), set(uneven)
         self._others = {
             name: frozenset(n for n in self.names if self.sizes[n] == size and n != name) for name, size in sizes.items()
         }
@@ -117,9 +119,16 @@ class Space:
         return math.prod(n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role)
 
     def divides(self, choice: Choice) -> bool:
-        """Whether every size divides."""
+        """Whether every size divides over devices, but for names that need not, and every block has an entry for each step or device.
+
+        The last of steps may be short: who offers a number of steps wants the memory that it spares.
+        """
         steps = {name: loop.steps for name, loop in choice.loops}
-        return all(n % (self.blocks(choice, name) * steps.get(name, 1)) == 0 for name, n in self.sizes.items())
+        for name, n in self.sizes.items():
+            blocks = self.blocks(choice, name)
+            if (n % blocks and name not in self.uneven) or blocks * steps.get(name, 1) > n:
+                return False
+        return True
 
     def allowed(self, choice: Choice) -> bool:
         """Whether nothing is known that speaks against it."""
