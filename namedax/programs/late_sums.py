@@ -71,10 +71,17 @@ def postponing(
     def run(*datas: Any) -> Any:
         if not any(isinstance(data, jax.core.Tracer) for data in datas):
             return body(*datas)
-        closed, shape = jax.make_jaxpr(body, return_shape=True)(*datas)
+        structures: list[Any] = []
+
+        def flat(*blocks: Any) -> list[Any]:
+            leaves, structure = jax.tree.flatten(body(*blocks))
+            structures.append(structure)
+            return leaves
+
+        closed = jax.make_jaxpr(flat)(*datas)
         if check is not None:
             check(closed)
-        return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, datas, loops, late))
+        return jax.tree.unflatten(structures[-1], evaluate(closed, datas, loops, late))
 
     return run
 
