@@ -605,3 +605,22 @@ def test_concrete_arguments_that_lie_elsewhere():
     )
     report, _ = check(f, w, nx.shard(X, {"batch": "x"}, mesh))
     assert [(c.kind, c.bytes) for c in report.collectives] == [("all-gather", 16 * 16 * 4)]
+
+
+def test_cells_of_a_notebook_are_called_cells():
+    scope = {"nx": nx}
+    bodies = {
+        "inner": "def inner(x):\n    return nx.sum(x, 'a')\n",
+        "outer": "\n\ndef outer(x):\n    return inner(x) * nx.mean(x, 'a')\n",
+    }
+    for i, text in enumerate(bodies.values()):
+        exec(compile(text, f"/somewhere/ipykernel_4711/{97 - i}3.py", "exec"), scope)
+    mesh = jax.sharding.AbstractMesh((4,), ("x",))
+    x = nx.named(jnp.zeros((8,)), ["a"])
+
+    def lines(name):
+        report = nx.explain(nx.xmap(scope[name], axis_resources={"a": "x"}, mesh=mesh), x)
+        return [c.source for c in report.collectives], sorted(report.files)
+
+    assert lines("inner") == (["cell:2"], ["cell"])
+    assert lines("outer") == (["cell A:2", "cell B:4"], ["cell A", "cell B"])
