@@ -1,0 +1,116 @@
+"""A mixture of experts that finds out which kinds of data there are: sixteen linear maps, learned by sixteen experts.
+
+    python examples/experts.py
+
+Every token belongs to one of sixteen kinds, which it does not say, and what is to be predicted is another linear map for each kind. A
+router sends every token to two of sixteen experts. Where experts and batch are on one mesh axis, tokens travel to their experts and back
+(one all-to-all each way, expert parallelism); on axes of their own, every device serves its tokens with its experts, and the results are
+summed.
+"""
+
+from __future__ import annotations
+
+from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+import namedax as nx
+
+SIZES = {"embed": 16, "kind": 16, "expert": 16, "route": 16, "hidden": 32}
+TOKENS, CAPACITY = {"batch": 16, "pos": 64}, 24
+ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "one device": ({}, {}),
+    "batch": ({"x": 8}, {"batch": "x"}),
+    "experts with the batch": ({"x": 8}, {"batch": "x", "expert": "x"}),
+    "experts on their own": ({"x": 2, "y": 4}, {"batch": "x", "expert": "y"}),
+    "positions, experts": ({"x": 8}, {"pos": "x", "expert": "x"}),
+    "hidden units": ({"x": 4, "y": 2}, {"batch": "x", "expert": "x", "hidden": "y"}),
+}
+Params = dict[str, Any]
+
+
+def normal(key: Any, *names: str) -> Any:
+    """Random numbers, small enough for a product over the second last name."""
+    return nx.random.normal(key, named_shape={name: SIZES[name] for name in names}) / SIZES[names[-2]] ** 0.5
+
+
+def initial() -> Params:
+    """The router, and two matrices for each expert."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    names = {"router": ("embed", "route"), "up": ("expert", "embed", "hidden"), "down": ("expert", "hidden", "embed")}
+    return {name: normal(key, *axes) for key, (name, axes) in zip(keys, names.items(), strict=True)}
+
+
+def expert(p: Params, x: Any) -> Any:
+    """What an expert does with its slots; all experts at once, by name."""
+    hidden = nx.nn.gelu(nx.einsum("{expert,slot,embed},{expert,embed,hidden}->{expert,slot,hidden}", x, p["up"]))
+    return nx.einsum("{expert,slot,hidden},{expert,hidden,embed}->{expert,slot,embed}", hidden, p["down"])
+
+
+def route(p: Params, x: Any) -> Any:
+    """Two experts for each token."""
+    return nx.nn.top_k_routing(nx.dot(x, p["router"], "embed"), "route", 2)
+
+
+def loss(p: Params, x: Any, wanted: Any) -> Any:
+    """The squared distance from what was to be predicted, and a little for experts that are chosen unevenly."""
+    chosen = route(p, x)
+    y = nx.nn.mixture_of_experts(expert, {"up": p["up"], "down": p["down"]}, x, chosen, tokens="pos", capacity=CAPACITY)
+    uneven = nx.mean(nx.nn.load_balancing_loss(chosen, "pos"), "batch")
+    return nx.mean(nx.square(y - wanted), ("batch", "pos", "embed")) + 0.01 * uneven
+
+
+def step(state: tuple[Params, Params], x: Any, wanted: Any) -> tuple[tuple[Params, Params], Any]:
+    """One step of gradient descent with momentum."""
+    p, momentum = state
+    value, gradient = jax.value_and_grad(loss)(p, x, wanted)
+    momentum = {name: 0.9 * momentum[name] + g for name, g in gradient.items()}
+    return ({name: p[name] - 0.5 * momentum[name] for name in p}, momentum), value
+
+
+def data(steps: int) -> list[tuple[Any, Any, Any]]:
+    """Tokens around the centre of their kind, what each is mapped to, and the kind, which nobody is shown."""
+    rng = np.random.default_rng(0)
+    centres = nx.named(3 * rng.normal(size=(16, 16)).astype(np.float32), ["kind", "embed"])
+    maps = nx.named(rng.normal(size=(16, 16, 16)).astype(np.float32) / 4, ["kind", "from", "embed"])
+    out = []
+    for _ in range(steps):
+        kind = nx.named(rng.integers(0, 16, tuple(TOKENS.values())), list(TOKENS))
+        noise = nx.named(rng.normal(size=(*TOKENS.values(), 16)).astype(np.float32), [*TOKENS, "embed"])
+        x = (nx.take(centres, kind, "kind") + noise) / 3
+        out.append((x, nx.dot(nx.rename(noise, {"embed": "from"}), nx.take(maps, kind, "kind"), "from"), kind))
+    return out
+
+
+def main() -> None:
+    """Trains under every assignment, compares, and draws the losses and who serves whom."""
+    chosen = options(__doc__, "experts", steps=100)
+    batches = data(chosen.steps)
+
+    def one(resources: Mapping[str, Any], mesh: Any) -> Any:
+        start = initial()
+        state = (start, {name: 0.0 * w for name, w in start.items()})
+        return train(nx.xmap(step, axis_resources=resources, mesh=mesh), state, [(x, y) for x, y, _ in batches])
+
+    runs = run_all(ASSIGNMENTS, one)
+    check(runs, 1e-3)
+    (p, _), (x, _, kind) = runs["one device"].result, batches[-1]
+    scores = nx.argmax(nx.dot(x, p["router"], "embed"), "route")
+    served = nx.sum(
+        nx.nn.one_hot(kind, axis="kind", num_classes=16) * nx.nn.one_hot(scores, axis="first", num_classes=16), ("batch", "pos")
+    )
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    draw_curves(left, runs)
+    right.imshow(nx.positional(served, ["kind", "first"]), cmap="magma_r")
+    right.set(title="tokens of each kind by their first expert", xlabel="expert", ylabel="kind", xticks=range(0, 16, 3))
+    save(figure, chosen.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A small GPT learns the standard library's sources, then to shout: low-rank adapters (LoRA) are trained, the rest stays as it is; and it
+writes.
+
+    python examples/gpt_lora.py
+
+Every matrix that is adapted has two thin ones beside it, with an axis `rank` between them. The adapters are trained under several
+assignments, among them tensor parallelism, where the rank is whole and heads and hidden units are cut, and parameters in parts (FSDP). What
+is sampled is the same under all of them. LoRA is Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
+"""
+
+from __future__ import annotations
+
+from gallery import Run, check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+
+
+import pathlib
+import sysconfig
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from matplotlib.figure import Figure
+
+import namedax as nx
+
+SIZES = {"vocab": 128, "embed": 64, "stored": 64, "head": 4, "key": 16, "hidden": 256, "pos": 48, "rank": 4, "layer": 2}
+BATCH, PRETRAINING = 32, 150
+SPREAD = {"head": "model", "hidden": "model"}
+ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "one device": ({}, {}),
+    "data parallel": ({"data": 8}, {"batch": "data"}),
+    "tensor parallel": ({"model": 4}, SPREAD),
+    "both": ({"data": 2, "model": 4}, {"batch": "data", **SPREAD}),
+    "parameters in parts": ({"data": 4}, {"batch": "data", "stored": "data"}),
+}
+# The matrices of a layer, from which axes to which. `stored` is `embed` while nobody computes with it.
+MATRICES = {
+    "query": (("stored",), ("head", "key")),
+    "keys": (("stored",), ("head", "key")),
+    "values": (("stored",), ("head", "key")),
+    "out": (("head", "key"), ("stored",)),
+    "up": (("stored",), ("hidden",)),
+    "down": (("hidden",), ("stored",)),
+}
+Params = dict[str, Any]
+
+
+def normal(key: Any, *names: str, scale: float = 1.0) -> Any:
+    """Random numbers along names."""
+    return scale * nx.random.normal(key, named_shape={name: SIZES[name] for name in names})
+
+
+def fan(names: tuple[str, ...]) -> float:
+    """One over the root of how many numbers a product adds up."""
+    return float(np.prod([SIZES[name] for name in names])) ** -0.5
+
+
+def initial() -> Params:
+    """The parameters of the whole model; layers are stacked along a name."""
+    keys = iter(jax.random.split(jax.random.key(0), 9))
+    layers = {name: normal(next(keys), "layer", *a, *b, scale=fan(a)) for name, (a, b) in MATRICES.items()}
+    return {
+        "words": normal(next(keys), "vocab", "stored", scale=0.5),
+        "positions": normal(next(keys), "pos", "stored", scale=0.5),
+        "layers": layers,
+    }
+
+
+def adapters() -> Params:
+    """Two thin matrices for each matrix of a layer: the second begins with zeros, so that at first nothing changes."""
+    keys = iter(jax.random.split(jax.random.key(1), len(MATRICES)))
+    return {
+        name: {
+            "a": normal(next(keys), "layer", *a, "rank", scale=fan(a)),
+            "b": nx.zeros(named_shape={n: SIZES[n] for n in ("layer", "rank", *b)}),
+        }
+        for name, (a, b) in MATRICES.items()
+    }
+
+
+def read(w: Any) -> Any:
+    """A matrix to compute with: put together, where it is stored in parts."""
+    return nx.rename(w, {"stored": "embed"}) if "stored" in w.named_shape else w
+
+
+def apply(p: Params, lora: Params | None, name: str, x: Any) -> Any:
+    """The product with a matrix, and with its adapter where there is one."""
+    names = tuple("embed" if n == "stored" else n for n in MATRICES[name][0])
+    y = nx.dot(x, read(p[name]), names)
+    if lora is not None:
+        y = y + nx.dot(nx.dot(x, read(lora[name]["a"]), names), read(lora[name]["b"]), "rank")
+    return y
+
+
+def layer(x: Any, p: Params, lora: Params | None) -> Any:
+    """Attention and a feed-forward network."""
+    h = nx.nn.rms_norm(x, "embed")
+    query, key, value = (apply(p, lora, name, h) for name in ("query", "keys", "values"))
+    seen = nx.nn.dot_product_attention(
+        query, key, nx.rename(value, {"key": "feature"}), axis="pos", features="key", is_causal=True
+    )
+    x = x + apply(p, lora, "out", nx.rename(seen, {"feature": "key"}))
+    return x + apply(p, lora, "down", nx.nn.gelu(apply(p, lora, "up", nx.nn.rms_norm(x, "embed"))))
+
+
+def logits(p: Params, lora: Params | None, tokens: Any) -> Any:
+    """The scores of what follows each token."""
+    words = read(p["words"])
+    x = nx.take(words, tokens, "vocab") + read(p["positions"])
+    x = nx.fold(lambda x, p: layer(x, *p), x, (p["layers"], lora), axis="layer")
+    return nx.dot(nx.nn.rms_norm(x, "embed"), words, "embed")
+
+
+def loss(p: Params, lora: Params | None, tokens: Any, following: Any) -> Any:
+    """The mean cross-entropy, in nats per character."""
+    return nx.mean(nx.nn.softmax_cross_entropy(logits(p, lora, tokens), following, "vocab"), ("batch", "pos"))
+
+
+def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
+    """What the model goes on with: characters are drawn one after the other."""
+
+    def one(i: Any, tokens: Any) -> Any:
+        scores = logits(p, lora, tokens)["pos", i - 1]
+        return tokens.at["pos", i].set(nx.random.categorical(jax.random.fold_in(key, i), 1.5 * scores, "vocab"))
+
+    return nx.fori_loop(6, SIZES["pos"], one, prompt)
+
+
+def corpus() -> np.ndarray:
+    """The standard library's sources as characters below 128."""
+    folder = pathlib.Path(sysconfig.get_path("stdlib"))
+    return np.frombuffer(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))), np.uint8) % 128
+
+
+def batches(text: np.ndarray, count: int, seed: int) -> list[tuple[Any, Any]]:
+    """Pieces of the text, and what follows each of their characters."""
+    starts = np.random.default_rng(seed).integers(0, len(text) - SIZES["pos"] - 1, (count, BATCH))
+    rows = text[starts[..., None] + np.arange(SIZES["pos"] + 1)].astype(np.int32)
+    return [(nx.named(r[:, :-1], ["batch", "pos"]), nx.named(r[:, 1:], ["batch", "pos"])) for r in rows]
+
+
+def shouting(text: np.ndarray) -> np.ndarray:
+    """The same in capital letters."""
+    return np.where((text >= ord("a")) & (text <= ord("z")), text - 32, text)
+
+
+def readable(tokens: Any) -> str:
+    """Characters as text, on one line."""
+    return "".join(chr(int(t)) if int(t) >= 32 else " " for t in nx.positional(tokens, ["pos"]))
+
+
+def main() -> None:
+    """Trains the model, then the adapters under every assignment; compares, writes, and draws."""
+    chosen = options(__doc__, "gpt_lora", steps=60)
+    text, optimizer = corpus(), optax.adam(4e-3)
+
+    def step(state: Any, tokens: Any, following: Any) -> Any:
+        p, moments = state
+        value, gradient = jax.value_and_grad(loss)(p, None, tokens, following)
+        updates, moments = optimizer.update(gradient, moments)
+        return (optax.apply_updates(p, updates), moments), value
+
+    start, pretraining = initial(), batches(text, max(PRETRAINING * chosen.steps // 60, 2), 0)
+    base, _ = train(step, (start, optimizer.init(start)), pretraining).result
+    count = sum(w.size for w in jax.tree.leaves(adapters()))
+    print(f"The model has learned the sources of the standard library. Now {count:,} numbers learn to shout:\n")
+    prompt = nx.named(np.resize(np.frombuffer(b"def __", np.uint8), SIZES["pos"]).astype(np.int32), ["pos"])
+    written: dict[str, str] = {"before": readable(jax.jit(lambda p: write(p, None, prompt, jax.random.key(3)))(base))}
+
+    def one(resources: Mapping[str, Any], mesh: Any) -> Run:
+        gradient = nx.xmap(
+            lambda lora, p, *batch: jax.value_and_grad(loss, 1)(p, lora, *batch), axis_resources=resources, mesh=mesh
+        )
+
+        def adapt(state: Any, tokens: Any, following: Any) -> Any:
+            lora, moments = state
+            value, g = gradient(lora, base, tokens, following)
+            updates, moments = optimizer.update(g, moments)
+            return (optax.apply_updates(lora, updates), moments), value
+
+        lora = adapters()
+        run = train(adapt, (lora, optimizer.init(lora)), batches(shouting(text), chosen.steps, 1))
+        sample = nx.xmap(write, axis_resources={name: axes for name, axes in resources.items() if name != "batch"}, mesh=mesh)
+        written[str(resources)] = readable(sample(base, run.result[0], prompt, jax.random.key(3)))
+        return run
+
+    runs = run_all(ASSIGNMENTS, one)
+    check(runs, 1e-3)
+    assert len(set(written.values()) - {written["before"]}) == 1, written
+    after = written[str({})]
+    print(f"before: {written['before']}\nafter:  {after}")
+    figure = Figure(figsize=(6, 4))
+    ax = figure.subplots()
+    draw_curves(ax, runs, "loss of shouted text")
+    ax.text(
+        0.02, -0.3, f"before: {written['before']}\nafter:   {after}", transform=ax.transAxes, family="monospace", fontsize=8
+    )
+    save(figure, chosen.out)
+
+
+if __name__ == "__main__":
+    main()
