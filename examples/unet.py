@@ -62,7 +62,7 @@ def network(p: Params, x: Any, kept: Params | None = None) -> tuple[Any, Params]
         before, after = CONVOLUTIONS[name]
         y = nx.conv(x, p[name]["kernel"], space, features_in=before, features_out=f"{after}_out")
         y = nx.rename(y, {f"{after}_out": after})
-        given = kept[name]._asdict() if kept else {}
+        given = {"mean": kept[name].mean, "var": kept[name].var} if kept else {}
         y, moments[name] = nx.nn.batch_norm(y, ("batch", *space), scale=p[name]["scale"], bias=p[name]["bias"], **given)
         return nx.nn.relu(y)
 
