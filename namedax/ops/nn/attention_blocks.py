@@ -448,7 +448,7 @@ class BlockAttention:
 
         rows = (*self.batch, QUERY)
         state = (self._full(rows, fill=-np.inf), self._full(rows), self._full(self.result, self.carried_axes))
-        (moving, state), _ = lax.scan(step, (moving, state), np.arange(self.steps - 1, dtype=np.int32))
+        (moving, state), _ = lax.scan(step, (moving, state), lax.iota(np.int32, self.steps - 1))
         largest, total, result = visit(state, moving, self.steps - 1)
         if self.rest:
             finite = _finite(comm.pmax(largest, self.rest))
@@ -512,7 +512,7 @@ class BlockAttention:
         following = self._pass_on(moving)
         held, at_home = visit(held, moving, 0)
         carry = (following, held, self._zeros_like(moving, wanted))
-        carry, _ = lax.scan(step, carry, np.arange(1, self.steps - 1, dtype=np.int32))
+        carry, _ = lax.scan(step, carry, lax.add(lax.iota(np.int32, self.steps - 2), np.int32(1)))
         moving, held, travelling = carry
         held, added = visit(held, moving, self.steps - 1)
         travelling = self._pass_on(jax.tree.map(lax.add, travelling, added))
