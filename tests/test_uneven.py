@@ -238,6 +238,23 @@ def test_one_entry_after_the_other(size):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, Placement("layers", (4,), (("a", "x"),)), tol=1e-4)
 
 
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_no_step_of_a_scan_is_taken_over_padding(reverse):
+    """A step more than there are entries would take the root of less than zero, whose slope is not a number."""
+    x, w = np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.3, 3.0]), make.array(np.float32(2.0))
+    args = make.array(x[::-1] if reverse else x), w
+
+    def named(x, w):
+        return nx.scan(lambda c, v: (nx.sqrt(c * w - v), c), 30 * w, x, reverse=reverse, axis="a")
+
+    def plain(x, w):
+        return jax.lax.scan(lambda c, v: (jnp.sqrt(c * w - v), c), 30 * w, x, reverse=reverse)
+
+    if not reverse:
+        assert np.isnan(plain(jnp.concatenate([args[0], args[0][-1:]]), w)[0])
+    check(named, plain, args, (["a"], []), ([], ["a"]), Placement("four", (4,), (("a", "x"),)), tol=1e-4)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -89,13 +87,6 @@ class Entries:
         region = ambient()
         entries.fixed = {i: local_block(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
         return entries
-
-    def numbered(self) -> Entries:
-        """Entries of one more array without other axes: their value is a pair of what it was and the entry of that array."""
-        pairs = copy.copy(self)
-        pairs.dims = {**self.dims, len(self.fixed) + len(self.dims): ()}
-        pairs.tree = jax.tree_util.treedef_tuple((self.tree, jax.tree.structure(0)))
-        return pairs
 
     def value(self, datas: Iterable[Any]) -> Any:
         """One entry of all arrays, from the data of those that are cut."""

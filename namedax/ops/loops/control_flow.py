@@ -26,11 +26,11 @@ from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, 
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.elementwise import where
 from namedax.ops.loops.carries import Carry, Grow, ValueType, until_it_fits
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.resources import communication as comm
+from namedax.resources.padding import padded
 from namedax.resources.real_entries import refilled
 
 __all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
@@ -203,17 +203,20 @@ def _scan_over_devices(
     """The scan over a sharded name: one round per device, in which all scan the block of that device."""
     place = entries.placement
     axes = plain(place)
-    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    block = steps if steps is not None else entries.datas[0].shape[0]
+    # Blocks without padding, and how many entries the next one has; no step is taken over padding.
+    full, rest = divmod(place.size, block) if isinstance(place, Uneven) else (math.prod(map(lax.axis_size, axes)), 0)
     here = comm.block_index(axes)
 
-    def round_of(device: Any, carry: Any) -> tuple[Any, Any]:
-        blocks = [from_device(data, here == device, axes) for data in entries.datas]
-        if not isinstance(place, Uneven) or steps is None:
-            return scan_entries(entries, f, carry, blocks, steps, reverse, unroll)
-        count = place.size - device * steps
-        return _scan_real(entries, f, carry, blocks, count, steps, reverse, unroll)
+    def round_of(device: Any, carry: Any, count: int | None = steps) -> tuple[Any, Any]:
+        datas = [from_device(data, here == device, axes) for data in entries.datas]
+        datas = datas if count == steps else [data[:count] for data in datas]
+        return scan_entries(entries, f, carry, datas, count, reverse, unroll)
 
-    first = devices - 1 if reverse else 0
+    tail: Any = None
+    if rest and reverse:
+        init, tail = round_of(full, init, rest)
+    first = full - 1 if reverse else 0
     carry, kept = round_of(first, init)
     leaves, tree = flatten(kept)
     kept = [array_of(cast(leaf, frozenset(axes)), dims_of(leaf)) for leaf in leaves]
@@ -228,34 +231,20 @@ def _scan_over_devices(
         ]
         return (carry, blocks), None
 
-    others = jnp.arange(devices - 1) + (0 if reverse else 1)
+    others = jnp.arange(full - 1) + (0 if reverse else 1)
     rounds = Entries(entries.op, others, 0)
     (carry, kept), _ = scan_entries(rounds, step, (carry, kept), rounds.datas, None, reverse, 1)
+    if rest and not reverse:
+        carry, tail = round_of(full, carry, rest)
+    if rest:
+        ends = [_lengthened(new, block, ValueType.of(old)) for new, old in zip(flatten(tail)[0], kept, strict=True)]
+        kept = [array_of(jnp.where(here == full, end, data_of(old)), dims_of(old)) for end, old in zip(ends, kept, strict=True)]
     return carry, tree.unflatten([entries.result(refilled(data_of(leaf), 0, place), dims_of(leaf)[1:]) for leaf in kept])
 
 
-def _scan_real(
-    entries: Entries,
-    f: Callable[..., Any],
-    init: Any,
-    datas: Sequence[Any],
-    count: Any,
-    steps: int,
-    reverse: bool,
-    unroll: int | bool,
-) -> tuple[Any, Any]:
-    """The scan over the first `count` entries of a block: in a step over padding the carry stays."""
-
-    def step(carry: Any, numbered: Any) -> tuple[Any, Any]:
-        x, at = numbered
-        after, result = pair_of(entries.op, f(carry, x))
-        olds, tree = flatten(carry)
-        news, grown = flatten(after)
-        if grown != tree:  # which the scan complains about
-            return after, result
-        return tree.unflatten([where(at < count, new, old) for new, old in zip(news, olds, strict=True)]), result
-
-    return scan_entries(entries.numbered(), step, init, [*datas, jnp.arange(steps)], steps, reverse, unroll)
+def _lengthened(leaf: Any, count: int, kind: ValueType) -> Any:
+    """The data of results of the first entries of a block, as results of all of it of this type; the others are copies of the last."""
+    return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
 @operation("axis", holds=True)
