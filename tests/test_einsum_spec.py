@@ -171,6 +171,14 @@ UNFIT = {
         "operand 1 has 3 letters, but f32[5,2] has 2 positional axes. Write one letter for each, or '...'.",
         2,
     ),
+    "letters-for-names": (
+        "b k->b",
+        (X,),
+        nx.errors.EinsumError,
+        "operand 0 has 2 letters, but f32[5]{batch:2, k:4} has 1 positional axis. Write one letter for each, or '...'. "
+        "Names stand in braces: '{batch,k}'.",
+        0,
+    ),
     "ellipsis-not-in-the-result": (
         "i...->i",
         (PLAIN,),

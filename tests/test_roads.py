@@ -8,11 +8,14 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pathlib
 import pickle
 import re
 import subprocess
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -166,6 +169,40 @@ def test_tables_know_every_word(page):
             if prefix + name not in said and name not in said and name not in _PRIVATE
         ]
     assert not missing
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_what_the_comparison_says_of_peers():
+    """docs/about/comparison.md: what others refuse, check or import."""
+    needs("comparison.md", "haliax", "penzai", "coordax", "xarray")
+    import coordax
+    import haliax
+    import xarray
+    from penzai import pz
+
+    ones = jnp.ones((2, 3))
+    with pytest.raises(ValueError):  # noqa: PT011 - a message of theirs is not ours to test
+        haliax.named(ones, ("a", None))  # no positional axes
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    with pytest.raises(Exception, match="partitioned 4 times"):
+        haliax.shard(haliax.named(jnp.ones(6), "a"), {"a": "x"}, mesh)
+    assert nx.shard(nx.named(jnp.ones(6), ["a"]), {"a": "x"}, mesh).named_shape["a"] == 6
+    left, right = (coordax.LabeledAxis("a", np.arange(3.0) + start) for start in (0, 1))
+    with pytest.raises(ValueError):  # noqa: PT011
+        coordax.field(jnp.ones(3), left) + coordax.field(jnp.ones(3), right)
+    labelled = [xarray.DataArray(np.ones(3), dims="a", coords={"a": np.arange(3) + start}) for start in (0, 1)]
+    assert (labelled[0] + labelled[1]).shape == (2,)  # aligned by labels
+    for wrong in (lambda: pz.nx.wrap(ones, "a", "b").untag("z"), lambda: haliax.sum(haliax.named(ones, ("a", "b")), axis="z")):
+        with pytest.raises(ValueError):  # noqa: PT011
+            wrong()
+    private = {}
+    for name in ("haliax", "penzai", "coordax", "einx"):
+        if spec := importlib.util.find_spec(name):
+            files = pathlib.Path(spec.origin).parent.rglob("*.py")
+            private[name] = sum("jax._src" in file.read_text() for file in files)
+    assert private.pop("haliax") == 3
+    assert set(private.values()) == {0}
 
 
 def test_comparison_can_fail():

@@ -189,12 +189,15 @@ def _label(
 def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
     """The number of positional axes that `...` stands for in operand `i`."""
     term = spec.operands[i]
-    rank = dims_of(operand).count(None)
+    dims = dims_of(operand)
+    rank = dims.count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
+        names = [dim for dim in dims if isinstance(dim, str)]
+        braces = f" Names stand in braces: '{{{','.join(names)}}}'." if letters > rank and names else ""
         raise EinsumError(
             f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has {rank} positional "
-            f"ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or '...'.{spec.point(term.at)}"
+            f"ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or '...'.{braces}{spec.point(term.at)}"
         )
     return rank - letters
 
