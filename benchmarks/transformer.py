@@ -4,6 +4,7 @@
     python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them, quickly
     python benchmarks/transformer.py --markdown                     # tables for docs/performance.md
     python benchmarks/transformer.py --wide                         # a wider model without rematerialisation
+    python benchmarks/transformer.py --uneven                       # 50,257 words, 12 heads, 13 sequences: sizes that do not divide
     python benchmarks/transformer.py --layer                        # one layer in bfloat16 on one device
 
 For every layout, value and gradient inside of the mapped body. By hand is `transformer_by_hand.py`, whose author knows all that
@@ -12,7 +13,8 @@ namedax knows. The third rival is `jax.jit` of the plain model on parameters and
 The columns: collectives that one device takes part in, each as often as its loop runs, with their payload (`namedax.hlo`); the bytes
 that a device must send for them on a ring; floating-point operations as XLA counts them, which is the body of a loop once, whatever
 its number of steps; temporary memory of a device; and, as multiples of by hand, the time of a compiled step, of tracing, and of
-tracing, lowering and compiling together. Rivals take turns within one run, and medians are compared.
+tracing, lowering and compiling together. Rivals take turns within one run, and medians are compared. Where sizes do not divide, the
+program over names has them as they are, and the others have the next sizes that divide.
 """
 
 from __future__ import annotations
@@ -150,9 +152,9 @@ def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str,
         config = dataclasses.replace(config, experts=own.mixture.experts, capacity=own.mixture.capacity)
     if own.pipe is not None:
         config = dataclasses.replace(config, microbatches=own.microbatches)
-    params = jax.jit(functools.partial(model.init, config))(jax.random.key(0))
-    tokens, targets = jax.random.randint(jax.random.key(1), (2, batch, config.pos), 0, config.vocab)
-    raw = hand.place(unnamed(params), tokens, targets, own, mesh)
+    params, tokens, targets = arguments(config, batch)
+    whole, *others = arguments(*rounded_up(config, batch, shape))
+    raw = hand.place(unnamed(whole), *others, own, mesh)
     named = (params, nx.named(tokens, ["batch", "pos"]), nx.named(targets, ["batch", "pos"]))
     if mesh is not None:
         named = nx.shard(named, resources, mesh)
@@ -166,6 +168,22 @@ def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str,
         NAMED: (mapped, named),
         PARTITIONED: (lambda: hand.partitioned(own, mesh), raw),
     }
+
+
+def arguments(config: model.Config, batch: int) -> tuple[Any, Any, Any]:
+    """Parameters, tokens and targets."""
+    params = jax.jit(functools.partial(model.init, config))(jax.random.key(0))
+    return params, *jax.random.randint(jax.random.key(1), (2, batch, config.pos), 0, config.vocab)
+
+
+def rounded_up(config: model.Config, batch: int, shape: Mapping[str, int]) -> tuple[model.Config, int]:
+    """The next sizes that divide over a mesh of this shape."""
+
+    def up(size: int, axis: str) -> int:
+        return -(-size // shape.get(axis, 1)) * shape.get(axis, 1)
+
+    sizes = {name: up(getattr(config, name), "model") for name in ("vocab", "kv_heads", "hidden")}
+    return dataclasses.replace(config, **sizes), up(batch, "data")
 
 
 def unnamed(params: Any) -> Any:
@@ -439,6 +457,9 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
 SMALL = {"layers": 4, "batch": 16, "pos": 128, "embed": 128, "kv_heads": 4, "group": 2, "key": 16, "hidden": 384, "vocab": 256}
 # What the layers keep for the gradient is most of the memory here: they are not computed again.
 WIDE = SMALL | {"batch": 8, "embed": 256, "kv_heads": 8, "group": 1, "key": 32, "hidden": 1024, "vocab": 2048}
+# As in GPT-2: its words, and as many heads as its smallest has; and a last batch.
+UNEVEN = SMALL | {"layers": 2, "batch": 13, "pos": 32, "embed": 96, "kv_heads": 12, "group": 1, "key": 8, "vocab": 50257}
+UNEVEN_LAYOUTS = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None, "fsdp+tp+sp": None}
 WIDE_LAYOUTS: dict[str, dict[str, int] | None] = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None}
 LAYER_ON_CPU = SMALL | {"batch": 2, "embed": 256, "kv_heads": 2, "key": 64, "hidden": 512}
 LAYER_ON_GPU = SMALL | {"batch": 4, "pos": 2048, "embed": 4096, "kv_heads": 8, "group": 4, "key": 128, "hidden": 14336}
@@ -454,6 +475,7 @@ def main() -> None:
     parser.add_argument(
         "--wide", action="store_true", help="only a wider model, which keeps what its layers compute for the gradient"
     )
+    parser.add_argument("--uneven", action="store_true", help="only sizes that do not divide")
     parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed; 0: not")
     parser.add_argument("--compile-rounds", type=int, default=3, help="how often each program is compiled to be timed; 0: not")
     parser.add_argument("--markdown", action="store_true")
@@ -468,12 +490,13 @@ def main() -> None:
         return model.Config(**sizes, remat=preset is not WIDE), batch
 
     on_gpu = jax.default_backend() == "gpu"
-    if options.wide:
-        wide, batch = config(WIDE)
+    if options.wide or options.uneven:
+        other, batch = config(WIDE if options.wide else UNEVEN)
         rows = (
             row
-            for layout, shape in WIDE_LAYOUTS.items()
-            for row in measure(layout, wide, batch, options.rounds, options.compile_rounds, shape)
+            for layout, shape in (WIDE_LAYOUTS if options.wide else UNEVEN_LAYOUTS).items()
+            if options.layouts is None or layout in options.layouts
+            for row in measure(layout, other, batch, options.rounds, options.compile_rounds, shape)
         )
         print_table(HEADER, rows, options.markdown)
         return

@@ -278,3 +278,34 @@ def test_numbers_of_groups_of_any_type(dtype):
     for t, number in enumerate(np.asarray(ids).tolist()):
         want = X[t] @ w.data[number] if number < 300 else np.zeros(2)
         np.testing.assert_allclose(have[t], want, rtol=1e-4, atol=1e-5)
+
+
+UNEVEN = [
+    {"token": ("x", "y"), "group": ("x", "y")},
+    {"token": ("x", "z"), "group": "y"},
+    {"token": "x", "group": "y", "k": "z"},
+    {"token": "y", "group": ("x", "y"), "out": "z"},
+]
+
+
+@pytest.mark.parametrize("resources", UNEVEN, ids=str)
+def test_nothing_has_to_divide(resources):
+    """10 tokens, 5 groups and 3 features over 2 and 4 devices; some tokens are of no group, one of them by the next number."""
+    x, w, groups = array(10, 3, seed=1), array(5, 3, 3, seed=2), np.array([0, 4, 2, -1, 3, 5, 1, 1, 4, 0])
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), (jax.sharding.AxisType.Auto,) * 3)
+    scale = array(10, 3, seed=3)
+
+    def named(x, w):
+        ids = nx.named(make.array(groups), ["token"])
+        return nx.nn.grouped_dot(x, w, "k", groups=ids, group="group")
+
+    mapped = nx.xmap(named, (["token", "k"], ["group", "k", "out"]), ["token", "out"], mesh=mesh, axis_resources=resources)
+
+    def plain(x, w):
+        is_own = groups[:, None] == np.arange(5)
+        return jnp.einsum("tk,gko,tg->to", x, w, is_own.astype(float))
+
+    have, want = (
+        jax.jit(jax.value_and_grad(lambda x, w, f=f: jnp.sum(f(x, w) * scale), (0, 1)))(x, w) for f in (mapped, plain)
+    )
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=2e-4, atol=2e-5), have, want)

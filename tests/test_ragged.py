@@ -41,6 +41,7 @@ PLACEMENTS = [
     Placement("unmapped", None, ()),
     *(Placement(*kind) for kind in KINDS),
     *(Placement(*kind, "explicit") for kind in KINDS if kind[0] in ("tokens", "same", "crossed")),
+    pytest.param(Placement("uneven", (3, 2), (("token", "x"), ("doc", "x"))), marks=pytest.mark.full),
 ]
 placed = pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 

@@ -39,6 +39,7 @@ from namedax.ops.ragged import token_moves
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
+from namedax.resources.real_entries import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["contract_by_group", "grouped_dot"]
@@ -170,7 +171,7 @@ class _Contraction:
         self.is_sorted = is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
         common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
-        x_data, w_data = cast(x, common), cast(w, common)
+        x_data, w_data = self.real(cast(x, common), dims_of(x)), self.real(cast(w, common), dims_of(w))
         ids = cast_data(_data(groups), common)
         dtype = jnp.result_type(x_data, w_data)
         self.dims = dims_of(x)
@@ -190,12 +191,21 @@ class _Contraction:
         ids = _ordered(ids, dims_of(groups), own)
         ids = lax.expand_dims(ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own])
         ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
-        self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.count).astype(jnp.int32)
+        # Behind all groups, padding among them: more than there are on all devices.
+        self.none = here * (1 if region is None else region.mesh_axis_size(self.of_groups))
+        self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> Axes:
-        """The mesh axes over which blocks of these names are spread."""
+        """The mesh axes over which blocks of these names are spread. Padding of tokens is tokens, whose cotangents are zero."""
         region = self.region
-        return () if region is None else tuple(axis for name in names for axis in region.placement(name))
+        return () if region is None else tuple(axis for name in names for axis in region.place(name))
+
+    def real(self, data: Any, dims: Any) -> Any:
+        """The data of an operand, with zeros for padding along what is contracted."""
+        if self.region is not None:
+            for name in self.names.contracted:
+                data = masked(data, dims.index(name), self.region.place(name), 0)
+        return data
 
     def run(self) -> Any:
         """The result, with the names in the order of `x`."""
