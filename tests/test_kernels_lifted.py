@@ -158,6 +158,21 @@ def test_second_derivatives_and_integers():
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("number", [2.0, 3, True])
+def test_gradient_beside_a_python_number(number):
+    """Which is the same on all devices, whatever its derivative is, in a loop that JAX's checker refuses."""
+
+    def horner(p, x):
+        return lax.fori_loop(0, 3, lambda i, y: y * x + p[i], 0.0)
+
+    x = array(8, 3)
+    f = nx.xmap(lambda p: nx.nmap(horner)(p, number), ["a", None], ["a"], **SHARDED)
+    np.testing.assert_allclose(f(x), jax.vmap(lambda p: horner(p, number))(x), rtol=1e-5)
+    powers = np.array([float(number) ** 2, float(number), 1.0], np.float32)
+    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x) ** 2))(x), 2 * (x @ powers)[:, None] * powers, rtol=1e-5)
+
+
+@pytest.mark.full
 def test_gradient_inside_and_without_jit():
     def body(x, s):
         return jax.grad(lambda s: nx.sum(nx.nmap(leaky_sum)(x, s)[0], "a"))(s)

@@ -1,10 +1,13 @@
 """The reference has a page for every public name, and says of each what is true."""
 
+import json
 import pathlib
 import re
 import sys
 import types
 
+import jax
+import numpy as np
 import pytest
 
 import namedax as nx
@@ -68,3 +71,81 @@ def test_sources_are_lines_that_define_something(pages):
             assert text.lstrip().startswith(("def ", "class ", "@")) or "=" in text or "lambda" in text, (entry.name, place)
         else:
             assert entry.origin == "jax" or entry.kind == "type", entry.name
+
+
+# --- what was run and measured ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def writer(pages):
+    """tools/reference.py."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import reference
+
+        return reference
+    finally:
+        sys.path.pop(0)
+
+
+RECORD = json.loads((ROOT / "docs" / "reference" / "examples.json").read_text())
+SAME_JAX = jax.__version__ == RECORD["jax"]
+
+
+def test_every_function_has_an_example_and_a_cost_or_a_reason(pages):
+    """On the JAX that the examples were written with: another one has other functions."""
+    if not SAME_JAX:
+        return
+    functions = {entry.name: entry for entry in pages.names.entries() if entry.kind == "function"}
+    assert set(functions) == set(RECORD["functions"]), "run `python tools/reference.py`"
+    for name, said in RECORD["functions"].items():
+        has_example = pages.names.has_example(functions[name])
+        assert has_example or ("example" in said) != ("no_example" in said), name
+        assert ("cost" in said) + ("no_cost" in said) + ("no_example" in said) == 1, name
+
+
+def test_lists_of_the_writer_are_not_stale(writer):
+    functions = {entry.name for entry in writer.functions([])} | {f"nx.{word}" for word in "lax.pcast lax.pswapaxes".split()}
+    listed = {*writer.NO_COST, *writer.NO_EXAMPLE, *writer._patterns(), *(f"nx.{name}" for name in writer.calls.CALLS)}
+    assert listed <= functions or not SAME_JAX, listed - functions
+
+
+def parts(text):
+    """The words and the numbers of a text: numbers may differ in their last digits."""
+    number = r"[-+]?\d+\.?\d*(?:e[-+]\d+)?"
+    return " ".join(re.sub(number, "#", text).split()), [float(found) for found in re.findall(number, text)]
+
+
+SAMPLE = sorted(RECORD["functions"])[::36]
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_what_is_recorded_is_so(writer, name):
+    """`python tools/reference.py --check` compares them all."""
+    (entry,) = writer.functions([name])
+    have, want = writer.record(entry), RECORD["functions"][name]
+    if SAME_JAX:
+        words, numbers = parts(have.pop("example", ""))
+        recorded_words, recorded_numbers = parts(want.get("example", ""))
+        assert words == recorded_words
+        np.testing.assert_allclose(numbers, recorded_numbers, rtol=1e-3, atol=1e-5)
+        assert have == {key: value for key, value in want.items() if key != "example"}
+
+
+def test_sizes_in_words(writer):
+    def one(kind, size, in_loop=False):
+        return nx.hlo.Collective(kind, size, 8, in_loop=in_loop)
+
+    assert writer.phrase([], 16, [1024], [64]) == "nothing"
+    assert writer.phrase([one("all-reduce", 64)], 16, [1024], [64]) == "one all-reduce: as large as the result"
+    assert (
+        writer.phrase([one("all-gather", 1024)] * 2, 16, [1024], [64]) == "two all-gathers: as large as the whole operand each"
+    )
+    assert (
+        writer.phrase([one("collective-permute", 128, True)], 16, [1024], [1024])
+        == "one collective-permute in a loop: as large as a device's block"
+    )
+    assert writer.phrase([one("all-reduce", 4)], 16, [1024], [4]) == "one all-reduce: one number"
+    assert writer.phrase([one("all-to-all", 100)], 16, [1024], [64]) == "one all-to-all: 100 B (the operand has 1024 B)"

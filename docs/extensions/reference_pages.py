@@ -73,10 +73,12 @@ def _entry_page(entry: Entry) -> str:
     parts = [":orphan:", _title(entry.name), _way_up(entry.space), _description(entry)]
     note = _note(entry)
     parts += [note] if note else []
-    found = recorded().get(entry.name)
-    if found:
-        parts += [".. rubric:: Example", _code(found["example"])] if not names.has_example(entry) else []
+    found = recorded().get(entry.name, {})
+    if "example" in found:
+        parts += [".. rubric:: Example", _code(found["example"])]
+    if "cost" in found or "no_cost" in found:
         parts += [".. rubric:: On a sharded axis", _costs(found)]
+    parts += [found["no_example"]] if "no_example" in found else []
     parts += [".. rubric:: Source", _source(entry)]
     return "\n\n".join(parts) + "\n"
 

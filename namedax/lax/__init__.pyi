@@ -1483,7 +1483,7 @@ def reduce(
 def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_and`, by name or position; the element type stays.
 
-    Over sharded names: one all-reduce of the result.
+    Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1507,7 +1507,7 @@ def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
 def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_or`, by name or position; the element type stays.
 
-    Over sharded names: one all-reduce of the result.
+    Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1520,7 +1520,7 @@ def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bi
 def reduce_prod(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_prod`, by name or position; the element type stays.
 
-    Over sharded names: one all-reduce of the result.
+    Over sharded names: one all-gather of the products of the blocks.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.

@@ -44,9 +44,16 @@ def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., A
         return own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
 
     reduce.__name__ = reduce.__qualname__ = name
+    sent = {
+        "reduce_prod": "one all-gather of the products of the blocks",
+        **dict.fromkeys(
+            ("reduce_and", "reduce_or"),
+            "one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather)",
+        ),
+    }
     reduce.__doc__ = f"""`jax.lax.{name}`, by name or position; the element type stays.
 
-    Over sharded names: one all-reduce of the result.
+    Over sharded names: {sent.get(name, "one all-reduce of the result")}.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.

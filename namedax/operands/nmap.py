@@ -328,6 +328,8 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
             "refuses: a loop that begins with a constant, or a Pallas kernel. Let the loop begin with something that comes "
             "from an argument (x.sum() * 0), or use nx.scan, which does it for you."
         ) from error
+    # A Python number is the same everywhere, and its derivative, which nobody asks for, would not be.
+    datas = [data if hasattr(data, "dtype") else cast_data(jnp.asarray(data), axes) for data in datas]
     call = _unchecked(function, axes)
     with enter(None):  # here no name has a placement: what is not checked must not communicate
         try:

@@ -61,6 +61,15 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
 
+    has_parameters = len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
+    gathered = (
+        " A parameter with a sharded name is gathered (one all-gather)." if has_parameters and name != "bernoulli" else ""
+    )
+    sampler.__doc__ = (
+        f"{inspect.getdoc(function)}\n\n"
+        "`named_shape` has the sizes of named axes, besides the positional ones of `shape`; `None` as a size is the mapped function's. The numbers\n"
+        f"do not depend on where names live.{gathered}"
+    )
     presented: Callable[..., Any] = _present(sampler, signature, "named_shape")
     return presented
 
