@@ -438,10 +438,10 @@ CALLS |= {
     "numpy.zeros": 'F((), named_shape={"k": N})',
     "numpy.ones": 'F((), named_shape={"k": N})',
     "numpy.full": 'F((), 2.0, named_shape={"k": N})',
-    "numpy.empty_like": "F(x)",
-    "numpy.zeros_like": "F(x)",
-    "numpy.ones_like": "F(x)",
-    "numpy.full_like": "F(x, 2.0)",
+    "empty_like": "F(x)",
+    "zeros_like": "F(x)",
+    "ones_like": "F(x)",
+    "full_like": "F(x, 2.0)",
     "numpy.extract": "F(tv, v, size=2)",
     "numpy.fill_diagonal": "F(m, 0.0, inplace=False)",
     "numpy.frexp": "F(x)",
@@ -662,7 +662,7 @@ NO_COST = {
     "It is called outside of mapped functions.": """
         draw explain plan shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
-        hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm machines.measure testing.assert_collectives
+        hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """,
     "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": """
