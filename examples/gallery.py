@@ -68,6 +68,21 @@ def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
     return Run(np.concatenate(leaves), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), result)
 
 
+def simulate(
+    run: Callable[..., Any], args: tuple[Any, ...], step: Callable[..., Any], step_args: tuple[Any, ...], steps: int
+) -> Run:
+    """Runs all steps of a simulation as one program, once; what one step sends is said by `nx.explain`, which does not compile it."""
+    compiled = jax.jit(run).lower(*args).compile()
+    start = time.perf_counter()
+    result = jax.block_until_ready(compiled(*args))
+    milliseconds = 1000 * (time.perf_counter() - start) / steps
+    result = jax.tree.map(np.asarray, result)  # whole, on the host, for pictures
+    leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(result)]
+    sent = nx.explain(step, *step_args).summary()
+    sends = ", ".join(f"{count} {kind} ({nx.hlo.size_text(size)})" for kind, (count, size) in sent.items())
+    return Run(np.concatenate(leaves), milliseconds, sends or "none", result)
+
+
 def run_all(assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Run]) -> dict[str, Run]:
     """`one(axis_resources, mesh)` under every assignment; prints a line as each is done."""
     runs = {}
@@ -95,6 +110,15 @@ def draw_curves(ax: Axes, runs: Mapping[str, Run], what: str = "loss") -> None:
     ax.set(xlabel="step", title=f"{what}: {len(runs)} curves, one upon the other")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
+
+
+def sheet(title: str, subtitle: str, width: float, height: float) -> Figure:
+    """A figure in inches, with a title and room below it."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.75 / height))  # type: ignore[union-attr]
+    figure.text(0.15 / width, 1 - 0.15 / height, title, size=15, weight="bold", color="#22272E", va="top")
+    figure.text(0.15 / width, 1 - 0.45 / height, subtitle, size=9.5, color="#6B737D", va="top")
+    return figure
 
 
 def save(figure: Figure, out: pathlib.Path) -> None:
