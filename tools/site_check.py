@@ -37,36 +37,41 @@ BROWSERS = 2  # at once
 CONTRAST = 3.0
 # What a reader types, and the page that has to be among the first ten.
 SEARCHES = {
-    "xmap": "guides/concepts",
-    "einsum": "guides/operations",
-    "mesh": "guides/concepts",
-    "SerialLoop": "guides/loops_in_time",
-    "gradient accumulation": "guides/loops_in_time",
+    "xmap": "reference/api/nx.xmap",
+    "einsum": "reference/api/nx.einsum",
+    "mesh": "tutorials/3_eight_devices",
+    "SerialLoop": "reference/api/nx.SerialLoop",
+    "gradient accumulation": "guides/layouts",
     "pipeline": "guides/pipelines",
     "experts": "guides/experts",
-    "ragged": "guides/ragged",
+    "ragged": "reference/api/nx.Ragged",
     "padding": "guides/uneven_sizes",
-    "explain": "guides/see_what_it_sends",
+    "explain": "reference/api/nx.explain",
     "plan": "guides/choose_a_layout",
-    "draw": "guides/pictures",
+    "draw": "reference/api/nx.draw",
     "roofline": "guides/machines",
     "orbax": "guides/checkpoints",
     "xarray": "guides/interoperation",
     "checked": "guides/typing",
-    "custom_vjp": "guides/transformations",
-    "scan": "guides/control_flow",
+    "custom_vjp": "reference/api/nx.custom_vjp",
+    "scan": "reference/api/nx.scan",
     "processes": "guides/distributed",
     "UnevenAxisError": "errors",
 }
 # Whose pictures a person looks at before a release.
 PICTURED = (
     "index",
-    "tutorials/1_arrays_with_names",
+    "tutorials/2_a_network",
+    "tutorials/5_science",
     "guides/concepts",
+    "guides/layouts",
     "guides/loops_in_time",
+    "roads/from_xmap",
     "reference/index",
+    "reference/api/nx.einsum",
     "errors",
     "performance",
+    "about/laws",
 )
 
 
