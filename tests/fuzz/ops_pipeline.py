@@ -43,19 +43,16 @@ def entry(xp: Any, v: V, axis: str, i: int) -> V:
 
 
 def cannot_be_cut(s: Statement, layout: Any) -> bool:
-    """Whether layers or entries do not divide as a pipeline in this layout needs it."""
+    """Whether layers, or microbatches over stages, do not divide as a pipeline in this layout needs it."""
     mesh = dict(layout.mesh)
     stages = math.prod(mesh[axis] for name in s["axes"] for axis in layout.mesh_axes(name))
     loops = [entries for name in s["axes"] for entries in [dict(layout.resources).get(name, ())] if any(map(_is_int, entries))]
     if stages == 1 or loops or layout.partitioning == "auto":
         return False
-    here = SIZES[s["over"]] // math.prod(
-        mesh[entry] if isinstance(entry, str) else entry for entry in dict(layout.resources).get(s["over"], ())
-    )
     rounds = s["interleave"]
     if len(s["axes"]) > 1 and layout.mesh_axes(s["axes"][1]):
         rounds = SIZES[s["axes"][0]]
-    uncut = here % s["microbatches"] or (rounds > 1 and s["microbatches"] % stages)
+    uncut = rounds > 1 and s["microbatches"] % stages
     return bool(uncut or SIZES[s["axes"][0]] // stages % s["interleave"])
 
 
@@ -105,11 +102,10 @@ class Pipeline(Operation):
         results = [carry, *([child.pick(lambda v: v.dtype in ("f32", "bf16"))] if outputs else [])]
         if None in results or not _depends(carry, child.statements, child.parameters[0]):
             return None
-        divisors = [n for n in (1, 2, 3, 4, 8) if SIZES[over] % n == 0]
         options = {
             "axes": axes,
             "over": over,
-            "microbatches": g.choice(divisors),
+            "microbatches": g.choice([1, 2, 3, 4, 8]),
             "interleave": 2 if len(axes) == 1 and SIZES[axes[0]] % 4 == 0 and g.rare() else 1,
             "remat": g.flag(),
             "positions": g.v(x).dtype == "f32" and g.rare(),
