@@ -382,6 +382,24 @@ def test_a_batch_that_does_not_divide(count, mesh, places, options, kind):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * (1 + np.abs(b).max()))
 
 
+def test_layers_that_do_not_divide_are_a_fold_in_steps_and_refused_over_stages():
+    w, x = array(3, 4, 4), array(6, 4)
+
+    def mapped(**options):
+        def loss(w, x):
+            return nx.sum(nx.pipeline(product, x, w, microbatches=2) ** 2, ("batch", "k"))
+
+        return nx.xmap(loss, (["layers", "k", "o"], ["batch", "k"]), [], **options)
+
+    have, want = (
+        jax.jit(jax.grad(f))(w, x)
+        for f in (mapped(axis_resources={"layers": nx.SerialLoop(2)}), lambda w, x: jnp.sum((x @ w[0] @ w[1] @ w[2]) ** 2))
+    )
+    np.testing.assert_allclose(have, want, rtol=1e-4)
+    with pytest.raises(nx.errors.UnevenAxisError, match="pipeline: axis 'layers' of size 3 does not divide"):
+        jax.eval_shape(mapped(axis_resources=PP, mesh=mesh_of(pipe=2)), w, x)
+
+
 # --- idle ticks -----------------------------------------------------------------------------------------------------
 
 

@@ -124,10 +124,10 @@ def _run(
     step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...], over: Hashable, schedule: Schedule, remat: bool
 ) -> tuple[Any, Any]:
     for name in names:
-        Entries(OP, params, name)  # which says what is missing
+        Entries(OP, params, name, knows_padding=True)  # which says what is missing
     _check_over(x, params, over)
     region = ambient()
-    mapped = [name for name in names if region is not None and region.placement(name, OP)]
+    mapped = [name for name in names if region is not None and region.place(name)]
     if region is None or not mapped or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.place(name)):
         return _fold(jax.checkpoint(step) if remat else step, x, params, names)
     if len(mapped) > 1:
@@ -199,7 +199,7 @@ class _Layers:
     def __init__(self, names: tuple[Hashable, ...], name: Hashable, params: Any, interleave: int):
         region = ambient()
         assert region is not None
-        self.names, self.name, self.placement = names, name, region.placement(name)
+        self.names, self.name, self.placement = names, name, region.placement(name, OP)
         self.stages = region.blocks(name)
         leaves, tree = flatten(params)
         blocks = [block_of(leaf, OP) for leaf in leaves]
