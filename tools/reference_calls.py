@@ -456,7 +456,6 @@ CALLS |= {
     "numpy.interp": "F(x, jnp.array([0.0, 1.0]), jnp.array([0.0, 10.0]))",
     "numpy.isin": "F(i, jnp.array([1, 3]))",
     "numpy.isscalar": "F(x)",
-    "numpy.linspace": 'F(0.0, 1.0, N, axis="k")',
     "numpy.matmul": "F(m, m2)",
     "numpy.matvec": "F(m, m2[0])",
     "numpy.vecmat": "F(m2[0], m)",
@@ -662,7 +661,8 @@ NO_COST = {
     "It is called outside of mapped functions.": """
         draw explain plan shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
-        hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax machines.measure testing.assert_collectives
+        hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
+        machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """,
     "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": """
