@@ -4,6 +4,7 @@
     python examples/transformer.py --layout all --steps 20     # compares the loss curves
     python examples/transformer.py --layout pp+dp              # layers in a pipeline of two stages
     python examples/transformer.py --layout ep                 # experts, spread over the devices that the batch is spread over
+    python examples/transformer.py --plan v5e                  # the layout that nx.plan finds for eight such chips
 
 The model is in `transformer_model.py` and knows no mesh. A layout is a mesh and a dictionary. Trained by optax; a checkpoint of orbax is
 written at the end, and `--resume` goes on from it, under any layout.
@@ -81,6 +82,16 @@ def batch_of(text: np.ndarray, step: int, size: int, length: int) -> tuple[nx.Na
     return nx.named(jnp.asarray(rows[:, :-1]), ["batch", "pos"]), nx.named(jnp.asarray(rows[:, 1:]), ["batch", "pos"])
 
 
+def planned(machine: str, options: argparse.Namespace, config: Config) -> tuple[dict[str, int], dict[str, Any]]:
+    """The mesh of eight devices and the assignment that `nx.plan` finds for a machine, from types alone."""
+    params = jax.eval_shape(functools.partial(init, config), jax.random.key(0))
+    tokens = jax.eval_shape(lambda: nx.named(jnp.zeros((options.batch, config.pos), jnp.int32), ["batch", "pos"]))
+    step = nx.xmap(jax.value_and_grad(functools.partial(loss, config=config)))
+    plan = nx.plan(step, params, tokens, tokens, mesh=8, machine=getattr(nx.machines, machine), tries=24, progress=False)
+    print(f"the plan for 8 {machine}: {plan.best} on {plan.mesh}")
+    return dict(plan.mesh), dict(plan.best)
+
+
 def train(layout: str, options: argparse.Namespace, config: Config, text: np.ndarray) -> tuple[list[float], Any]:
     """Losses of all steps, and the parameters."""
     import orbax.checkpoint as ocp  # here, because who only wants the layouts need not wait for it
@@ -155,6 +166,9 @@ def main() -> None:
     """Trains, saves, draws, and lets the model write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layout", choices=[*LAYOUTS, "all"], default="fsdp+tp+sp")
+    parser.add_argument(
+        "--plan", choices=["v5e", "v5p", "v6e", "h100", "h200"], help="take the layout that nx.plan finds for this machine"
+    )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--layers", type=int, default=4)
@@ -172,6 +186,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, list[float]] = {}
     config, params = dense, None
+    if options.plan:
+        LAYOUTS["planned"], options.layout = planned(options.plan, options, mixture if options.experts else dense), "planned"
     for layout in LAYOUTS if options.layout == "all" else [options.layout]:
         config = mixture if layout in MIXTURES else dense
         config = dataclasses.replace(config, microbatches=options.microbatches if layout in PIPELINES else 0)
