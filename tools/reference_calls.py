@@ -655,7 +655,7 @@ TRIES = {
 #: What is not measured, and why.
 NO_COST = {
     "It makes a function, or runs one; what that sends is up to the function.": """
-        xmap nmap checked custom_root lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
+        xmap nmap checked lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
         numpy.vectorize numpy.frompyfunc numpy.apply_over_axes numpy.fromfunction
     """,
     "It is called outside of mapped functions.": """
