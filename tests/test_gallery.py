@@ -57,3 +57,12 @@ def test_there_is_a_gallery():
     assert GALLERY
     said = (EXAMPLES / "README.md").read_text()
     assert not [name for name in GALLERY if f"`{name}.py`" not in said]
+
+
+def test_the_page_has_every_example_with_its_picture():
+    docs = EXAMPLES.parent / "docs"
+    text = (docs / "gallery.md").read_text()
+    found = re.findall(r"^## `(\w+)\.py`$", text, re.M)
+    assert found == ["digits", *GALLERY]
+    assert re.findall(r"static/gallery/(\w+)\.webp", text) == found
+    assert sorted(path.stem for path in (docs / "static" / "gallery").iterdir()) == sorted(found)
