@@ -50,7 +50,7 @@ class NamedaxError(Exception):
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
     Traceback (most recent call last):
     namedax.errors.AxisNotFoundError: sum: no axis 'bacth' in f32[]{batch:8}; its named axes are 'batch'. Did you mean 'batch'? Reduce
-    over an axis that it has; a collective (nx.lax.psum) also takes a value without the name. [NX002]
+    over an axis that it has. [NX002]
     """
 
     code: ClassVar[str] = ""

@@ -136,7 +136,13 @@ REDUCTIONS = {
         lambda: nx.sum(nx.named(zeros(2, 3), ["batch", "k"]), "bacth"),
         AxisNotFoundError,
         "sum: no axis 'bacth' in i32[]{batch:2, k:3}; its named axes are 'batch', 'k'. Did you mean 'batch'? Reduce over an "
-        "axis that it has; a collective (nx.lax.psum) also takes a value without the name.",
+        "axis that it has.",
+    ),
+    "in a mapped function": (
+        lambda: xmap(lambda x: nx.sum(x, "bacth"), ["batch"], [], {"batch": "x"})(zeros(8)),
+        AxisNotFoundError,
+        "sum: no axis 'bacth' in i32[]{batch:8@x}; its named axes are 'batch'. Did you mean 'batch'? Reduce over an axis that it has; a "
+        "collective (nx.lax.psum) also takes a value without the name.",
     ),
     "another operation": (
         lambda: nx.prod(B, "q"),
@@ -146,8 +152,7 @@ REDUCTIONS = {
     "a plain array": (
         lambda: nx.max(zeros(3), "a"),
         AxisNotFoundError,
-        "max: no axis 'a' in i32[3]; it has no named axis. Reduce over an axis that it has; a collective (nx.lax.pmax) also "
-        "takes a value without the name.",
+        "max: no axis 'a' in i32[3]; it has no named axis. Reduce over an axis that it has.",
     ),
     "one of several": (
         lambda: nx.mean(B, ("a", "q")),

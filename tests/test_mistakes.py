@@ -61,7 +61,6 @@ SAW_X = "it saw f32[] of f32[]{q:4, k:6}. Give the axes that it is to act on pos
         (lambda: X.mT, PositionalAxisError, "matrix_transpose"),
         (lambda: X @ jnp.ones((4, 3)), PositionalAxisError, "matmul"),
         (lambda: jnp.ones((4, 3)) @ X, PositionalAxisError, "matmul"),
-        (lambda: X[0], PositionalAxisError, "getitem"),
         (lambda: X[jnp.array(0)], PositionalAxisError, "getitem"),
         (lambda: X.at[0].set(1.0), PositionalAxisError, "at[...].set"),
     ],

@@ -225,6 +225,8 @@ def test_nothing_fits():
     )
     assert "Take more devices" in words
     assert "loops={'batch': [4, 16]}" in words
+    with pytest.raises(nx.errors.PlanError, match=r"Judge more layouts than 2 \(tries=\), take more devices"):
+        nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, tries=2)
 
 
 def test_only_these_names_are_mapped_and_the_function_s_own_layout_is_a_candidate():

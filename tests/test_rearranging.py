@@ -16,7 +16,7 @@ from namedax import merge_axes, rearrange, reduce, repeat, split_axis
 from namedax.errors import AxisNameError, AxisNotFoundError, AxisSizeError, PlacementConflictError, RearrangeError
 from namedax.hlo import summary
 from tests import make
-from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh, said
 
 SOME = [p for p in PLACEMENTS[:8] if p.label not in ("blocks", "b-blocks")] + [p for p in FEW if p.kind == "explicit"]
 
@@ -268,7 +268,7 @@ CARETS = [
 def test_a_caret_stands_under_the_mistake(pattern, why, at):
     with pytest.raises(RearrangeError) as error:
         rearrange(X, pattern)
-    head, text, caret = str(error.value).split("\n")
+    head, text, caret = said(error.value).split("\n")
     assert head.startswith(f"rearrange: {why}")
     assert text == f"  {pattern}"
     assert caret == "  " + " " * at + "^"

@@ -14,6 +14,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
+from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found, show_names
 
 __all__ = [
@@ -76,7 +77,7 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
 def _hint(op: str, axis: Axis) -> str:
     if isinstance(axis, tuple) and len(axis) > 1:
         return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
-    if op in ("sum", "mean", "max", "min"):
+    if op in ("sum", "mean", "max", "min") and ambient() is not None:
         return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
     return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
 

@@ -126,7 +126,7 @@ def plan(
         census = census.replace(apart=frozenset(space.apart))  # and what was learned
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
-            raise PlanError(_nothing_fits(program.name, best_first, bound, meshes, census, judge.refused))
+            raise PlanError(_nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit))
         if verify:
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census))
@@ -302,13 +302,15 @@ def _nothing_fits(
     meshes: Meshes,
     census: Census,
     refused: Collection[Any],
+    limit: int,
 ) -> str:
     if not candidates:
         return f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were refused, the last with: {list(refused)[-1][1]}"
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
+    more = f"Judge more layouts than {limit} (tries=), take" if len(candidates) + len(refused) >= limit else "Take"
     return (
         f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into {size_text(int(memory))} for each device; the one that holds "
-        f"least needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. Take more devices, execute an axis in steps "
+        f"least needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps "
         f"(loops={{'batch': [4, 16]}}), compute layers again in the gradient (jax.checkpoint), or raise memory=. {second}".rstrip()
     )
