@@ -184,6 +184,37 @@ def test_methods_of_positional_axes_refuse_names_in_words():
             call()
 
 
+def test_names_cannot_be_reversed():
+    table = nx.named(make.arange(12.0).reshape(4, 3), ["station", "year"])
+    calls = {
+        "T": lambda x: x.T,
+        "transpose": lambda x: x.transpose(),
+        "transpose ": lambda x: x.transpose(None),
+        "transpose  ": nx.transpose,
+        "transpose   ": lambda x: nx.numpy.transpose(x, axes=None),
+        "permute_dims": nx.numpy.permute_dims,
+    }
+    for op, call in calls.items():
+        with pytest.raises(PositionalAxisError) as error:
+            call(table)
+        assert said(error.value) == (
+            f"{op.strip()}: f32[]{{station:4, year:3}} has no positional axis, and names have no order, so there is nothing to reverse. Write "
+            "nx.rename for the other side of a product, as in nx.dot(y, nx.rename(y, {'station': 'other'}), 'year')."
+        )
+        if op == "permute_dims":  # which needs its axes in JAX
+            continue
+        assert call(ODD).dims == ODD.dims  # where there are positions, these are reversed
+        np.testing.assert_array_equal(nx.nmap(call)(table).data, table.data)  # inside there are no names
+    with pytest.raises(PositionalAxisError, match=r"as in nx\.rename\(y, \{'other': 'another'\}\)\."):
+        nx.transpose(table["station", 0].rename(year="other"))
+    np.testing.assert_array_equal(
+        nx.transpose(table, ("year", "station")).data, table.data
+    )  # axes are given: nothing happens to names
+    other = nx.dot(table, nx.rename(table, {"station": "other"}), "year")
+    want = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(nx.positional(other, ["station", "other"]), want @ want.T)
+
+
 def test_var_and_std_as_methods_take_a_correction():
     want = np.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_allclose(nx.positional(ODD.var("q", correction=1), ["k", None]), want.var(1, ddof=1), rtol=1e-6)

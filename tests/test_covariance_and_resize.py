@@ -137,6 +137,23 @@ def test_positions_are_left_to_jax():
     [
         (lambda x: nx.cov(x, variables=("b", "c")), ArgumentError, "variables=('b', 'c') goes with axis="),
         (lambda x: nx.cov(x, x, axis="a"), ArgumentError, "cov: y= is for the form without axis="),
+        (
+            nx.cov,
+            PositionalAxisError,
+            "cov: f32[]{a:8, b:4} has no positional axis, and without axis= the variables and observations are positional axes. Write which of "
+            "'a', 'b' are the observations, axis=…, and which are the variables, variables=(…), as in nx.cov(x, axis='b', variables=('a', "
+            "'other')).",
+        ),
+        (nx.numpy.corrcoef, PositionalAxisError, "as in nx.corrcoef(x, axis='b', variables=('a', 'other'))."),
+        (lambda x: nx.corrcoef(x["b", 0], axis=None), PositionalAxisError, "as in nx.corrcoef(x, axis='a')."),
+        (
+            lambda x: nx.corrcoef(x, "a"),
+            ArgumentTypeError,
+            "corrcoef: y='a' is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
+            "nx.corrcoef(x, axis='a', variables=('b', 'other')).",
+        ),
+        (lambda x: nx.numpy.cov(x, ("a", "b")), ArgumentTypeError, "cov: y=('a', 'b') is not an array"),
+        (lambda x: nx.cov(nx.untag(x, ["a"]), "b"), ArgumentTypeError, "nx.cov(x, axis='b')."),
         (lambda x: nx.cov(x, axis="q"), AxisNotFoundError, "cov: no axis 'q' in f32[]{a:8, b:4}"),
         (
             lambda x: nx.corrcoef(x, axis="a", variables="b"),

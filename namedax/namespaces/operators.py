@@ -21,7 +21,7 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError
 from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree, shortcuts
-from namedax.operands.axes import is_axis_name
+from namedax.operands.axes import is_axis_name, refuse_reversal
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
@@ -183,6 +183,8 @@ def _positional_method(name: str) -> Callable[..., Any]:
                     f"{name}: as a method of {type_text(self)} it acts on positional axes, and {entry!r} is a name. "
                     f"Call {_BY_NAME[name]}."
                 )
+        if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
+            refuse_reversal(name, self)
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
     method.__doc__ = (
@@ -205,6 +207,7 @@ def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, 
 
 def _transposed(self: NamedArray) -> LikeArguments:
     """The positional axes in reverse order."""
+    refuse_reversal("T", self)
     return nmap(jnp.transpose)(self)
 
 

@@ -18,7 +18,7 @@ from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.along_axes import along_axes, to_front
-from namedax.operands.axes import check_axes, is_axis_name, resolve_axis
+from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
 from namedax.operands.nmap import nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -63,6 +63,8 @@ def axes_checked(function: F) -> F:
 
 
 def _transposed(op: str, positional: Callable[..., Any], a: Any, axes: Any) -> Any:
+    if axes is None:
+        refuse_reversal(op, a)
     names = [] if axes is None else names_in(axes)
     resolve_axis(op, a, tuple(names))
     if not names:
@@ -86,6 +88,7 @@ def transpose(a: Any, axes: Any = None) -> LikeArguments:
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
+      PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.transpose(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), ("b", 1, 0)).shape
@@ -106,6 +109,7 @@ def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
+      PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
     """
     return _transposed("permute_dims", _permute_dims, a, axes)
 

@@ -813,7 +813,8 @@ def cov(
     Raises:
       AxisNotFoundError: `m` lacks a name.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one besides `variables`.
+      PositionalAxisError: `m` has several positional axes, or has one besides `variables`; without `axis`, it has names and no positional axis.
+      ArgumentTypeError: `y` is a name.
     """
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Axis = None) -> Any:
     """Compute the (batched) cross product of two arrays."""
@@ -2948,6 +2949,7 @@ def transpose(a: ArrayLike, axes: Axis = None) -> Array:
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
+      PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
     """
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array:
     """The integral along one axis by the trapezoid rule.

@@ -28,6 +28,7 @@ __all__ = [
     "is_axis_name",
     "new_names",
     "plain_axis",
+    "refuse_reversal",
     "resolve_axis",
 ]
 
@@ -133,6 +134,27 @@ def axis_said(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast(F, said)
+
+
+def refuse_reversal(op: str, x: Any) -> None:
+    """Raises where the order of the axes is to be reversed and none has an order: an array with names and no positional axis.
+
+    Args:
+      op: the operation.
+      x: an array, named or not.
+
+    Raises:
+      PositionalAxisError: it has names, and no positional axis.
+    """
+    names = [dim for dim in dims_of(x) if dim is not None]
+    if not names or len(names) < len(dims_of(x)):
+        return
+    renamed = f"nx.rename(y, {{{names[0]!r}: {'other' if 'other' not in names else 'another'!r}}})"
+    remedy = f"nx.dot(y, {renamed}, {names[-1]!r})" if len(names) > 1 else renamed
+    raise PositionalAxisError(
+        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to reverse. Write nx.rename for the other "
+        f"side of a product, as in {remedy}."
+    )
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:

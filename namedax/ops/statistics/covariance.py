@@ -15,7 +15,7 @@ from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, AxisNameError, PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, raise_not_found, show_names
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
 from namedax.operands.nmap import nmap
@@ -73,7 +73,8 @@ def cov(
     Raises:
       AxisNotFoundError: `m` lacks a name.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one besides `variables`.
+      PositionalAxisError: `m` has several positional axes, or has one besides `variables`; without `axis`, it has names and no positional axis.
+      ArgumentTypeError: `y` is a name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 1.0], [5.0, 6.0]]), ["n", "k"])
@@ -83,6 +84,7 @@ def cov(
     """
     if axis is None:
         _refuse("cov", variables, "variables")
+        _refuse_names_alone("cov", m, y)
         return nmap(lambda m, y, f, a: jnp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype))(
             m, y, fweights, aweights
         )
@@ -120,6 +122,7 @@ def corrcoef(
     """
     if axis is None:
         _refuse("corrcoef", variables, "variables")
+        _refuse_names_alone("corrcoef", x, y)
         return nmap(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype))(x, y)
     _refuse_second("corrcoef", y)
     result, (left, right), place = _covariances("corrcoef", x, axis, variables, 1, None, None, dtype)
@@ -132,6 +135,26 @@ def corrcoef(
 def _refuse(op: str, value: Any, what: str) -> None:
     if value is not None:
         raise ArgumentError(f"{op}: {what}={value!r} goes with axis=, the name of the observations; give both.")
+
+
+def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
+    """Without axis=: an array needs a positional axis, and a second one is an array, not a name."""
+    names = names_of(x.dims) if isinstance(x, NamedArray) else []
+    entries = y if isinstance(y, (tuple, list)) else (y,)
+    if any(isinstance(entry, str) for entry in entries):
+        left = [name for name in names if name not in entries]
+        pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
+        raise ArgumentTypeError(
+            f"{op}: y={y!r} is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
+            f"nx.{op}(x, axis={y!r}{pair})."
+        )
+    if names and x.ndim == 0:
+        pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
+        raise PositionalAxisError(
+            f"{op}: {type_text(x)} has no positional axis, and without axis= the variables and observations are positional axes. Write "
+            f"which of {show_names(names)} are the observations, axis=…, and which are the variables, variables=(…), as in "
+            f"nx.{op}(x, axis={names[-1]!r}{pair})."
+        )
 
 
 def _refuse_second(op: str, y: Any) -> None:
