@@ -272,15 +272,21 @@ def check_options(op: str, **options: Any) -> None:
             ) from None
 
 
+def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
+    """The candidate whose text is closest to that of `name`; `None` where none is close."""
+    by_text = {str(candidate): candidate for candidate in candidates}
+    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6)
+    return by_text[close[0]] if close else None
+
+
 def did_you_mean(name: Hashable, candidates: Iterable[Hashable]) -> str:
     """A sentence that suggests the closest candidate, or the empty string.
 
     >>> did_you_mean("bacth", ["batch", "hidden"])
     " Did you mean 'batch'?"
     """
-    by_text = {str(candidate): candidate for candidate in candidates}
-    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6)
-    return f" Did you mean {by_text[close[0]]!r}?" if close else ""
+    close = closest(name, candidates)
+    return "" if close is None else f" Did you mean {close!r}?"
 
 
 def raise_not_found(op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "") -> NoReturn:

@@ -541,7 +541,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         return _run_within(xmapped, outer, sizes, resources, left_out, call_in)
     devices = on_devices(resources)
     mesh, from_context = resolve_mesh(xmapped._mesh) if devices else (None, False)
-    check_mesh_axes(devices, mesh)
+    check_mesh_axes(devices, mesh, names=sizes)
     if devices and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._partitioning == "auto"

@@ -828,5 +828,6 @@ def test_static_checkers_are_told_of_every_operator_and_method():
     declared = {node.name for node in stub if isinstance(node, ast.FunctionDef)}
     written = {node.name for node in body if isinstance(node, ast.FunctionDef)}
     attributes = {name for name, value in vars(NamedArray).items() if callable(value) or isinstance(value, property)}
-    # `__getattr__` fills what an array has not needed yet; a checker that knew of it would accept every attribute.
-    assert attributes - written - {"__hash__", "__getattr__"} == declared - written
+    # `__getattr__` fills what an array has not needed yet; a checker that knew of it would accept every attribute. One that knew of
+    # `__setitem__`, which only says what to write instead, would accept assignments to entries.
+    assert attributes - written - {"__hash__", "__getattr__", "__setitem__"} == declared - written

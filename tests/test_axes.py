@@ -91,7 +91,7 @@ MALFORMED = {
     "a string": (
         "batch",
         "'batch' is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis "
-        "(['batch', None]), or a list that ends with '...' (['batch', ...]).",
+        "(['batch', None]), or a list that ends with '...' (['batch', ...]). Did you mean ['batch']?",
     ),
     "a number": (
         3,

@@ -481,7 +481,7 @@ OPTIONS = {
         lambda: xmap(body, "a", ["a"])(zeros(8)),
         AxisMappingError,
         "xmap, in_axes: 'a' is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one "
-        "entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).",
+        "entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...]). Did you mean ['a']?",
     ),
     "in_axes of a dictionary": (
         lambda: xmap(body, {"x": ["a"]}, ["a"])(zeros(8)),

@@ -4,6 +4,9 @@ Whole messages are compared. Where a function of JAX refuses the positional axes
 only ours are compared.
 """
 
+import collections.abc
+import random
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -12,11 +15,13 @@ import namedax as nx
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
+    AxisMappingError,
     AxisNameError,
     AxisNotFoundError,
     AxisSizeError,
     MeshError,
     NamedaxError,
+    NamedAxesLeftError,
     PositionalAxisError,
 )
 from tests import make
@@ -62,7 +67,6 @@ SAW_X = "it saw f32[] of f32[]{q:4, k:6}. Give the axes that it is to act on pos
         (lambda: X @ jnp.ones((4, 3)), PositionalAxisError, "matmul"),
         (lambda: jnp.ones((4, 3)) @ X, PositionalAxisError, "matmul"),
         (lambda: X[jnp.array(0)], PositionalAxisError, "getitem"),
-        (lambda: X.at[0].set(1.0), PositionalAxisError, "at[...].set"),
     ],
 )
 def test_a_function_of_positions_says_what_it_saw(call, kind, name):
@@ -153,6 +157,192 @@ def test_other_mistakes(call, kind, text):
 def test_what_is_not_a_name_in_arange(axis):
     with pytest.raises(AxisNameError, match="arange"):
         nx.arange(3, axis=axis)
+
+
+# --- what a user of NumPy writes ------------------------------------------------------------------------------------
+
+W = nx.named(array(6, 3), ["k", "hidden"])
+MAPPING = (
+    "is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', None]), or a list "
+    "that ends with '...' (['batch', ...])."
+)
+PAIRS = "names an axis, but is not made of pairs of a name and its index."
+OPERANDS = "matmul acts on positional axes, and names are batch axes: it saw f32[] of f32[]{q:4, k:6} and f32[] of"
+
+
+def assign(x, index, value):
+    x[index] = value
+
+
+@pytest.mark.parametrize("product", [lambda x, y: x @ y, nx.numpy.matmul])
+def test_a_matrix_product_of_names(product):
+    text = message(lambda: product(X, W), PositionalAxisError)
+    assert text.endswith(
+        f"Here {OPERANDS} f32[]{{k:6, hidden:3}}. To contract the axis that both have write nx.dot(x, y, 'k')."
+    )
+    text = message(lambda: product(X, X), PositionalAxisError)
+    assert text.endswith("To contract an axis that both have write nx.dot(x, y, axis), with one of 'q', 'k'.")
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "prod", "max", "min", "any", "all", "std", "var", "argmax", "ptp"])
+@pytest.mark.parametrize("as_method", [True, False])
+def test_axes_one_by_one(op, as_method):
+    call = getattr(X, op) if as_method else lambda *axes: getattr(nx, op)(X, *axes)
+    assert message(lambda: call("q", "k"), ArgumentTypeError) == (
+        f"{op}: 'q', 'k' are given one by one, and one argument says over which axes of f32[]{{q:4, k:6}} it goes. Several axes are a tuple; "
+        "write axis=('q', 'k')."
+    )
+
+
+def test_an_element_type_that_is_none_keeps_the_words_of_numpy():
+    with pytest.raises(TypeError, match="data type 'flaot' not understood") as error:
+        nx.sum(X, "k", "flaot")
+    assert not isinstance(error.value, NamedaxError)
+
+
+def test_resources_in_the_place_of_mappings():
+    text = f"xmap, in_axes: 'x' {MAPPING} Did you mean axis_resources={{'q': 'x'}}?"
+    assert message(lambda: nx.xmap(nx.sin, {"q": "x"}, mesh=MESH), AxisMappingError) == text
+    text = text.replace("in_axes", "out_axes")
+    assert message(lambda: nx.xmap(nx.sin, ["q", ...], {"q": "x"}, mesh=MESH), AxisMappingError) == text
+
+
+@pytest.mark.parametrize(
+    ("axes", "meant"),
+    [
+        ("q", " Did you mean ['q']?"),
+        (("q", "k"), " A tuple holds the mappings of several values. Did you mean ['q', 'k']?"),
+        (("q", "k", 0), " A tuple holds the mappings of several values. Did you mean ['q', 'k', None]?"),
+        (("q", ...), " A tuple holds the mappings of several values. Did you mean ['q', ...]?"),
+        ((["q"], "k"), " Did you mean ['k']?"),
+    ],
+)
+def test_a_mapping_that_is_no_list(axes, meant):
+    wrong = "k" if axes == (["q"], "k") else "q"
+    for op, call in (
+        ("named", lambda: nx.named(X.data, axes)),
+        ("positional", lambda: nx.positional(X, axes)),
+        ("xmap, in_axes", lambda: nx.xmap(nx.sin, axes)),
+        ("xmap, out_axes", lambda: nx.xmap(nx.sin, ["q", "k"], axes)),
+    ):
+        assert message(call, AxisMappingError) == f"{op}: {wrong!r} {MAPPING}{meant}"
+
+
+def test_other_names_by_named():
+    assert message(lambda: nx.named(X, ["q", "b"]), AxisMappingError) == (
+        "named: the axis mapping ['q', 'b'] asserts 2 axes, but the array f32[]{q:4, k:6} has 0, besides those that have names, 'q', 'k'. "
+        "Give these other names by nx.rename(x, {'k': 'b'})."
+    )
+    assert message(lambda: nx.named(X, ["q", "k", "b"]), AxisMappingError).startswith(
+        "named: the axis mapping ['q', 'k', 'b'] asserts 3 axes, but the array f32[]{q:4, k:6} has 0. Write one entry per axis"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: nx.dot(X, W.data, "k"),
+            "f32[6,3]; it has no named axis. HINT Name the axes of y first, as by nx.named(y, ['k', None]).",
+        ),
+        (
+            lambda: nx.dot(W.data.T, X, "k"),
+            "f32[3,6]; it has no named axis. HINT Name the axes of x first, as by nx.named(x, [None, 'k']).",
+        ),
+        (
+            lambda: nx.dot(X, array(6, 6), "k"),
+            "f32[6,6]; it has no named axis. HINT Name the axes of y first, as by nx.named(y, ['k', ...]).",
+        ),
+        (lambda: nx.dot(X, 2.0, "k"), "f32[]; it has no named axis. HINT"),
+        (lambda: nx.dot(X, W.rename(k="z"), "k"), "f32[]{z:6, hidden:3}; its named axes are 'z', 'hidden'. HINT"),
+    ],
+)
+def test_a_product_with_an_array_without_names(call, text):
+    assert message(call, AxisNotFoundError) == f"dot: no axis 'k' in {text}".replace(
+        "HINT", "dot contracts names that both arrays have."
+    )
+
+
+@pytest.mark.parametrize(
+    ("axes", "remedy"),
+    [
+        (["q", "hiden"], "Did you mean 'hidden'? Write ['q', 'hidden']."),
+        (["q"], "Reduce them in the function, or give them a position, as in ['q', 'hidden']."),
+        (["q", "z"], "Reduce them in the function, or give them a position, as in ['q', 'z', 'hidden']."),
+    ],
+)
+def test_a_name_misspelt_where_it_is_placed(axes, remedy):
+    y = nx.dot(X, W, "k")
+    left = f"f32[]{{q:4, hidden:3}}, still has the axes 'hidden', which {axes} does not place. {remedy}"
+    assert message(lambda: nx.positional(y, axes), NamedAxesLeftError) == f"positional: the array, {left}"
+    f = nx.xmap(lambda x, w: nx.dot(x, w, "k"), (["q", "k"], ["k", "hidden"]), axes)
+    assert message(lambda: f(X.data, W.data), NamedAxesLeftError) == f"xmap, out_axes: the result, {left}"
+
+
+@pytest.mark.parametrize(
+    ("x", "index", "value", "written"),
+    [
+        (X, 0, 1, "x.at['q', 0].set(1)"),
+        (X, (0, slice(1, 3)), 1.5, "x.at['q', 0, 'k', 1:3].set(1.5)"),
+        (X, ("k", 0), array(4), "x.at['k', 0].set(...)"),
+        (X, {"k": 0}, 1, "x.at[{'k': 0}].set(1)"),
+        (X, jnp.array(0), 1, "x.at[index].set(1)"),
+        (X, X > 0, 1, "x.at[mask].set(1)"),
+        (nx.named(array(4, 6), ["q", ...]), (slice(None), 0), 1, "x.at[:, 0].set(1)"),
+    ],
+)
+def test_an_assignment_to_entries(x, index, value, written):
+    assert message(lambda: assign(x, index, value), ArgumentTypeError) == (
+        f"setitem: {nx.core.display.type_text(x)} is immutable, and its entries cannot be set. Write x = {written}, which makes a new array."
+    )
+
+
+def test_an_array_is_not_taken_for_one_that_can_be_changed():
+    assert not isinstance(X, collections.abc.MutableSequence | collections.abc.MutableMapping)
+    text = message(lambda: random.Random(0).shuffle(nx.named(array(4), [...]) * nx.named(array(2), ["q"])), ArgumentTypeError)
+    assert "is immutable" in text
+
+
+@pytest.mark.parametrize("method", ["set", "add"])
+def test_an_update_at_a_position_of_names(method):
+    for index, written in ((0, "0"), (slice(1, 2), "2:5")):
+        assert message(lambda index=index: getattr(X.at[index], method)(1.0), PositionalAxisError) == (
+            f"at[...].{method}: f32[]{{q:4, k:6}} has no positional axis for the index {index!r}. Write the axis before its index, as in "
+            f"x.at['q', {written}]."
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: X["k"],
+            f"getitem: the index 'k' {PAIRS} Write x['k', 3], x['k', 3, 'q', 0:2], or a dict, x[{{'k': 3, 0: idx}}]",
+        ),
+        (
+            lambda: W["hiden"],
+            f"getitem: the index 'hiden' {PAIRS} Did you mean 'hidden'? Write x['hidden', 3], x['hidden', 3, 'k', 0:2], or a dict, "
+            "x[{'hidden': 3, 0: idx}]",
+        ),
+        (lambda: T["t"], f"getitem: the index 't' {PAIRS} Write x['t', 3], or a dict, x[{{'t': 3, 0: idx}}]"),
+        (
+            lambda: X.at["k"].set(0),
+            f"at[...].set: the index 'k' {PAIRS} Write x.at['k', 3], x.at['k', 3, 'q', 0:2], or a dict, x.at[{{'k': 3, 0: idx}}]",
+        ),
+    ],
+)
+def test_a_name_without_an_index(call, text):
+    assert message(call, PositionalAxisError) == f"{text}, which may have positions too."
+
+
+def test_resources_the_wrong_way_round():
+    call = in_body(lambda t: t, T, resources={"x": "t"})
+    lacks = "xmap: axis_resources maps 'x' to mesh axis '{}', which the mesh does not have; its axes are 'x' with sizes (8,)."
+    assert (
+        message(call, MeshError)
+        == f"{lacks.format('t')} Names come first, and mesh axes behind them: did you mean {{'t': 'x'}}?"
+    )
+    assert message(in_body(lambda t: t, T, resources={"x": "z"}), MeshError) == lacks.format("z")
 
 
 # --- sizes, shapes, keys, meshes -----------------------------------------------------------------------------------

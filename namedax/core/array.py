@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from namedax.core.display import Shown, type_text
+from namedax.core.display import Shown, index_text, type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import Region, ambient, inhabited
-from namedax.errors import NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, NamedAxesLeftError, PositionalAxisError
 
 __all__ = [
     "NamedArray",
@@ -120,6 +120,22 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 _set_tail(self, tail_of(_get_dims(self)))
                 return self._tail
             raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            # Not for type checkers, to which an array that has it can be changed.
+            parts = index if isinstance(index, tuple) else (index,)
+            if (
+                None not in self._dims
+                and len(parts) <= len(self._dims)
+                and all(isinstance(part, (int, slice)) for part in parts)
+            ):
+                parts = tuple(entry for pair in zip(self._dims, parts, strict=False) for entry in pair)
+            where = repr(index) if isinstance(index, Mapping) else ", ".join(map(index_text, parts))
+            what = repr(value) if isinstance(value, (bool, int, float, complex)) else "..."
+            raise ArgumentTypeError(
+                f"setitem: {type_text(self)} is immutable, and its entries cannot be set. Write x = x.at[{where}].set({what}), which makes a "
+                "new array."
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")

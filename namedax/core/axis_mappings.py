@@ -76,12 +76,13 @@ def is_mapping(value: Any) -> bool:
     return False
 
 
-def parse_mapping(value: Any, op: str) -> AxisMapping:
+def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
     """Parses one axis mapping.
 
     Args:
       value: a dict from positions to names, or a list of names, `None` and at most one `...`, which stands last.
       op: the operation, for messages.
+      within: the pytree of axis mappings in which it stands, for messages.
 
     Raises:
       AxisMappingError: it is none of these, a position is negative, or a name appears twice.
@@ -99,7 +100,7 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
     else:
         raise AxisMappingError(
             f"{op}: {text} is not an axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one "
-            "entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...])."
+            f"entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).{_what_was_meant(value, op, within)}"
         )
     seen: set[Hashable] = set()
     for _, name in pairs:
@@ -109,6 +110,24 @@ def parse_mapping(value: Any, op: str) -> AxisMapping:
             )
         seen.add(name)
     return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
+
+
+def _what_was_meant(value: Any, op: str, within: Any) -> str:
+    """A sentence on what was likely meant by `value`, which is no axis mapping, in the tree `within`; or the empty string."""
+    if (
+        isinstance(within, dict)
+        and op.startswith("xmap")
+        and not any(isinstance(entry, (list, dict)) for entry in within.values())
+    ):
+        return f" Did you mean axis_resources={within!r}?"
+    if (
+        isinstance(within, tuple)
+        and len(within) > 1
+        and all(isinstance(entry, (str, int, EllipsisType)) or entry is None for entry in within)
+    ):
+        meant = [None if isinstance(entry, int) else entry for entry in within]
+        return f" A tuple holds the mappings of several values. Did you mean {meant!r}?".replace("Ellipsis", "...")
+    return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
 
 
 def _check_name(name: Any, text: str, op: str) -> Any:
@@ -164,7 +183,7 @@ def freeze(axes: Any, what: str) -> Hashable:
     """A tree of axis mappings as a value that equals every other one that says the same; `what` is its name, for messages."""
 
     def leaf(node: Any) -> Any:
-        return None if node is None else parse_mapping(node, f"xmap, {what}")
+        return None if node is None else parse_mapping(node, f"xmap, {what}", axes)
 
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda node: node is None or is_mapping(node))
     return _Frozen((tuple(leaf(node) for node in leaves), tree))

@@ -146,6 +146,22 @@ def type_text(value: Any) -> str:
 _MOST_ELEMENTS = 10_000_000
 
 
+def index_text(part: Any) -> str:
+    """One part of an index as a user writes it: `2:5` for a slice, and `mask` or `index` for an array.
+
+    >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ..., np.arange(3))]
+    ["'month'", '3', '2:5', '::2', '...', 'index']
+    """
+    if isinstance(part, slice):
+        start, stop, step = ("" if bound is None else repr(bound) for bound in (part.start, part.stop, part.step))
+        return f"{start}:{stop}" if part.step is None else f"{start}:{stop}:{step}"
+    if part is ...:
+        return "..."
+    if hasattr(part, "dtype"):
+        return "mask" if part.dtype == np.bool_ else "index"
+    return repr(part)
+
+
 def _values(array: Shown) -> np.ndarray | None:
     """The values on this host, or `None` if there are none, or too many."""
     data: Any = array.data

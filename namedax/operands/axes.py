@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, TypeVar, cast
 
 import jax
@@ -15,7 +15,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, show_names
 
 __all__ = [
     "AXIS_PARAMETERS",
@@ -131,7 +131,11 @@ def axis_said(function: F) -> F:
                     f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
                     f"its axes, or those that are meant: {show_names(names)}."
                 )
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            refuse_axes_apart(op, args, place)
+            raise
 
     return cast(F, said)
 
@@ -155,6 +159,22 @@ def refuse_reversal(op: str, x: Any) -> None:
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to reverse. Write nx.rename for the other "
         f"side of a product, as in {remedy}."
     )
+
+
+def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
+    """Raises where the arguments from `place` on are axes of the array, one by one; called where they are not what the function takes.
+
+    Raises:
+      ArgumentTypeError: they are.
+    """
+    entries = args[place:]
+    if len(entries) < 2 or type(args[0]) is not NamedArray or not all(isinstance(entry, str) for entry in entries):
+        return
+    if any(entry in args[0]._dims for entry in entries[1:]):
+        raise ArgumentTypeError(
+            f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(args[0])} it goes. "
+            f"Several axes are a tuple; write axis={tuple(entries)!r}."
+        ) from None
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:

@@ -86,10 +86,16 @@ class _ExplainNames:
             return
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
-        why = (
-            f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. Give the axes that it is to act on "
-            f"positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
-        )
+        remedy = f"Give the axes that it is to act on positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
+        shared = [dim for dim in named[0].dims if dim is not None and all(dim in x.dims for x in named[1:])]
+        if self._function == "matmul" and len(named) == 2 and shared:
+            which = (
+                f"the axis that both have write nx.dot(x, y, {shared[0]!r})."
+                if len(shared) == 1
+                else f"an axis that both have write nx.dot(x, y, axis), with one of {show_names(shared)}."
+            )
+            remedy = f"To contract {which}"
+        why = f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. {remedy}"
         if not self._theirs:
             error.add_note(f"namedax: {why}")
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import NamedSharding, PartitionSpec
@@ -58,8 +58,8 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
     return assignment
 
 
-def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap") -> None:
-    """Raises `MeshError` if there is no mesh, or it lacks a mesh axis of the assignment."""
+def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()) -> None:
+    """Raises `MeshError` if there is no mesh, or it lacks a mesh axis of the assignment; `names` are those of the program, for messages."""
     for name, axes in assignment.items():
         if mesh is None or not mesh.axis_names:
             raise MeshError(
@@ -68,10 +68,12 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap") -> None
             )
         for axis in axes:
             if axis not in mesh.axis_names:
+                is_swapped = name in mesh.axis_names and axis in names
+                meant = f" Names come first, and mesh axes behind them: did you mean {{{axis!r}: {name!r}}}?"
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {axis!r}, which the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
-                    f"{tuple(mesh.shape.values())}.{did_you_mean(axis, mesh.axis_names)}"
+                    f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names)}"
                 )
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from namedax.core.annotations import Array
-from namedax.core.array import dims_of
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, scope_text
 from namedax.errors import (
@@ -286,16 +287,26 @@ def dot(
         return compiled_ops.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
 
 
+def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
+    """A sentence on how an operand without names gets `name`, at the axis that has its size in the other one where there is only one."""
+    if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
+        return ""
+    size = other.named_shape.get(name) if isinstance(other, NamedArray) else None
+    fits = [i for i, n in enumerate(block.shape) if n == size]
+    axes = [name if i == fits[0] else None for i in range(block.ndim)] if len(fits) == 1 else [name, ...]
+    return f" Name the axes of {argument} first, as by nx.named({argument}, {axes!r}).".replace("Ellipsis", "...")
+
+
 def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type: Any, overlap: Any, x: Any, y: Any) -> Any:
     blocks = [block_of(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
-    for block in blocks:
+    for i, block in enumerate(blocks):
         dims = dims_of(block)
         for name in names:
             if name not in dims or name is None:
                 own = [dim for dim in dims if dim is not None]
                 hint = "dot contracts names that both arrays have."
-                raise_not_found(op, name, type_text(block), own, hint)
+                raise_not_found(op, name, type_text(block), own, hint + _naming(name, "xy"[i], block, blocks[1 - i]))
         numbers = iter(range(-dims.count(None), 0))
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
     shapes = [tuple(block.shape) for block in blocks]

@@ -41,6 +41,7 @@ from namedax.ops.indexing.parts import (
     global_size,
     is_mask,
     joint_indices,
+    refuse_positions,
     resolve,
     visible_order,
 )
@@ -59,7 +60,7 @@ def read(
     if mode not in READ_MODES:
         raise PositionalAxisError(f"{op}: mode={mode!r} is none of {READ_MODES}.")
     x = local_block(x, op, ambient())
-    entries = by_name(op, index)
+    entries = by_name(op, index, x)
     parts, arrays = resolve(op, x, entries or {})
     if ambient() is None:
         x, parts = _cut_at_operands(op, x, parts)
@@ -363,17 +364,6 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
     return partial.astype(jnp.bool_) if truth else partial
 
 
-def _refuse_positions(x: NamedArray, index: Any) -> None:
-    """An integer or a slice says no axis, where all axes have names."""
-    for part in index if isinstance(index, tuple) else (index,):
-        if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
-            name = x.dims[0]
-            raise PositionalAxisError(
-                f"getitem: {type_text(x)} has no positional axis for the index {part!r}. Write the axis before its index, as in "
-                f"x[{name!r}, {'2:5' if isinstance(part, slice) else part}]."
-            )
-
-
 def getitem(x: Any, index: Any, /) -> Array:
     """`x[index]`, by name or by position.
 
@@ -409,7 +399,7 @@ def getitem(x: Any, index: Any, /) -> Array:
     >>> getitem(x, {"batch": slice(0, 2), "k": nx.named(jnp.array([2, 0]), ["pick"])}).named_shape["pick"]
     2
     """
-    if by_name("getitem", index) is not None:
+    if by_name("getitem", index, x) is not None:
         return read("getitem", x, index)
     for part in index if isinstance(index, tuple) else (index,):
         if is_mask(part) and (isinstance(part, NamedArray) or isinstance(part, jax.core.Tracer)):
@@ -418,7 +408,7 @@ def getitem(x: Any, index: Any, /) -> Array:
                 "the shape with nx.where(mask, x, fill)."
             )
     if type(x) is NamedArray and not x.ndim:
-        _refuse_positions(x, index)
+        refuse_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 

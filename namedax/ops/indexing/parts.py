@@ -14,7 +14,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block
 from namedax.operands.leaves import wide_index
@@ -70,8 +70,24 @@ class OwnAxis(StandIn):
     """Stands, in an index array, for an axis of the same name as the one that is read, until that is gone."""
 
 
-def by_name(op: str, index: Any) -> Mapping[Any, Any] | None:
-    """The entries of an index by names, or `None` if it is one by position.
+def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
+    """Raises where an integer or a slice says no axis, since all axes of `x` have names; `read` is what the user writes before the index.
+
+    Raises:
+      PositionalAxisError: there is one.
+    """
+    if type(x) is not NamedArray or x.ndim or not x.dims:
+        return
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
+            raise PositionalAxisError(
+                f"{op}: {type_text(x)} has no positional axis for the index {part!r}. Write the axis before its index, as in "
+                f"{read}[{x.dims[0]!r}, {'2:5' if isinstance(part, slice) else part}]."
+            )
+
+
+def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
+    """The entries of an index of `x` by names, or `None` if it is one by position.
 
     Raises:
       PositionalAxisError: names and indices do not come in pairs.
@@ -84,9 +100,14 @@ def by_name(op: str, index: Any) -> Mapping[Any, Any] | None:
     entries: dict[Any, Any] = {}
     if len(parts) % 2 or not all(is_name(name) for name in parts[::2]):
         name = next(part for part in parts if is_name(part))
+        read = "x.at" if op.startswith("at") else "x"
+        names = [dim for dim in dims_of(x) if dim is not None]
+        guess = "" if name in names else did_you_mean(name, names)
+        name = name if name in names or not names else closest(name, names) or names[0]
+        more = "".join([f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1])
         raise PositionalAxisError(
-            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index. Write x[{name!r}, 3], "
-            f"x[{name!r}, 3, 'k', 0:2], or a dict, x[{{{name!r}: 3, 0: idx}}], which may have positions too."
+            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index.{guess} Write {read}[{name!r}, 3], "
+            f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which may have positions too."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:

@@ -42,6 +42,7 @@ from namedax.ops.indexing.parts import (
     gather_own_axes,
     is_mask,
     joint_indices,
+    refuse_positions,
     resolve,
     visible_order,
 )
@@ -92,7 +93,7 @@ class Selected:
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Array:
         """`x[index]`; `mode` says what an index array out of range gives: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
-        if by_name("at", self._index) is not None:
+        if by_name("at", self._index, self._array) is not None:
             return read("at[...].get", self._array, self._index, mode, fill_value, hints)
         if mode is None and fill_value is None and not hints:
             return getitem(self._array, self._index)
@@ -171,6 +172,7 @@ def at(x: Any) -> At:
 
 
 def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[str, Any]) -> Any:
+    refuse_positions(f"at[...].{method}", "x.at", x, index)
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
 
@@ -195,7 +197,7 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
         value = jnp.asarray(value)
     if is_mask(index) and isinstance(index, NamedArray):
         return _update_where(op, x, [index], method, value)
-    entries = by_name(op, index)
+    entries = by_name(op, index, x)
     if entries is None:
         return _by_position(x, index, method, value, {"mode": mode, **hints})
     region = ambient()

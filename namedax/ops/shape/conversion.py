@@ -16,7 +16,16 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, NamedAxesLeftError, raise_not_found, show_names
+from namedax.errors import (
+    AxisMappingError,
+    AxisResourceError,
+    AxisSizeError,
+    NamedAxesLeftError,
+    closest,
+    did_you_mean,
+    raise_not_found,
+    show_names,
+)
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
@@ -39,7 +48,7 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
     if axes is None:
         return jax.tree.unflatten(structure, [function(leaf, None, path) for path, leaf in leaves])
     prefix = jax.tree.map(
-        lambda m: None if m is None else parse_mapping(m, op), axes, is_leaf=lambda m: m is None or is_mapping(m)
+        lambda m: None if m is None else parse_mapping(m, op, axes), axes, is_leaf=lambda m: m is None or is_mapping(m)
     )
     try:
         full = jax.tree.broadcast(
@@ -77,9 +86,27 @@ def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) ->
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
         return data, dims
+    _refuse_renaming(dims, mapping, op, what)
     given = mapping.place(dims.count(None), op, what)
     names = iter(given)
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
+
+
+def _refuse_renaming(dims: Dims, mapping: AxisMapping, op: str, what: str) -> None:
+    """Raises where the mapping asserts as many axes as the array has with its names, which it cannot change."""
+    own, free = [dim for dim in dims if dim is not None], dims.count(None)
+    if not own or mapping.rank != len(dims):
+        return
+    renamed = {
+        dim: name
+        for dim, name in zip(dims, mapping.place(len(dims), op, what), strict=True)
+        if None not in (dim, name) and dim != name
+    }
+    if renamed:
+        raise AxisMappingError(
+            f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {what} has {free}, besides those that have names, "
+            f"{show_names(own)}. Give these other names by nx.rename(x, {renamed!r})."
+        )
 
 
 def detach_names(
@@ -102,9 +129,14 @@ def detach_names(
     placed = [name for _, name in mapping.names]
     left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
     if left:
+        sizes = {} if region is None else region.sizes
+        meant = {name: closest(name, left) for name in placed if name not in dims and name not in sizes}
+        right = [dim if (dim := meant.get(name)) is not None else name for name in placed]
+        remedy = f"Reduce them in the function, or give them a position, as in {placed + left}."
+        if set(left) <= set(right) and len(set(right)) == len(right):
+            remedy = "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
         raise NamedAxesLeftError(
-            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. "
-            f"Reduce them in the function, or give them a position, as in {placed + left}."
+            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
