@@ -197,3 +197,57 @@ def test_what_every_device_knows_is_not_sent():
     assert sent(body, ["a", None]) == []
     doubled = lambda x: lax.psum(nx.sum(x, "a"), "a")  # noqa: E731
     assert sent(doubled, ["b"]) == [(REDUCE, 20)]
+
+
+# --- functions of single entries ------------------------------------------------------------------------------------
+
+HIDING = {
+    "vmap": lambda f: lambda v: nx.vmap(f, "i")(v),
+    "nmap": lambda f: nx.nmap(f),
+    "nmap of a jitted function": lambda f: nx.nmap(jax.jit(f)),
+    "map": lambda f: lambda v: nx.map(f, v, axis="i"),
+    "scan": lambda f: lambda v: nx.scan(lambda c, x: (c, f(x)), nx.zeros(()), v, axis="i")[1],
+    "fold": lambda f: lambda v: v + nx.fold(lambda c, x: c + f(x), nx.zeros(()), v, axis="i"),
+    "nmap within vmap over another axis": lambda f: lambda v: nx.vmap(lambda r: nx.nmap(f)(r), "j")(v),
+}
+REFUSED = {
+    "psum": lambda x: nx.lax.psum(x, "i"),
+    "pmean": lambda x: x - nx.lax.pmean(x, "i"),
+    "pmax": lambda x: nx.lax.pmax(x, "i"),
+    "all_gather": lambda x: nx.lax.all_gather(x, "i").sum(),
+}
+
+
+@pytest.mark.parametrize("resources", [{}, {"i": "x"}, {"i": ("x", "y")}, {"i": nx.SerialLoop(2)}], ids=str)
+@pytest.mark.parametrize("how", HIDING)
+@pytest.mark.parametrize("what", ["psum", "pmean"])
+def test_a_name_that_is_taken_away_is_not_reduced(how, what, resources):
+    """There a value lacks the name because it is one entry, and not because it is the same for all: the sum would be its size times it."""
+    f = nx.xmap(HIDING[how](REFUSED[what]), axis_resources=resources, mesh=jax.make_mesh((4, 2), ("x", "y")))
+    message = rf"{what}: \w+.* takes the axis 'i' away here, .* Call {what} outside of it"
+    with pytest.raises(nx.errors.AxisNotFoundError, match=message):
+        f(nx.named(make.array(np.arange(24.0).reshape(8, 3)), ["i", "j"]))
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_nor_by_another_collective(what):
+    with pytest.raises(nx.errors.AxisNotFoundError, match=f"{what}: vmap takes the axis 'i' away here"):
+        nx.xmap(HIDING["vmap"](REFUSED[what]))(nx.named(make.array(np.arange(8.0)), ["i"]))
+
+
+def test_other_names_are_reduced_there_and_a_size_is_known():
+    x = np.sin(np.arange(24.0)).reshape(8, 3)
+    v = nx.named(make.array(x), ["i", "j"])
+    over_j = nx.xmap(lambda v: nx.vmap(lambda r: nx.lax.psum(r, "j") / nx.lax.axis_size("i"), "i")(v))(v)
+    np.testing.assert_allclose(nx.positional(over_j, ["i"]), x.sum(1) / 8, rtol=1e-5)
+    helper = jax.jit(lambda v: nx.lax.psum(v, "i"))  # traced where the value is the same for all, and not where it is an entry
+    f = nx.xmap(lambda v: helper(nx.ones(())) + nx.vmap(helper, "i")(v))
+    with pytest.raises(nx.errors.AxisNotFoundError, match="vmap takes the axis 'i' away here"):
+        f(nx.named(make.array(x[:, 0]), ["i"]))
+    assert float(nx.xmap(lambda v: helper(nx.ones(())) + 0 * nx.sum(v, "i"))(nx.named(make.array(x[:, 0]), ["i"]))) == 8
+
+
+def test_a_jitted_function_of_a_module_without_a_name_is_not_of_jax():
+    scope = {"jax": jax, "nx": nx}
+    exec("f = jax.jit(lambda v: nx.lax.psum(v, 'i'))", scope)
+    assert nx.xmap(scope["f"], in_axes=["i"], out_axes=[])(make.array(np.arange(8.0))) == 28

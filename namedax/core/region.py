@@ -28,6 +28,8 @@ __all__ = [
     "ambient",
     "check_region_lives",
     "enter",
+    "hider",
+    "hiding",
     "inhabited",
     "leave_for_kernel",
     "note_left",
@@ -256,6 +258,9 @@ def _rename_first(mesh_axis: str) -> str:
 
 
 _context = jax.make_user_context(None)
+# The region, and the names that its functions do not see where they are called for single entries, each with what hides it. Part of JAX's
+# cache keys, as the region is.
+_hidden = jax.make_user_context(None)
 _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_kernel", default=False)
 
 
@@ -268,6 +273,27 @@ def ambient() -> Region | None:
     """The region that is being traced, or `None` outside of every mapped body."""
     region: Region | None = _context.value
     return region
+
+
+@contextlib.contextmanager
+def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
+    """A context for a function of single entries along `names`: there a value that lacks one of them is not the same in every instance."""
+    region, names = ambient(), tuple(names)
+    if region is None or not names:
+        yield
+        return
+    before = _hidden.value
+    outer = before[1] if before is not None and before[0] == region else ()
+    with _hidden((region, (*outer, *((name, op) for name in names)))):
+        yield
+
+
+def hider(name: Hashable) -> str | None:
+    """What hides a name of the region from the function that is being traced, or `None`."""
+    value = _hidden.value
+    if value is None or value[0] != ambient():
+        return None
+    return next((op for hidden, op in value[1] if hidden == name), None)
 
 
 # --- where a body has ended -----------------------------------------------------------------------------------------

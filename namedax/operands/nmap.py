@@ -21,7 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.names import Dims, check_dims
-from namedax.core.region import ambient, enter
+from namedax.core.region import ambient, enter, hiding
 from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -112,6 +112,11 @@ def belongs_to_jax(function: Any) -> bool:
     """
     while isinstance(function, functools.partial):
         function = function.func
+    wrapped = getattr(function, "__wrapped__", None)
+    if (
+        wrapped is not None and getattr(function, "__module__", None) is None
+    ):  # of code that was run without the name of a module
+        return belongs_to_jax(wrapped)
     modules = [getattr(function, "__module__", None) or type(function).__module__]
     if isinstance(function, types.FunctionType):
         modules.append(function.__globals__.get("__name__", ""))
@@ -219,10 +224,11 @@ class Lifted:
             for i, value in zip(places, values, strict=True):
                 filled[i] = value
             inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
-            return function(*inner_args, **inner_kwargs)
+            with hiding(op, () if theirs else names):
+                return function(*inner_args, **inner_kwargs)
 
-        mapped = _vectorised(positional, names, [dims_of(block) for block in blocks])
         theirs = belongs_to_jax(function) or _is_our_own(function)
+        mapped = _vectorised(positional, names, [dims_of(block) for block in blocks])
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks):
             try:
                 hidden = frozenset[str]()

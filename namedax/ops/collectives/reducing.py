@@ -17,7 +17,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
-from namedax.core.region import ambient
+from namedax.core.region import ambient, hider
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
@@ -68,6 +68,12 @@ def _size(op: str, name: Hashable) -> int:
         raise AxisNotFoundError(
             f"{op}: axis {name!r} has no size; {where}.{did_you_mean(name, known)} Give an argument that axis in in_axes, or its size in "
             "axis_sizes of xmap."
+        )
+    by = hider(name)
+    if by is not None and op not in ("axis_size", "axis_index"):
+        raise AxisNotFoundError(
+            f"{op}: {by} takes the axis {name!r} away here, and calls the function for each of its entries, which know nothing of each other. "
+            f"Call {op} outside of it, on what it is given or what it returns."
         )
     region.seen.add(name)
     return region.sizes[name]

@@ -18,7 +18,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.region import ambient
+from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data
@@ -153,7 +153,9 @@ def scan_entries(
 
     def flat(*values: Any) -> list[Any]:
         with explain_type_errors, state.explain_missing_axes():
-            after, result = pair_of(entries.op, f(state.value(values[:count]), entries.value(values[count:])))
+            with hiding(entries.op, (entries.axis,) if entries.by_name else ()):
+                returned = f(state.value(values[:count]), entries.value(values[count:]))
+            after, result = pair_of(entries.op, returned)
         after = state.next(after)
         leaves, tree = flatten(result)
         leaves = [block_of(leaf, entries.op) for leaf in leaves]

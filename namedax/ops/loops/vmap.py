@@ -17,7 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import Dims
-from namedax.core.region import ambient
+from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data
@@ -54,13 +54,13 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
 class _Entry:
     """A function of entries as one of flat data; it notes what the results are."""
 
-    def __init__(self, op: str, f: Callable[..., Any], value: Callable[[Sequence[Any]], Any]):
-        self.op, self.f, self.value = op, f, value
+    def __init__(self, op: str, f: Callable[..., Any], value: Callable[[Sequence[Any]], Any], names: Sequence[Hashable]):
+        self.op, self.f, self.value, self.names = op, f, value, names
         self.tree: Any = None
         self.dims: list[Dims] = []
 
     def __call__(self, *datas: Any) -> list[Any]:
-        with explain_type_errors:
+        with explain_type_errors, hiding(self.op, self.names):
             leaves, self.tree = flatten(self.f(self.value(datas)))
         leaves = [block_of(leaf, self.op) for leaf in leaves]
         self.dims = [dims_of(leaf) for leaf in leaves]
@@ -100,7 +100,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     entries = Entries("map", xs, axis, knows_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
-    entry = _Entry("map", f, entries.value)
+    entry = _Entry("map", f, entries.value, [entries.axis] if entries.by_name else [])
 
     def along(function: Callable[..., list[Any]], datas: Sequence[Any]) -> list[Any]:
         fresh = Entries("map", list(datas), 0)
@@ -209,7 +209,8 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
         values = [part.value([next(supply) for _ in part.datas]) for part in parts]
         return values[0] if one_axis else values
 
-    entry = _Entry("vmap", lambda values: fun(*values[:-1], **values[-1]), value)
+    names = [part.axis for part in parts if part.by_name and part.datas]
+    entry = _Entry("vmap", lambda values: fun(*values[:-1], **values[-1]), value, names)
     region = ambient()
     name = result.axis
     if result.by_name and region is not None and datas:
