@@ -441,7 +441,7 @@ def test_second_derivatives():
         (
             lambda x: nx.sum(x, "bb"),
             nx.errors.AxisNotFoundError,
-            ["sum: no axis 'bb' in f32[3]{b:4, a:8}", "Did you mean 'b'?", "nx.lax.psum"],
+            ["sum: no axis 'bb' in f32[3]{b:4, a:8}", "Did you mean 'b'?", "Reduce over an axis that it has"],
         ),
         (lambda x: nx.mean(x, ("a", "k")), nx.errors.AxisNotFoundError, ["mean", "'k'", "axis=(('a', 'k'),)"]),
         (lambda x: nx.logsumexp(x, "k"), nx.errors.AxisNotFoundError, ["logsumexp", "'k'", "'b', 'a'"]),
@@ -474,6 +474,17 @@ def test_mistakes(placement, call, error, words):
             run()
         text = str(raised.value).replace("@x", "")
         assert all(word in text for word in words), raised.value
+
+
+def test_collectives_are_offered_in_a_mapped_function_only():
+    x = array(4)
+    for run, offered in (
+        (lambda: nx.sum(nx.named(x, ["b"]), "q"), False),
+        (lambda: nx.xmap(lambda v: nx.sum(v, "q"), (["b"],), [])(x), True),
+    ):
+        with pytest.raises(nx.errors.AxisNotFoundError) as raised:
+            run()
+        assert ("(nx.lax.psum)" in str(raised.value)) == offered, raised.value
 
 
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
