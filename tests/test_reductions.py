@@ -480,7 +480,7 @@ def test_collectives_are_offered_in_a_mapped_function_only():
     x = array(4)
     for run, offered in (
         (lambda: nx.sum(nx.named(x, ["b"]), "q"), False),
-        (lambda: nx.xmap(lambda v: nx.sum(v, "q"), (["b"],), [])(x), True),
+        (lambda: nx.xmap(lambda v: nx.sum(v, "q"), (["b"],), [], axis_resources={"b": "x"}, mesh=make_mesh((4, 2)))(x), True),
     ):
         with pytest.raises(nx.errors.AxisNotFoundError) as raised:
             run()
