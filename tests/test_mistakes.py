@@ -433,3 +433,15 @@ def test_and_only_one():
     assert text == "arange: the number of values is 5, but axis 'q' has size 3 in this mapped function; a name has one size."
     text = message(in_body(lambda t: (nx.rename(t, {"t": "q"}), nx.zeros(named_shape={"q": 5})), T), AxisSizeError)
     assert text == "zeros: named_shape['q'] is 5, but axis 'q' has size 8 in this mapped function; a name has one size."
+
+
+@pytest.mark.parametrize(
+    "function", [nx.sum, nx.numpy.sum, nx.mean, nx.numpy.var, nx.cumsum, nx.numpy.cumprod, lambda x, *axes: x.sum(*axes)]
+)
+def test_a_name_that_is_an_element_type_too_is_an_axis(function):
+    """As the argument behind the axis, "h" would be the 16-bit integers."""
+    x = nx.named(array(4, 6), ["b", "h"])
+    text = message(lambda: function(x, "b", "h"), ArgumentTypeError)
+    assert "'b', 'h' are given one by one" in text
+    assert "write axis=('b', 'h')." in text
+    assert function(x, "b", "float16").dtype == "float16"

@@ -131,11 +131,11 @@ def axis_said(function: F) -> F:
                     f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
                     f"its axes, or those that are meant: {show_names(names)}."
                 )
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
+        if (
+            len(args) > place + 1
+        ):  # an axis may have the name of an element type, "h" or "f", which is what the next argument says
             refuse_axes_apart(op, args, place)
-            raise
+        return function(*args, **kwargs)
 
     return cast(F, said)
 
@@ -162,7 +162,7 @@ def refuse_reversal(op: str, x: Any) -> None:
 
 
 def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
-    """Raises where the arguments from `place` on are axes of the array, one by one; called where they are not what the function takes.
+    """Raises where the arguments from `place` on are axes of the array, one by one.
 
     Raises:
       ArgumentTypeError: they are.
@@ -174,7 +174,7 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
         raise ArgumentTypeError(
             f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(args[0])} it goes. "
             f"Several axes are a tuple; write axis={tuple(entries)!r}."
-        ) from None
+        )
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:
@@ -208,7 +208,23 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
 
 def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     """A reduction as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`)."""
-    return inspect.unwrap(function)
+    plain = inspect.unwrap(function)
+    code = plain.__code__
+    return axes_together(plain) if "dtype" in code.co_varnames[: code.co_argcount] else plain
+
+
+def axes_together(function: F) -> F:
+    """A function of an axis and, by position too, an element type: axes that are given one by one are refused (`refuse_axes_apart`)."""
+    place = inspect.unwrap(function).__code__.co_varnames.index("axis")
+    op = function.__name__
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > place + 1:
+            refuse_axes_apart(op, args, place)
+        return function(*args, **kwargs)
+
+    return cast(F, checked)
 
 
 # Parameters that mean axes of the first array argument.
