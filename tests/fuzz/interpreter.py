@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.fuzz import (
+from tests.fuzz import (  # noqa: F401 - they fill the table of operations
     ops_blocks,
     ops_collective,
     ops_elementwise,
@@ -22,16 +22,6 @@ from tests.fuzz.program import Block, Invalid, Operation, Program, Statement
 from tests.fuzz.values import FLOATS, V
 
 __all__ = ["Run"]
-_ = (
-    ops_blocks,
-    ops_collective,
-    ops_elementwise,
-    ops_indexing,
-    ops_pipeline,
-    ops_ragged,
-    ops_shape,
-    ops_window,
-)  # they fill the table
 EPSILON = {"f32": 1e-6, "weak": 1e-6, "bf16": 4e-3}
 
 

@@ -99,14 +99,18 @@ class Rows(Operation):
     moves = True
     extra = 0  # values besides the array and the lengths
 
-    def begin(self, g: Any, suits: Any = lambda v: True) -> tuple[int, str, str] | None:
-        """An array of tokens, the names of its tokens and of its rows."""
-        x = g.pick(lambda v: v.names and v.dtype in ("f32", "bf16") and v.data.size <= FEW and suits(v))
+    def suits(self, v: V) -> bool:
+        """Whether a value may be the array."""
+        return True
+
+    def draw(self, g, name):
+        """Draws an array of tokens, the names of its tokens and of its rows, and what `of` makes of them."""
+        x = g.pick(lambda v: v.names and v.dtype in ("f32", "bf16") and v.data.size <= FEW and self.suits(v))
         if x is None:
             return None
         tokens = g.choice(g.v(x).names)
         rows = [name for name in g.free() if name not in g.v(x).names]
-        return (x, tokens, g.choice(rows)) if rows else None
+        return self.of(g, name, x, tokens, g.choice(rows)) if rows else None
 
     def rows_code(self, s: Any, a: list[str]) -> str:
         """The `Ragged`."""
@@ -139,11 +143,7 @@ KINDS = ("sum", "sum", "mean", "max", "min", "logsumexp", "var")
 class RowReduction(Rows):
     names, weight = ("ragged_reduce",), 0.6
 
-    def draw(self, g, name):
-        found = self.begin(g)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def of(self, g, name, x, tokens, rows):
         kind = g.choice(KINDS)
         if kind in ("max", "min") and not g.distinct(g.v(x), (tokens,)):
             return None
@@ -168,11 +168,7 @@ class RowReduction(Rows):
 class RowSoftmax(Rows):
     names, weight = ("ragged_softmax", "ragged_log_softmax", "ragged_centred"), 0.5
 
-    def draw(self, g, name):
-        found = self.begin(g)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def of(self, g, name, x, tokens, rows):
         lengths, more = _lengths(g, g.v(x), tokens, rows, 4)
         return g.s(name, (x, *more), tokens=tokens, rows=rows, lengths=lengths)
 
@@ -204,12 +200,10 @@ class RowMeeting(Rows):
 
     names, weight = ("ragged_multiply", "ragged_spread"), 0.4
 
-    def draw(self, g, name):
-        found = self.begin(g, lambda v: not v.ndim)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def suits(self, v):
+        return not v.ndim
 
+    def of(self, g, name, x, tokens, rows):
         def suits(v):
             return rows in v.names and tokens not in v.names and v.dtype in ("f32", "bf16") and not v.ndim
 
@@ -239,11 +233,7 @@ class RowTake(Rows):
 
     names, weight = ("ragged_take",), 0.4
 
-    def draw(self, g, name):
-        found = self.begin(g)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def of(self, g, name, x, tokens, rows):
         lengths, more = _lengths(g, g.v(x), tokens, rows, 4)
         out = g.choice([rows, *(n for n in g.free() if n not in (*g.v(x).names, rows))])
         index = tuple(g.choice(range(-SIZES[rows], SIZES[rows] + 1)) for _ in range(SIZES[out]))
@@ -297,11 +287,7 @@ class RowPadded(Rows):
 
     names, weight = ("ragged_padded", "ragged_pick"), 0.4
 
-    def draw(self, g, name):
-        found = self.begin(g)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def of(self, g, name, x, tokens, rows):
         lengths, more = _lengths(g, g.v(x), tokens, rows, 4)
         options = {"tokens": tokens, "rows": rows, "lengths": lengths}
         if name == "ragged_pick":
@@ -383,11 +369,10 @@ class RowAttention(Rows):
 
     names, weight = ("ragged_attention",), 0.4
 
-    def draw(self, g, name):
-        found = self.begin(g, lambda v: len(v.names) >= 2 and not v.ndim and v.dtype == "f32")
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def suits(self, v):
+        return len(v.names) >= 2 and not v.ndim and v.dtype == "f32"
+
+    def of(self, g, name, x, tokens, rows):
         features = g.choice([n for n in g.v(x).names if n != tokens])
         lengths, more = _lengths(g, g.v(x), tokens, rows, 4)
         if more and features in g.v(more[0]).names:
@@ -457,11 +442,10 @@ class RowDot(Rows):
 
     names, weight = ("ragged_dot",), 0.3
 
-    def draw(self, g, name):
-        found = self.begin(g, lambda v: len(v.names) >= 2 and not v.ndim)
-        if found is None:
-            return None
-        x, tokens, rows = found
+    def suits(self, v):
+        return len(v.names) >= 2 and not v.ndim
+
+    def of(self, g, name, x, tokens, rows):
         names = {*g.v(x).names} - {tokens}
         w = g.pick(
             lambda w: (
