@@ -13,7 +13,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, show_names
 
@@ -26,6 +26,7 @@ __all__ = [
     "check_axes",
     "holds_names",
     "is_axis_name",
+    "names_alone",
     "new_names",
     "plain_axis",
     "refuse_reversal",
@@ -113,6 +114,12 @@ def axis_key(op: str, axis: Axis) -> Any:
     return axis
 
 
+def names_alone(x: Any) -> Dims:
+    """The names of an array that has names and no positional axis; of any other none."""
+    dims = x._dims if type(x) is NamedArray else ()
+    return () if None in dims else dims
+
+
 def axis_said(function: F) -> F:
     """A reduction as it stands at the top level: for an array with names and no positional axis, the axis must be given.
 
@@ -125,15 +132,13 @@ def axis_said(function: F) -> F:
     @functools.wraps(function)
     def said(*args: Any, **kwargs: Any) -> Any:
         if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
-            names = [dim for dim in args[0]._dims if dim is not None]
-            if names and len(names) == len(args[0]._dims):
+            names = names_alone(args[0])
+            if names:
                 raise PositionalAxisError(
                     f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
                     f"its axes, or those that are meant: {show_names(names)}."
                 )
-        if (
-            len(args) > place + 1
-        ):  # an axis may have the name of an element type, "h" or "f", which is what the next argument says
+        if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
         return function(*args, **kwargs)
 
@@ -150,8 +155,8 @@ def refuse_reversal(op: str, x: Any) -> None:
     Raises:
       PositionalAxisError: it has names, and no positional axis.
     """
-    names = [dim for dim in dims_of(x) if dim is not None]
-    if not names or len(names) < len(dims_of(x)):
+    names = names_alone(x)
+    if not names:
         return
     renamed = f"nx.rename(y, {{{names[0]!r}: {'other' if 'other' not in names else 'another'!r}}})"
     remedy = f"nx.dot(y, {renamed}, {names[-1]!r})" if len(names) > 1 else renamed
@@ -163,6 +168,8 @@ def refuse_reversal(op: str, x: Any) -> None:
 
 def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
     """Raises where the arguments from `place` on are axes of the array, one by one.
+
+    Before the function is called: an axis may have the name of an element type, "h" or "f", which is what the argument behind the axis says.
 
     Raises:
       ArgumentTypeError: they are.

@@ -113,10 +113,8 @@ def belongs_to_jax(function: Any) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     wrapped = getattr(function, "__wrapped__", None)
-    if (
-        wrapped is not None and getattr(function, "__module__", None) is None
-    ):  # of code that was run without the name of a module
-        return belongs_to_jax(wrapped)
+    if wrapped is not None and getattr(function, "__module__", None) is None:
+        return belongs_to_jax(wrapped)  # of code that was run without the name of a module
     modules = [getattr(function, "__module__", None) or type(function).__module__]
     if isinstance(function, types.FunctionType):
         modules.append(function.__globals__.get("__name__", ""))

@@ -26,7 +26,7 @@ from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.ops.collectives.reducing import _map, _names, _size
+from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.real_entries import masked, refilled
@@ -105,7 +105,7 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
             n = data.shape[dims.index(name)]
             size = n if region is None else region.global_size(name, n)
         else:
-            size = _size(op, name)
+            size = _size_where_lacking(op, name)
         sizes.append(size)
         blocks.append(size if region is None else region.block_size(name, size, op, knows_padding=True))
         places.append(region.place(name) if region is not None and region.manual else ())

@@ -69,14 +69,23 @@ def _size(op: str, name: Hashable) -> int:
             f"{op}: axis {name!r} has no size; {where}.{did_you_mean(name, known)} Give an argument that axis in in_axes, or its size in "
             "axis_sizes of xmap."
         )
+    region.seen.add(name)
+    return region.sizes[name]
+
+
+def _size_where_lacking(op: str, name: Hashable) -> int:
+    """The global size of a name that a value lacks, because the value is the same in every instance.
+
+    Raises:
+      AxisNotFoundError: the name has no size here; or it is hidden, and the value is that of one instance.
+    """
     by = hider(name)
-    if by is not None and op not in ("axis_size", "axis_index"):
+    if by is not None:
         raise AxisNotFoundError(
             f"{op}: {by} takes the axis {name!r} away here, and calls the function for each of its entries, which know nothing of each other. "
             f"Call {op} outside of it, on what it is given or what it returns."
         )
-    region.seen.add(name)
-    return region.sizes[name]
+    return _size(op, name)
 
 
 def axis_index(axis_name: AxisName) -> NamedArray:
@@ -136,7 +145,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
         if getattr(leaf, "dtype", None) == jnp.bool_:
             leaf = leaf.astype(jnp.int32)
         present, absent = _split_names(leaf, names)
-        copies = math.prod(_size("psum", name) for name in absent)
+        copies = math.prod(_size_where_lacking("psum", name) for name in absent)
         result = reductions.sum(leaf, present, promote_integers=False) if present else leaf
         return result * copies if absent else result
 
@@ -153,7 +162,7 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
     def one(leaf: Any) -> Any:
         present, absent = _split_names(leaf, names)
         for name in absent:
-            _size(op, name)
+            _size_where_lacking(op, name)
         return reductions.REDUCTIONS[reduction](leaf, present) if present else leaf
 
     return _map(one, x)
@@ -217,7 +226,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     dims = dims_of(x)
     absent = [name for name in names if name not in dims]
     for name in absent:  # repeated as often as there are instances; nothing is to be sent
-        data = jnp.broadcast_to(data, (_size("all_gather", name), *data.shape))
+        data = jnp.broadcast_to(data, (_size_where_lacking("all_gather", name), *data.shape))
         dims = (name, *dims)
     rank = dims.count(None)
     if not -(rank + (not tiled)) <= axis < rank + (not tiled):

@@ -15,7 +15,7 @@ from namedax.errors import PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.leaves import block_of
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.collectives.reducing import _names, _size
+from namedax.ops.collectives.reducing import _names, _size_where_lacking
 from namedax.ops.contraction.engine import Contraction
 
 __all__ = ["FUNCTIONS", "pdot"]
@@ -66,7 +66,7 @@ def pdot(
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
-    copies = math.prod(_size("pdot", name) for name in absent)
+    copies = math.prod(_size_where_lacking("pdot", name) for name in absent)
     with explain_type_errors:
         result = compiled_ops.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)

@@ -407,8 +407,7 @@ def getitem(x: Any, index: Any, /) -> Array:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
                 "the shape with nx.where(mask, x, fill)."
             )
-    if type(x) is NamedArray and not x.ndim:
-        refuse_positions("getitem", "x", x, index)
+    refuse_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 

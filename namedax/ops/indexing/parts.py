@@ -15,7 +15,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean
-from namedax.operands.axes import resolve_axis
+from namedax.operands.axes import names_alone, resolve_axis
 from namedax.operands.broadcasting import align, local_block
 from namedax.operands.leaves import wide_index
 from namedax.resources import communication as comm
@@ -76,13 +76,14 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
     Raises:
       PositionalAxisError: there is one.
     """
-    if type(x) is not NamedArray or x.ndim or not x.dims:
+    names = names_alone(x)
+    if not names:
         return
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
             raise PositionalAxisError(
                 f"{op}: {type_text(x)} has no positional axis for the index {part!r}. Write the axis before its index, as in "
-                f"{read}[{x.dims[0]!r}, {'2:5' if isinstance(part, slice) else part}]."
+                f"{read}[{names[0]!r}, {'2:5' if isinstance(part, slice) else part}]."
             )
 
 
