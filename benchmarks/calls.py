@@ -1,15 +1,19 @@
 """What calling a mapped function costs, as a multiple of the same `jax.jit(jax.shard_map(...))` on arrays without names.
 
-python benchmarks/calls.py [--arrays 1 20 200 2000] [--rounds 30]
+python benchmarks/calls.py [--arrays 1 20 200 2000] [--calls 4000]
 
-Processor time of the thread that calls, because the devices of a CPU share its cores. The program adds one to every array. *Node* is the
+Processor time of the thread that calls, because the devices of a CPU share its cores. Every call is timed by itself, in turns, when the one
+before it is done, and medians are compared. The program adds one to every array. *Node* is the
 program by hand whose arrays are each wrapped in the leanest class that can be registered as a pytree in Python, with nothing in it: what
 JAX itself takes for calling two functions for each array. *Noise* is the program by hand against itself, compiled twice.
 """
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +46,7 @@ def bound(function: Callable[[Any], Any], xs: Any) -> Callable[[], Any]:
     return lambda: function(xs)
 
 
-def measure(count: int, mesh: Mesh, rounds: int) -> None:
+def measure(count: int, mesh: Mesh, calls: int) -> None:
     """Prints the rows for `count` arrays."""
     plain = [jax.device_put(jnp.ones((8, 2)), NamedSharding(mesh, P("x"))) for _ in range(count)]
     named = [nx.named(x, ["b", "k"]) for x in plain]
@@ -66,7 +70,7 @@ def measure(count: int, mesh: Mesh, rounds: int) -> None:
     axes = "Explicit" if AxisType.Explicit in mesh.axis_types else "Auto"
     for form in ("direct", "under jax.jit"):
         rivals = {label: bound(f if form == "direct" else within_jit(f), xs) for label, (f, xs) in programs.items()}
-        times = interleaved(rivals, rounds=rounds, calls=max(3, 400 // count), processor=True)
+        times = interleaved(rivals, rounds=max(20, calls // count), processor=True)
         ratios = " | ".join(f"{times[label] / times['hand']:.2f}" for label in ("noise", "node", "plain", "named"))
         print(f"| {count:,} | {axes} | {form} | {times['hand'] * 1e6:,.0f} | {ratios} |", flush=True)
 
@@ -75,13 +79,13 @@ def main() -> None:
     """Prints a Markdown table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arrays", type=int, nargs="+", default=[1, 20, 200, 2000])
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--calls", type=int, default=4000, help="of each program, divided by the number of arrays")
     options = parser.parse_args()
     print("| arrays | mesh | call | by hand, µs | noise | node | namedax, plain arrays | namedax, named arrays |")
     print("|---|---|---|---|---|---|---|---|")
     for count in options.arrays:
         for kind in (AxisType.Auto, AxisType.Explicit):
-            measure(count, jax.make_mesh((8,), ("x",), axis_types=(kind,)), options.rounds)
+            measure(count, jax.make_mesh((8,), ("x",), axis_types=(kind,)), options.calls)
 
 
 if __name__ == "__main__":

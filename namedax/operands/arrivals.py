@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
 from namedax.operands.compiled_ops import whole_types
@@ -29,34 +29,7 @@ class _Known:
         self.mesh = mesh
         self.shardings: dict[int, Any] = {}
 
-    def have_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether all arrays among the leaves have values, and are on this mesh or on no device in particular."""
-        shardings = self.shardings
-        waiting: list[Any] = [args, kwargs.values()] if kwargs else [args]
-        for values in waiting:  # to which containers are added as they come
-            for value in values:
-                kind = type(value)
-                if kind is NamedArray:
-                    value = value._data
-                    kind = type(value)
-                if kind in whole_types:
-                    if id(value.sharding) not in shardings and not self._learns(value):
-                        return False
-                elif kind is list or kind is tuple:
-                    waiting.append(value)
-                elif kind is dict:
-                    waiting.append(value.values())
-                elif isinstance(value, jax.Array):
-                    if isinstance(value, jax.core.Tracer) or not self._learns(value):
-                        return False
-                    whole_types.add(kind)
-                else:
-                    leaves = jax.tree.leaves(value)
-                    if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
-                        waiting.append(leaves)
-        return True
-
-    def _learns(self, array: Any) -> bool:
+    def learns(self, array: Any) -> bool:
         """Whether the array is there; remembers its sharding if all arrays are that have it."""
         sharding = array.sharding
         if isinstance(sharding, SingleDeviceSharding):  # that of arrays on no device in particular, too
@@ -86,21 +59,38 @@ class Arrivals:
 
     def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether no argument has to be moved. `False` means that this is not known: under a trace, for one."""
-        context = jax.sharding.get_abstract_mesh()
-        known, mesh, kinds = self._now
-        if context is not known or (mesh is not None and concrete_mesh(self._given) is not mesh):
+        context = get_abstract_mesh()
+        known_context, mesh, kinds = self._now
+        if context is not known_context or (mesh is not None and concrete_mesh(self._given) is not mesh):
             kinds = self._begin(context)
-        if not kwargs and kinds:  # most calls are of named arrays that have come before
-            shardings = kinds[0].shardings
-            for value in args:
-                if type(value) is not NamedArray or type(value._data) not in whole_types:
-                    break
-                if id(value._data.sharding) not in shardings:
-                    break
+        for known in kinds:
+            shardings = known.shardings
+            waiting: list[Any] = [args, kwargs.values()] if kwargs else [args]
+            for values in waiting:  # to which containers are added as they come
+                for value in values:
+                    kind = type(value)
+                    if kind is NamedArray:
+                        value = value._data
+                        kind = type(value)
+                    if kind in whole_types:
+                        if id(value.sharding) not in shardings and not known.learns(value):
+                            break
+                    elif kind is list or kind is tuple:
+                        waiting.append(value)
+                    elif kind is dict:
+                        waiting.append(value.values())
+                    elif isinstance(value, jax.Array):
+                        if isinstance(value, jax.core.Tracer) or not known.learns(value):
+                            break
+                        whole_types.add(kind)
+                    else:
+                        leaves = jax.tree.leaves(value)
+                        if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
+                            waiting.append(leaves)
+                else:
+                    continue
+                break
             else:
-                return True
-        for kind in kinds:
-            if kind.have_all(args, kwargs):
                 return True
         return False
 
