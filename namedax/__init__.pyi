@@ -165,6 +165,7 @@ from namedax.ops.loops.vmap import vmap as vmap
 from namedax.ops.ragged.ragged import Ragged as Ragged
 from namedax.ops.shape.conversion import order_like as order_like
 from namedax.ops.shape.conversion import shard as shard
+from namedax.ops.shape.rename import rename as rename
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
 from namedax.xmap import xmap as xmap
@@ -762,10 +763,6 @@ def split_axis(
 ) -> NamedArray: ...
 @overload
 def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> Array: ...
-@overload
-def rename(x: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray: ...
-@overload
-def rename(x: ArrayLike, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Array: ...
 @overload
 def flip(m: NamedArray, axis: Axis = None) -> NamedArray: ...
 @overload

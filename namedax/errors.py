@@ -225,6 +225,46 @@ def show_names(names: Iterable[Hashable]) -> str:
     return ", ".join(repr(name) for name in names) or "none"
 
 
+def show_value(value: Any) -> str:
+    """A value that a user gave as messages show it: an array by its type and never by its values, and a list, tuple or dict by its entries.
+
+    >>> show_value("k"), show_value([np.ones((2, 3), np.float32), None]), show_value({"w": np.arange(3, dtype=np.int32)})
+    ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
+    """
+    if hasattr(type(value), "_type_text"):  # a named array
+        return str(value._type_text())
+    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, (type, np.generic)):
+        return f"{show_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
+    kind = type(value)
+    if kind in (list, tuple, set, dict):
+        parts = (
+            [f"{show_value(key)}: {show_value(entry)}" for key, entry in value.items()]
+            if kind is dict
+            else [*map(show_value, value)]
+        )
+        if len(parts) > _MOST_ENTRIES:
+            parts[_MOST_ENTRIES - 1 :] = [f"... ({len(parts)} entries)"]
+        if kind is set and not parts:
+            return "set()"
+        opening, closing = {list: "[]", tuple: "()"}.get(kind, "{}")
+        return f"{opening}{', '.join(parts)}{',' if kind is tuple and len(parts) == 1 else ''}{closing}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
+    text = "..." if value is ... else repr(value)
+    return text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
+
+
+_MOST_ENTRIES, _MOST_TEXT = 20, 400
+_SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+
+
+def show_dtype(dtype: Any) -> str:
+    """An element type as messages show it, such as `f32`."""
+    name = str(dtype)
+    stem = name.rstrip("0123456789")
+    return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
+
+
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     """An argument that must be an integer, known when the program is compiled.
 
@@ -248,9 +288,9 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ArgumentTypeError(f"{op}: {what}={value!r} {wanted}") from None
+        raise ArgumentTypeError(f"{op}: {what}={show_value(value)} {wanted}") from None
     if least is not None and number < least:
-        raise ArgumentError(f"{op}: {what}={value!r} {wanted}")
+        raise ArgumentError(f"{op}: {what}={show_value(value)} {wanted}")
     return number
 
 
@@ -267,7 +307,7 @@ def check_options(op: str, **options: Any) -> None:
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{op}: {what}={value!r} is an option of the program; give one value that is known when the function is traced, not an "
+                f"{op}: {what}={show_value(value)} is an option of the program; give one value that is known when the function is traced, not an "
                 "array or a list."
             ) from None
 

@@ -111,7 +111,7 @@ OPTION = "is an option of the program; give one value that is known when the fun
     ("call", "text"),
     [
         (lambda: nx.sum(X, "k", keepdims=[True]), "sum: keepdims=[True] "),
-        (lambda: nx.max(X, "k", keepdims=jnp.array([True])), "max: keepdims=Array([ True], dtype=bool) "),
+        (lambda: nx.max(X, "k", keepdims=jnp.array([True])), "max: keepdims=bool[1] "),
         (lambda: nx.mean(X, "k", dtype=[1]), "mean: dtype=[1] "),
         (lambda: nx.var(X, "k", ddof=[1]), "var: ddof=[1] "),
         (lambda: nx.cumsum(X, "k", reverse=[1]), "cumsum: reverse=[1] "),

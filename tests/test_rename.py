@@ -1,5 +1,6 @@
 """Renaming is resharding: the values stay, what moves is what the docstring says, and the gradients cost their transposes."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 import namedax as nx
 from namedax import hlo
 from namedax.resources.layout import Cut, Exchange, Gather, Permute, plan
-from tests.harness import make_mesh, said
+from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, said
 
 GATHER, EXCHANGE, PERMUTE = "all-gather", "all-to-all", "collective-permute"
 REDUCE, SCATTER = "all-reduce", "reduce-scatter"
@@ -311,3 +312,146 @@ def test_conflict():
         "Rename one of them to an axis that is not on 'x' first (nx.rename, or {new:old} in einsum: this communicates), or "
         "change axis_resources."
     )
+
+
+# --- trees -------------------------------------------------------------------------------------------
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    """A user's structure of parameters."""
+
+    weight: object
+    others: list
+
+
+def renamed_tree(w, v, u):
+    """A leaf with both names, one with the first, one with the second, one with neither, and things that are no arrays of names."""
+    tree = {"layer": Layer(w, [v, None, 2.0]), "scale": u, "step": jnp.arange(3)}
+    out = nx.rename(tree, {"a": "d", "d": "a"})
+    assert out["layer"].others[1:] == [None, 2.0]
+    assert out["step"] is tree["step"]
+    return {"w": out["layer"].weight * w, "v": nx.sin(out["layer"].others[0]), "u": nx.dot(out["scale"], w, "a")}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS + PARTITIONER, ids=str)
+def test_tree(placement):
+    """The values and the gradients are those of the leaves renamed one by one, wherever the names live."""
+    args = array(8, 4, 8), array(8, 3, seed=1), array(8, seed=2)
+    check(
+        renamed_tree,
+        lambda w, v, u: {"w": w * w.transpose(2, 1, 0), "v": jnp.sin(v), "u": jnp.einsum("a,abd->bd", u, w)},
+        args,
+        (["a", "b", "d"], ["a", "c"], ["d"]),
+        {"w": ["a", "b", "d"], "v": ["d", "c"], "u": ["b", "d"]},
+        placement,
+    )
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("shape", [(8,), (4, 2)], ids=str)
+def test_tree_sends_what_its_leaves_send(shape, kind):
+    """Parameters that are stored in parts: one gather each, and one reduce-scatter in the gradient, which is taken in the body."""
+    names = {"embed_fsdp": "embed", "out_fsdp": "out"}
+    params = {
+        "w": nx.named(jnp.asarray(VALUE[::-1]), ["out", "embed_fsdp", "k"]),
+        "b": [nx.named(jnp.asarray(VALUE[:, 0, 0]), ["out_fsdp"]), nx.named(jnp.asarray(VALUE[0, 0]), ["k"])],
+    }
+    x = nx.named(jnp.asarray(VALUE), ["batch", "embed", "k"])
+
+    def loss(rename, params, x):
+        p = rename(params)
+        y = nx.dot(x * p["b"][1], p["w"], ("embed", "k")) + p["b"][0]
+        return nx.mean(nx.square(y), ("batch", "out"))
+
+    def one_by_one(p):
+        return {"w": nx.rename(p["w"], {"embed_fsdp": "embed"}), "b": [nx.rename(p["b"][0], {"out_fsdp": "out"}), p["b"][1]]}
+
+    axes = tuple("xy"[: len(shape)])
+    options = {"axis_resources": dict.fromkeys(["batch", "embed_fsdp", "out_fsdp"], axes), "mesh": make_mesh(shape, kind)}
+    together, apart = (
+        nx.xmap(jax.value_and_grad(lambda p, x, rename=rename: loss(rename, p, x)), **options)
+        for rename in (lambda p: nx.rename(p, names), one_by_one)
+    )
+    sent = [nx.explain(f, params, x, compile=False).summary() for f in (together, apart)]
+    assert sent[0] == sent[1]
+    assert sent[0][GATHER][0] == sent[0][SCATTER][0] == 2
+    plain = {"w": params["w"].data, "b": [b.data for b in params["b"]]}
+
+    def oracle(p, x):
+        y = jnp.einsum("nek,oek->no", x * p["b"][1], p["w"]) + p["b"][0]
+        return jnp.mean(y**2)
+
+    value, gradient = jax.value_and_grad(oracle)(plain, VALUE)
+    have, found = jax.jit(together)(params, x)
+    np.testing.assert_allclose(have, value, rtol=1e-5)
+    jax.tree.map(
+        lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-4), jax.tree.leaves(found), jax.tree.leaves(gradient)
+    )
+
+
+def test_tree_of_types_and_shared_leaves():
+    w = nx.named(jnp.asarray(VALUE), ["a", "b", None])
+    types = nx.rename(jax.eval_shape(lambda: {"w": w}), a="c")
+    assert types["w"].dims == ("c", "b", None)
+    kept = nx.rename({"w": w, "v": w["a", 0]}, {"a": "c"})
+    assert (kept["w"].dims, kept["v"].dims) == (("c", "b", None), ("b", None))
+    assert nx.rename({"w": w}, {})["w"] is w
+    ragged = nx.Ragged.from_rows([[1.0, 2.0], [3.0]], rows="doc", tokens="token").map(
+        lambda v: nx.ones(named_shape={"k": 2}) * v
+    )
+    assert dict(nx.rename([ragged, w], {"k": "z"})[0].values.named_shape) == {"token": 3, "z": 2}
+
+
+TREE_MISTAKES = {
+    "of-no-leaf": (
+        {"bacth": "c"},
+        nx.errors.AxisNotFoundError,
+        "rename: no axis 'bacth' in a tree of 2 named arrays; its named axes are 'batch', 'b', 'k'. Did you mean 'batch'?",
+    ),
+    "twice": (
+        {"k": "batch"},
+        nx.errors.AxisNameError,
+        "rename, x['w'][0]: axis 'batch' appears twice in ('batch', 'batch'); one array has an axis at most once. Rename one of them.",
+    ),
+    "kept": (
+        {"token": "t"},
+        nx.errors.AxisNameError,
+        "rename: a Ragged of the tree keeps the name 'token' beside its arrays, where it cannot be renamed. Make another Ragged of renamed "
+        "arrays, or leave that name out of names.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TREE_MISTAKES)
+def test_tree_mistakes(name):
+    names, error, message = TREE_MISTAKES[name]
+    tree = {"w": (nx.ones(named_shape={"batch": 2, "k": 3}),), "b": nx.ones(named_shape={"batch": 2, "b": 3}), "n": 3}
+    if name == "kept":
+        tree["r"] = nx.Ragged.from_rows([[1.0, 2.0], [3.0]], rows="doc", tokens="token")
+    with pytest.raises(error) as caught:
+        nx.rename(tree, names)
+    assert said(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda x: nx.rename({"old": "new"}, {"w": x}),
+            "the names are a tree of arrays, which comes first; write nx.rename(tree, {'old': 'new'}).",
+        ),
+        (
+            lambda x: nx.rename({"w": x}, x),
+            "names=f32[]{k:3} is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
+        ),
+        (lambda x: nx.rename({"w": x.data}, {"k": "z"}), "no axis 'k' in a tree of 0 named arrays; it has no named axis."),
+        (lambda x: nx.rename(x.data, {"k": "z"}), "no axis 'k' in f32[3]; it has no named axis."),
+        (lambda x: x.rename("k"), "names='k' is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new')."),
+    ],
+)
+def test_what_no_tree_is(wrong, message):
+    with pytest.raises(nx.errors.NamedaxError) as caught:
+        wrong(nx.ones(named_shape={"k": 3}))
+    assert said(caught.value) == f"rename: {message}"

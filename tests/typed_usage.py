@@ -33,6 +33,7 @@ def functions_keep_names_or_may_lose_the_last(x: NamedArray, y: Array) -> None:
     assert_type(nx.where(x > 0, 1.0, y), NamedArray)
     assert_type(nx.flip(x, "batch"), NamedArray)
     assert_type(nx.rename(x, batch="rows"), NamedArray)
+    assert_type(nx.rename({"w": x}, batch="rows"), dict[str, NamedArray])
     assert_type(nx.named(y, ["batch"]), NamedArray)
     assert_type(nx.positional(x, ["batch"]), Array)
     assert_type(nx.shard(x, {}), NamedArray)

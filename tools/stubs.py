@@ -399,7 +399,7 @@ def _source_overloads(stub: _Stub, name: str, overloads: Sequence[Callable[..., 
 # Functions of the face whose source says all there is to say.
 _AS_WRITTEN = {
     "axis_size", "checked", "cond", "fold", "fori_loop", "from_process_local", "from_xarray", "map", "nmap", "order_like", "process_entries",
-    "scan", "serial_loop", "shard", "switch", "to_xarray", "vmap", "while_loop", "xmap",
+    "rename", "scan", "serial_loop", "shard", "switch", "to_xarray", "vmap", "while_loop", "xmap",
 }  # fmt: skip
 
 

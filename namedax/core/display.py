@@ -20,7 +20,8 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError
+from namedax.errors import AxisSizeError, NamedAxesLeftError, show_value
+from namedax.errors import show_dtype as dtype_text
 
 __all__ = ["Shown", "dtype_text", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
 
@@ -59,6 +60,10 @@ class Shown:
         dims = ", ".join("_" if dim is None else str(dim) for dim in self.dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
+    def _type_text(self) -> str:
+        # What `errors.show_value`, which knows no arrays, asks.
+        return type_text(self)
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """IPython's plain display: `repr`, its values indented below the type, wherever the array stands."""
         head, *lines = repr(self).split("\n")
@@ -81,15 +86,6 @@ class Shown:
 
 
 # --- the type ---------------------------------------------------------------------------------------------------------
-
-_SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
-
-
-def dtype_text(dtype: Any) -> str:
-    """An element type as `repr` shows it, such as `f32`."""
-    name = str(dtype)
-    stem = name.rstrip("0123456789")
-    return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
 def _mesh_axes_text(axes: tuple[str, ...]) -> str:
@@ -127,11 +123,15 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
-        return f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else repr(value)
+        return (
+            f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]"
+            if hasattr(value, "dtype")
+            else show_value(value)
+        )
     data: Any = value.data
     dims = value.dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else repr(data)
+        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else show_value(data)
         return f"{what} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
@@ -159,7 +159,7 @@ def index_text(part: Any) -> str:
         return "..."
     if hasattr(part, "dtype"):
         return "mask" if part.dtype == np.bool_ else "index"
-    return repr(part)
+    return show_value(part)
 
 
 def _values(array: Shown) -> np.ndarray | None:

@@ -202,7 +202,7 @@ def copy(self: NamedArray) -> LikeArguments:
 
 def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
-    return rename(self, dict(names or {}) | more)
+    return rename(self, names, **more)
 
 
 def _transposed(self: NamedArray) -> LikeArguments:

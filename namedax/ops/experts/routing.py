@@ -62,6 +62,11 @@ class Routing:
     route: Hashable = "route"
     choice: Hashable = "choice"
 
+    @property
+    def _names_kept(self) -> tuple[Hashable, ...]:
+        # Beside the arrays, where `nx.rename` of a tree does not change them.
+        return self.route, self.choice
+
 
 jax.tree_util.register_dataclass(
     Routing, data_fields=["index", "weight", "probabilities"], meta_fields=["experts", "route", "choice"]

@@ -157,6 +157,11 @@ class Ragged(metaclass=_Type):
         made._set(*children, *names)
         return made
 
+    @property
+    def _names_kept(self) -> tuple[Hashable, ...]:
+        # Beside the arrays, where `nx.rename` of a tree does not change them.
+        return self.tokens, self.rows
+
     def __reduce__(self) -> Any:
         return Ragged.tree_unflatten, ((self.tokens, self.rows), (self.values, self.lengths, self.segments, self.is_cut))
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import Renaming, operation
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, show_value
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.resources.layout import Axes, Layout, relayout
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
+
+
+Tree = TypeVar("Tree")
 
 
 def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]:
@@ -28,16 +31,17 @@ def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]
 
 
 @operation(_renamings)
-def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
+def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Tree:
     """Gives axes other names, all at once; where the placements differ, this is resharding.
 
     Args:
-      x: a named array.
+      x: a named array, or a pytree of arrays (parameters, say): each of them is renamed by the names that it has, and stays as it is if
+        it has none of them.
       names: new names by old ones.
       **more: the same by keyword, for names that are identifiers: `nx.rename(x, batch="sample")`.
 
     Returns:
-      The same values under the new names. What moves: where an axis gets the placement that it had,
+      The same values under the new names. What moves, of each array: where an axis gets the placement that it had,
       nothing. From unmapped to mapped nothing: every device keeps its block. From mapped to
       unmapped one all-gather of the axis. Where one axis leaves mesh axes that another one goes
       onto, one all-to-all for both. Where two axes change places on mesh axes of equal size, or one
@@ -50,34 +54,68 @@ def rename(x: Any, names: Mapping[Hashable, Hashable] | None = None, /, **more: 
       all-gather. The others are their own gradients.
 
     Raises:
-      AxisNotFoundError: `x` lacks an old name.
-      AxisNameError: a new name is not an axis name, or two axes would have one name.
+      AxisNotFoundError: `x` lacks an old name; of a pytree, all of its arrays do.
+      AxisNameError: a new name is not an axis name, two axes would have one name, or a `Ragged` or a `Routing` in the tree keeps an old name.
       AxisSizeError: a new name has a different size in the mapped function, or does not divide over its
         mesh axes.
       PlacementConflictError: two of the resulting names are on one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.rename(nx.named(jnp.ones((2, 3)), ["a", "b"]), {"a": "b", "b": "a"}).dims
+    >>> w = nx.named(jnp.ones((2, 3)), ["a", "b"])
+    >>> nx.rename(w, {"a": "b", "b": "a"}).dims
     ('b', 'a')
+    >>> params = nx.rename({"w": w, "scale": nx.ones(named_shape={"b": 3})}, a="c")
+    >>> params["w"].dims, params["scale"].dims
+    (('c', 'b'), ('b',))
     """
+    names = _new_names(names, more)
+    return _rename_array("rename", x, names) if is_named(x) else _rename_tree(x, names)
+
+
+def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
+    """A pytree with all of its arrays renamed that have one of the names. Each name must be one of an array."""
+
+    def is_array(node: Any) -> bool:
+        kept = [name for name in getattr(node, "_names_kept", ()) if name in names]
+        if kept:
+            raise AxisNameError(
+                f"rename: a {type(node).__name__} of the tree keeps the name {kept[0]!r} beside its arrays, where it cannot be renamed. Make another "
+                f"{type(node).__name__} of renamed arrays, or leave that name out of names."
+            )
+        return is_named(node)
+
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_array)
+    arrays = [leaf for _, leaf in leaves if is_named(leaf)]
+    known = dict.fromkeys(dim for array in arrays for dim in dims_of(array) if dim is not None)
+    for old in names:
+        if old not in known:
+            what = type_text(tree) if jax.tree_util.all_leaves([tree]) else f"a tree of {len(arrays)} named arrays"
+            raise_not_found("rename", old, what, known)
+    results = []
+    for path, leaf in leaves:
+        own = {old: new for old, new in names.items() if old in dims_of(leaf)} if is_named(leaf) else None
+        results.append(_rename_array(f"rename, x{jax.tree_util.keystr(path)}", leaf, own) if own else leaf)
+    return jax.tree.unflatten(structure, results)
+
+
+def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     region = ambient()
     dims = dims_of(x)
-    names = _new_names(names, more)
     for old, new in names.items():
         if old not in dims or old is None:
-            raise_not_found("rename", old, type_text(x), [d for d in dims if d is not None])
+            raise_not_found(op, old, type_text(x), [d for d in dims if d is not None])
         if not is_name(new):
-            raise AxisNameError(f"rename: {new!r} is not an axis name. To make {old!r} positional, use nx.positional.")
-    renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), "rename")
+            raise AxisNameError(f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional.")
+    renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), op)
     if renamed == dims:
         return x
-    x = local_block(x, "rename", region)
+    x = local_block(x, op, region)
     if region is None:
         return wrap(x._data, renamed)
     for dim, new_dim, n in zip(dims, renamed, x._data.shape, strict=True):
         if dim is not None and dim != new_dim:
-            check_new_name("rename", "become", dim, new_dim, region.global_size(dim, n), region)
-    region.check_placement("rename", (dim for dim in renamed if dim is not None))
+            check_new_name(op, "become", dim, new_dim, region.global_size(dim, n), region)
+    region.check_placement(op, (dim for dim in renamed if dim is not None))
     if not region.manual:
         return wrap(x._data, renamed)
     old_layout = [() if dim is None else region.place(dim) for dim in dims]
@@ -92,7 +130,11 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
         return more
     if not isinstance(names, Mapping):
         raise ArgumentTypeError(
-            f"rename: names={names!r} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+            f"rename: names={show_value(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+        )
+    if any(map(is_named, names.values())):
+        raise ArgumentTypeError(
+            "rename: the names are a tree of arrays, which comes first; write nx.rename(tree, {'old': 'new'})."
         )
     twice = [old for old in names if old in more]
     if twice:
