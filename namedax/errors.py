@@ -246,7 +246,7 @@ def show_value(value: Any) -> str:
             parts[_MOST_ENTRIES - 1 :] = [f"... ({len(parts)} entries)"]
         if kind is set and not parts:
             return "set()"
-        opening, closing = {list: "[]", tuple: "()"}.get(kind, "{}")
+        opening, closing = "[]" if kind is list else "()" if kind is tuple else "{}"
         return f"{opening}{', '.join(parts)}{',' if kind is tuple and len(parts) == 1 else ''}{closing}"
     if callable(value) and hasattr(value, "__qualname__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
