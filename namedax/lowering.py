@@ -32,6 +32,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.programs.late_sums import Traced, postponing
 from namedax.programs.passes import LATE_SUMS
+from namedax.programs.primitives import call_whole
 from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
 from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
@@ -273,11 +274,16 @@ def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     """Runs `mapped` once what its body closes over has been replicated.
 
-    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way.
+    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way. Where there are none, the program
+    that has been traced to see it is called as it is.
     """
     closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
     consts = [replicated(const) for const in closed.consts]
-    flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
+    if all(new is const for new, const in zip(consts, closed.consts, strict=True)):
+        jaxpr = closed.jaxpr
+        flat = call_whole(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [*consts, *datas])
+    else:
+        flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 

@@ -1,5 +1,8 @@
 """What tracing does not do: bind again what no pass changes, take out casts that have no gradient, lose the lines of the body."""
 
+import cProfile
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,6 +72,53 @@ def test_a_long_body_is_the_same_program_for_gradients_from_outside(mesh):
     for one, other in zip(jax.grad(f, (0, 1))(x, w), jax.grad(plain, (0, 1))(x, w), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
     np.testing.assert_allclose(jax.hessian(f, 1)(x, w), jax.hessian(plain, 1)(x, w), rtol=1e-4)
+
+
+def traced_with_parameters(count, kind):
+    """A step on so many parameters, traced, and how many functions that called."""
+    mesh = jax.make_mesh((N,), ("x",), axis_types=(kind,), devices=jax.devices()[:N])
+    one = nx.shard(nx.named(jnp.ones(8), ["n"]), {"n": "x"}, mesh)
+    params = {f"p{i}": one for i in range(count)}
+
+    def step(params, grads):
+        return {key: value - 0.1 * grads[key] for key, value in params.items()}
+
+    jax.clear_caches()
+    gc.collect()
+    gc.disable()
+    profile = cProfile.Profile()
+    try:
+        profile.enable()
+        traced = nx.xmap(step, axis_resources={"n": "x"}, mesh=mesh).trace(params, params)
+    finally:
+        profile.disable()
+        gc.enable()
+    return traced, sum(entry.callcount for entry in profile.getstats())
+
+
+def test_explicit_axes_do_not_trace_a_body_twice():
+    # What it closes over must be replicated there, which is seen when it has been traced.
+    called = {}
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        called[kind] = traced_with_parameters(60, kind)[1] - traced_with_parameters(20, kind)[1]
+    assert called[AxisType.Explicit] < 1.25 * called[AxisType.Auto]
+
+
+def test_arguments_in_place_are_not_constrained():
+    text = traced_with_parameters(3, AxisType.Explicit)[0].lower().as_text()
+    assert "sharding_constraint" not in text
+
+
+def test_what_a_body_closes_over_is_replicated():
+    mesh = jax.make_mesh((N,), ("x",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:N])
+    x, w = jnp.linspace(0.1, 1.0, 8), jnp.linspace(1.0, 2.0, 8)
+    shared = nx.shard(nx.named(w, ["k"]), {"k": "x"}, mesh)
+
+    def f(x):
+        return nx.xmap(lambda x: nx.sum(x * nx.sin(shared), "b"), ["b"], axis_resources={"b": "x"}, mesh=mesh)(x)
+
+    np.testing.assert_allclose(f(x).data, np.sin(w) * np.sum(x), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: nx.sum(f(x), "k"))(x), np.full(8, np.sum(np.sin(w))), rtol=1e-5)
 
 
 def layers(x, ws, remat=False):

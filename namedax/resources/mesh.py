@@ -211,6 +211,10 @@ def to_spec(data: Any, spec: PartitionSpec, mesh: Any) -> Any:
         return data
     entries = (tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(data.ndim))
     wanted = PartitionSpec(*entries)
+    if isinstance(data, jax.core.Tracer):  # an array may be on other devices of a mesh that looks the same
+        sharding = jax.typeof(data).sharding
+        if sharding.spec == wanted and sharding.mesh == (target if mesh is None else mesh.abstract_mesh):
+            return data
     return jax.reshard(data, wanted if mesh is None else NamedSharding(mesh, wanted))
 
 
