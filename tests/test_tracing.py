@@ -105,7 +105,9 @@ def test_explicit_axes_do_not_trace_a_body_twice():
 
 
 def test_arguments_in_place_are_not_resharded():
-    assert "reshard" not in {eqn.primitive.name for eqn in equations(traced_with_parameters(3, AxisType.Explicit)[0].jaxpr.jaxpr)}
+    assert "reshard" not in {
+        eqn.primitive.name for eqn in equations(traced_with_parameters(3, AxisType.Explicit)[0].jaxpr.jaxpr)
+    }
 
 
 def test_what_a_body_closes_over_is_replicated():
