@@ -184,6 +184,26 @@ def test_a_matrix_product_of_names(product):
     assert text.endswith("To contract an axis that both have write nx.dot(x, y, axis), with one of 'q', 'k'.")
 
 
+@pytest.mark.parametrize("op", ["dot", "inner", "vdot"])
+def test_a_contraction_of_positions_where_there_are_only_names(op):
+    product = getattr(nx.numpy, op)
+    why = f"{op}: nx.numpy.{op} contracts positional axes, and neither f32[]{{q:4, k:6}} nor"
+    assert message(lambda: product(X, W), PositionalAxisError) == (
+        f"{why} f32[]{{k:6, hidden:3}} has one. To contract the axis that both have write nx.dot(x, y, 'k')."
+    )
+    assert message(lambda: product(a=X, b=X), PositionalAxisError) == (
+        f"{why} f32[]{{q:4, k:6}} has one. To contract an axis that both have write nx.dot(x, y, axis), with one of 'q', 'k'."
+    )
+    other = nx.rename(X, {"q": "r", "k": "s"})
+    assert message(lambda: product(X, other), PositionalAxisError) == (
+        f"{why} f32[]{{r:4, s:6}} has one. To multiply them write x * y."
+    )
+    # What has a position, or no name, means what it does in JAX for each instance.
+    rows = nx.named(jnp.ones((4, 6)), ["q", None])
+    assert (nx.positional(product(rows, rows), ["q"]) == 6).all()
+    assert (product(X, 2.0).data == 2 * X.data).all()
+
+
 @pytest.mark.parametrize("op", ["sum", "mean", "prod", "max", "min", "any", "all", "std", "var", "argmax", "ptp"])
 @pytest.mark.parametrize("as_method", [True, False])
 def test_axes_one_by_one(op, as_method):

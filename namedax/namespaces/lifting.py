@@ -16,12 +16,14 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from namedax.core.display import type_text
 from namedax.core.functions import summary_of
+from namedax.errors import PositionalAxisError
 from namedax.namespaces.bound_axes import or_of_jax
 from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import AXIS_PARAMETERS
-from namedax.operands.nmap import nmap
+from namedax.operands.axes import AXIS_PARAMETERS, names_alone
+from namedax.operands.nmap import Lifted, contraction_of, nmap
 
 __all__ = ["NAMESPACES", "Namespace", "lift_methods"]
 
@@ -123,6 +125,24 @@ _NAMESAKES = {
 }
 
 
+# What two numbers become in these is their product: where arrays have names alone there is nothing to contract.
+_CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
+
+
+class _Contraction(Lifted):
+    """A lifted contraction of two arrays along positional axes, which refuses two that have names alone."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        operands = [*args, *(kwargs[key] for key in ("a", "b") if key in kwargs)][:2]
+        if len(operands) == 2 and all(map(names_alone, operands)):
+            name, (x, y) = self.__name__, operands
+            raise PositionalAxisError(
+                f"{name}: nx.numpy.{name} contracts positional axes, and neither {type_text(x)} nor {type_text(y)} has one. "
+                f"{contraction_of(operands) or 'To multiply them write x * y.'}"
+            )
+        return super().__call__(*args, **kwargs)
+
+
 def _lift(
     function: Callable[..., Any], name: str, namespace: str, axis_parameters: tuple[str, ...] | None
 ) -> Callable[..., Any]:
@@ -132,6 +152,8 @@ def _lift(
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     lifted = along_axes(function, name, found) if found else nmap(function)
+    if f"{namespace}.{name}" in _CONTRACTIONS:
+        lifted = _Contraction(function, name, function)
     home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private
     take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (

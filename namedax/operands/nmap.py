@@ -39,7 +39,7 @@ from namedax.programs.plain_layouts import with_plain_layouts
 from namedax.programs.raw import DELIBERATE
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Lifted", "belongs_to_jax", "explain_type_errors", "is_array_leaf", "nmap"]
+__all__ = ["Lifted", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
 
 _NOTE = (
     "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
@@ -87,14 +87,8 @@ class _ExplainNames:
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
         remedy = f"Give the axes that it is to act on positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
-        shared = [dim for dim in named[0].dims if dim is not None and all(dim in x.dims for x in named[1:])]
-        if self._function == "matmul" and len(named) == 2 and shared:
-            which = (
-                f"the axis that both have write nx.dot(x, y, {shared[0]!r})."
-                if len(shared) == 1
-                else f"an axis that both have write nx.dot(x, y, axis), with one of {show_names(shared)}."
-            )
-            remedy = f"To contract {which}"
+        if self._function == "matmul" and len(named) == 2:
+            remedy = contraction_of(named) or remedy
         why = f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. {remedy}"
         if not self._theirs:
             error.add_note(f"namedax: {why}")
@@ -102,6 +96,16 @@ class _ExplainNames:
         said = str(error).split("\n", 1)[0].rstrip(".")
         own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
         raise own(f"{self._function}: {said}. Here {why}") from error
+
+
+def contraction_of(operands: Sequence[NamedArray]) -> str:
+    """A sentence on how to contract an axis that all operands have; empty where they share none."""
+    shared = [dim for dim in operands[0].dims if dim is not None and all(dim in x.dims for x in operands[1:])]
+    if not shared:
+        return ""
+    if len(shared) == 1:
+        return f"To contract the axis that both have write nx.dot(x, y, {shared[0]!r})."
+    return f"To contract an axis that both have write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
 def belongs_to_jax(function: Any) -> bool:
