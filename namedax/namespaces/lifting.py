@@ -135,7 +135,7 @@ class _Contraction(Lifted):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operands = [*args, *(kwargs[key] for key in ("a", "b") if key in kwargs)][:2]
         if len(operands) == 2 and all(map(names_alone, operands)):
-            name, (x, y) = self.__name__, operands
+            name, (x, y) = self._op, operands
             raise PositionalAxisError(
                 f"{name}: nx.numpy.{name} contracts positional axes, and neither {type_text(x)} nor {type_text(y)} has one. "
                 f"{contraction_of(operands) or 'To multiply them write x * y.'}"
