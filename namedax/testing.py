@@ -415,7 +415,10 @@ def assert_collectives(
             lines = [_collective_text(step) for step in report.collectives if step.kind == kind]
             wrong.append("\n".join([f"  {kind}: {count} ({size_text(size)}), expected {wanted}", *lines]))
     if wrong:
-        raise AssertionError(f"assert_collectives: {report.name} has other collectives than expected.\n" + "\n".join(wrong))
+        raise AssertionError(
+            f"assert_collectives: {report.name} has other collectives than expected; bytes are a device's payload.\n"
+            + "\n".join(wrong)
+        )
 
 
 def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any) -> None:
@@ -452,5 +455,6 @@ def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable,
 def _collective_text(step: Collective) -> str:
     times = f"{step.trips} times " if step.trips > 1 else ""
     names = f" for {', '.join(step.names)}" if step.names else ""
-    where = f" by {step.operation}" if step.operation else ""
-    return f"    {times}{size_text(step.bytes)} of {step.dtype} over {'+'.join(step.mesh_axes)}{names}{where} at {step.source or '?'} ({step.phase})"
+    where = f" for the arrival of {step.arrival}" if step.arrival else f" by {step.operation}" if step.operation else ""
+    what = f"{size_text(step.bytes)} (payload) of {step.dtype} over {'+'.join(step.mesh_axes)}"
+    return f"    {times}{what}{names}{where} at {step.source or '?'} ({step.phase})"

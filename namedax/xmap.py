@@ -46,7 +46,7 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 
-__all__ = ["Xmapped", "dynamic_arguments", "static_indices", "xmap"]
+__all__ = ["Xmapped", "dynamic_arguments", "name_arguments", "static_indices", "xmap"]
 
 Partitioning = Literal["manual", "auto"]
 
@@ -382,7 +382,7 @@ class Xmapped:
                     data = jax.device_put(data, sharding)
             return make_in_region(data, leaf._dims) if isinstance(leaf, NamedArray) else data
 
-        arguments, tree = _name_arguments(self, args, kwargs)
+        arguments, tree = name_arguments(self, args, kwargs)
         return _join(self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments]))
 
 
@@ -459,7 +459,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
     return in_axes[:count], found
 
 
-def _name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
+def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
     arguments: list[Argument] = []
@@ -518,7 +518,7 @@ def _collect_sizes(
 def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     """One call, traced or eager: names the arguments, makes the region, lowers the body into it."""
     outer = ambient()
-    arguments, tree = _name_arguments(xmapped, args, kwargs)
+    arguments, tree = name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._axis_sizes, outer)
     resources = with_loops(xmapped._resources)
     left_out = xmapped._left_out | (frozenset() if outer is None else outer.left_out)

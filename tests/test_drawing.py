@@ -391,7 +391,7 @@ def lengths(figure):
 def test_traffic():
     figure = draw_collectives(SENT, {"x": 4, "y": 2, "z": 1})
     words = said(figure)
-    assert words[0] == "A device sends 20.0 MiB"
+    assert words[0] == "A device sends 20.0 MiB on the wire"
     for text in (
         "5 all-reduce (4.0 MiB)", "4 all-gather (12.0 MiB)", "1 reduce-scatter (4.0 MiB)", "x=4", "y=2", "z=1", "x=4 × y=2",
         "16.0 MiB (80%)", "4.0 MiB (20%)", "nothing", "1.0 KiB (less than 1%)",

@@ -151,6 +151,93 @@ def test_arguments_that_lie_elsewhere_are_moved(before, after, kind):
         check(jax.jit(lambda x: f(x)), x)
 
 
+EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
+
+
+def arrive(w, x):
+    return nx.mean(nx.square(nx.dot(x, w, "hidden")), ["batch", "out"])
+
+
+@pytest.mark.parametrize("form", ["named", "mapped", "in a step", "its gradient"])
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
+@pytest.mark.parametrize("place", [{"hidden": "x"}, {"out": "x"}, {"out": ("x", "y")}, {"hidden": "y", "out": "x"}])
+def test_an_argument_that_is_gathered_on_arrival_has_a_line_and_a_finding(form, kind, place):
+    mesh = make_mesh((4, 2), kind)
+    w = nx.named(W.data[0], ["hidden", "out"])
+    spec = P(*(place.get(dim) for dim in w.dims))
+    w, x = nx.named(jax.device_put(w.data, NamedSharding(mesh, spec)), list(w.dims)), nx.shard(X, {"batch": "x"}, mesh)
+    f = nx.xmap(arrive, axis_resources={"batch": "x"}, mesh=mesh)
+    args = (w, x)
+    if form == "mapped":
+        f = nx.xmap(arrive, (["hidden", "out"], ["batch", "hidden"]), [], axis_resources={"batch": "x"}, mesh=mesh)
+        args = (w.data, x.data)
+    if form == "in a step":  # with a learning rate, which is a number, and an option, which is static
+        args = ("off", {"w": w}, x, 0.1)
+        whole = f
+        f = jax.jit(lambda option, p, x, lr: whole(p["w"], x) * lr, static_argnums=0)
+    if form == "its gradient":
+        loss = f
+        f = jax.value_and_grad(lambda w, x: loss(w, x))
+    report = nx.explain(f, *args)
+    what = "argument 'p'['w']" if form == "in a step" else "argument 'w'"
+    arrivals = [c for c in report.collectives if c.arrival]
+    assert {(c.kind, c.arrival, c.operation, c.phase) for c in arrivals} == {("all-gather", what, "nx.xmap", "forward")}
+    names = {name for c in arrivals for name in c.names}
+    over = {axis for c in arrivals for axis in c.mesh_axes}
+    assert names == {name for name, axes in place.items() if kind == EXPLICIT or "x" in axes}
+    program = (f if hasattr(f, "lower") else jax.jit(f)).lower(*args).compile()
+    sent = sum(c.bytes for c in nx.hlo.collectives(program) if c.kind == "all-gather")
+    assert sum(c.bytes for c in arrivals) == sent
+    found = [line for line in report.findings if "gathered on arrival" in line]
+    assert len(found) == len(arrivals)
+    assert all(line.startswith(f"The {what} lies over ") for line in found)
+    assert all(
+        f"{nx.hlo.size_text(c.bytes)} of payload, {nx.hlo.size_text(c.wire_bytes)} on the wire" in str(found) for c in arrivals
+    )
+    finding = " ".join(found)
+    assert all(f"{name!r}" in finding for name in names)
+    assert all(axis in finding for axis in over)
+    assert "in axis_resources" in finding
+    assert "nx.shard(x, axis_resources, mesh)" in finding
+    assert f"arrival of {what[9:12]}" in str(report)
+
+
+def test_an_argument_that_is_placed_as_it_is_taken_arrives_for_nothing():
+    mesh, resources = make_mesh((4, 2)), {"batch": "x", "hidden": "y"}
+    f = nx.xmap(arrive, axis_resources=resources, mesh=mesh)
+    w = nx.named(W.data[0], ["hidden", "out"])
+    taken = nx.explain(f, *nx.shard((w, X), resources, mesh))
+    assert not any(c.arrival for c in taken.collectives)
+    assert taken.findings == ()
+    elsewhere = nx.explain(f, *nx.shard((w, X), {"batch": "x", "out": "y"}, mesh))
+    (finding,) = elsewhere.findings
+    assert finding.startswith(
+        "The argument 'w' lies over y for out, and not as the mapped function takes it: all-to-all on arrival (512 B of"
+    )
+
+
+def test_what_arrives_from_another_mapped_function_is_said():
+    mesh = make_mesh((8,))
+    double = nx.xmap(lambda x: 2 * x, axis_resources={"batch": "x"}, mesh=mesh)
+    whole = nx.xmap(lambda x: x * nx.arange(16, axis="other"), axis_resources={"other": "x"}, mesh=mesh)
+    report, _ = check(jax.jit(lambda x: whole(double(x))), nx.shard(X, {"batch": "x"}, mesh))
+    assert [(c.kind, c.arrival, c.bytes) for c in report.collectives] == [("all-gather", "float32[16,16]", 1024)]
+
+
+def test_an_argument_on_a_mesh_axis_that_is_left_to_the_partitioner():
+    mesh = make_mesh((4, 2))
+    w, x = nx.shard((nx.named(W.data[0], ["hidden", "out"]), X), {"batch": "x", "out": "y"}, mesh)
+    f = nx.xmap(arrive, axis_resources={"batch": "x"}, mesh=mesh)
+    report = nx.explain(f, w, x, compile=True)
+    assert len(report.compiled.collectives) > len(report.collectives)
+    (finding,) = report.findings  # and not that the devices along y compute the same
+    assert finding == (
+        "The argument 'w' (1.0 KiB) lies over y for out, where no name of a mapped function lives: what XLA's partitioner makes of it is not "
+        "in this report; compile=True says it. Map 'out' to y in axis_resources, or place it as it is taken: nx.shard(x, axis_resources, "
+        "mesh) with those of the mapped function."
+    )
+
+
 def test_a_reduction_outside_of_mapped_functions():
     mesh = make_mesh((8,))
     double = nx.xmap(lambda x: 2 * x, axis_resources={"batch": "x"}, mesh=mesh)
@@ -432,6 +519,20 @@ def test_it_prints_in_100_columns_and_says_what_there_is(report):
     assert html.count("<table>") == html.count("</table>") > 1
 
 
+def test_bytes_on_the_wire_and_of_payload_are_told_apart():
+    f = nx.xmap(lambda x: nx.sum(x, "batch"), axis_resources={"batch": "x"}, mesh=make_mesh((8,)))
+    report = nx.explain(f, X)
+    (step,) = report.collectives
+    assert (step.bytes, step.wire_bytes) == (64, 112)
+    text = str(report)
+    assert "112 B    on the wire (at least, on a ring); payload: 1 all-reduce (64 B)" in text
+    assert "\nwire   payload  times  collective" in text
+    assert "\n112 B  64 B     1      all-reduce f32" in text
+    difference = str(report.diff(nx.explain(nx.xmap(lambda x: nx.sum(x, "batch")), X)))
+    assert "bytes sent (on the wire)" in difference
+    assert "all-reduce (payload)" in difference
+
+
 def test_it_is_data(report):
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["flops"] == report.flops
@@ -500,7 +601,7 @@ def test_collectives_that_are_too_small():
 
     x = nx.named(np.zeros((16,), "float32"), ["batch"])
     (finding,) = findings(many, {"batch": "x"}, x, mesh=make_mesh((8,)))
-    assert finding.startswith(f"nx.mean at {line_of(many, 'nx.mean(')} has 20 all-reduces of 4 B: so small")
+    assert finding.startswith(f"nx.mean at {line_of(many, 'nx.mean(')} has 20 all-reduces of 4 B of payload: so small")
 
 
 def test_what_is_left_to_the_partitioner():
@@ -519,7 +620,7 @@ def test_a_sum_that_is_taken_twice():
 
     (finding,) = findings(twice, {"batch": "x"}, x, mesh=make_mesh((8,)))
     line = line_of(twice, "nx.sum(")
-    assert finding.startswith(f"nx.sum at {line} sums over x 2 times for batch (forward, 8.0 KiB each).")
+    assert finding.startswith(f"nx.sum at {line} sums over x 2 times for batch (forward, 8.0 KiB of payload each).")
 
 
 def test_renamings_that_gather_again():
@@ -529,7 +630,7 @@ def test_renamings_that_gather_again():
         return nx.sum(nx.rename(x, {"row": "all"}) * 2, "all") + nx.sum(nx.rename(x * x, {"row": "all"}), "all")
 
     (finding,) = findings(again, {"row": "x"}, x, mesh=make_mesh((8,)))
-    assert finding.startswith("nx.rename gathers row over x at 2 places, 4.0 MiB in all.")
+    assert finding.startswith("nx.rename gathers row over x at 2 places, 4.0 MiB of payload in all.")
 
 
 def test_an_axis_that_a_lifted_function_gathers():
@@ -541,7 +642,7 @@ def test_an_axis_that_a_lifted_function_gathers():
     (finding,) = findings(ranked, {"hidden": "x"}, x, mesh=make_mesh((8,)))
     line = line_of(ranked, "rankdata")
     assert finding.startswith(
-        f"nx.scipy.stats.rankdata at {line} gathers hidden (16.0 KiB): a lifted function sees whole axes."
+        f"nx.scipy.stats.rankdata at {line} gathers hidden (16.0 KiB of payload): a lifted function sees whole axes."
     )
 
 
@@ -549,7 +650,7 @@ def test_a_mapped_function_of_a_library_has_no_line_of_the_user():
     x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
     (finding,) = findings(functools.partial(nx.numpy.fft.fft, axis="hidden"), {"hidden": "x"}, x, mesh=make_mesh((8,)))
     assert finding == (
-        "nx.numpy.fft.fft at an unknown line gathers hidden (16.0 KiB): a lifted function sees whole axes. Write it with operations over "
+        "nx.numpy.fft.fft at an unknown line gathers hidden (16.0 KiB of payload): a lifted function sees whole axes. Write it with operations over "
         "names, leave these names unmapped around it, or let another axis have their place there (nx.rename, one all-to-all)."
     )
 
@@ -572,11 +673,11 @@ def test_collectives_can_be_held_in_tests():
     with pytest.raises(AssertionError) as failure:
         nx.testing.assert_collectives(f, (W, X), {"all-reduce": 2, "all-gather": 1})
     text = str(failure.value)
-    assert "layers has other collectives than expected" in text
+    assert "layers has other collectives than expected; bytes are a device's payload" in text
     assert f"all-reduce: {size[0]} (" in text
     assert "expected 2" in text
     assert "all-gather: 0 (0 B), expected 1" in text
-    assert f"3 times 256 B of float32 over y for hidden by nx.dot at {line_of(layers, 'nx.dot(')} (forward)" in text
+    assert f"3 times 256 B (payload) of float32 over y for hidden by nx.dot at {line_of(layers, 'nx.dot(')} (forward)" in text
     with pytest.raises(nx.errors.ArgumentError, match=r"'allreduce' is no kind of collective; the kinds are all-reduce"):
         nx.testing.assert_collectives(f, (W, X), {"allreduce": 1})
 

@@ -22,7 +22,8 @@ HEAD = """\
 # Gallery
 
 Programs over names, each run under several dictionaries on eight devices that are simulated on two cores. What they compute is the same each time.
-The tables say how long a step takes there, and what it sends. Times of simulated devices show what communication costs on that machine, and not what
+The tables say how long a step takes there, and what it sends
+(payload). Times of simulated devices show what communication costs on that machine, and not what
 eight real devices would gain. `tools/gallery.py` wrote this page.
 
 """

@@ -10,11 +10,11 @@ from string import ascii_uppercase
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
 
+from namedax.analysis.arguments import arguments_of
 from namedax.analysis.dead_code import prune
-from namedax.analysis.findings import findings_of
-from namedax.analysis.graph import Body, Graph, Node, Spec, build, spec_of
+from namedax.analysis.findings import Elsewhere, findings_of
+from namedax.analysis.graph import Body, Graph, Node, build
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import know, share
@@ -23,6 +23,7 @@ from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
+from namedax.programs import costs
 from namedax.programs.primitives import Kind
 
 __all__ = ["explain"]
@@ -73,7 +74,8 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
             "nx.explain(f(*args))."
         )
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
-    graph = build(traced.jaxpr, _layouts(traced, args, kwargs))
+    given = arguments_of(f, traced, args, kwargs)
+    graph = build(traced.jaxpr, given)
     know(graph.body)
     prune(graph.body)
     share(graph.body)
@@ -89,7 +91,11 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), loops, automatic)),
+        tuple(
+            findings_of(
+                graph.mesh, placements, steps, _replicated(graph), tuple(_elsewhere(graph, placements)), loops, automatic
+            )
+        ),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),
@@ -160,24 +166,20 @@ def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
     return found
 
 
-def _layouts(traced: Any, args: Any, kwargs: Any) -> list[Spec | None]:
-    """How the arguments lie, where they say it."""
-    avals = traced.jaxpr.in_avals
-    leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if hasattr(leaf, "shape")]
-    if [leaf.shape for leaf in leaves] != [aval.shape for aval in avals]:  # some are static, or are not used
-        return [None] * len(avals)
-    return [_layout(leaf) for leaf in leaves]
-
-
-def _layout(leaf: Any) -> Spec | None:
-    sharding = getattr(leaf, "sharding", None)
-    return spec_of(sharding.spec) if isinstance(sharding, NamedSharding) else None
-
-
 def _replicated(graph: Graph) -> Iterator[tuple[str, int]]:
     for value in graph.body.inputs:
         if value is not None and value.parts == 1:
             yield f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]", value.bytes
+
+
+def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:
+    """The arguments that lie on mesh axes on which no name of a mapped function lives."""
+    used = {axis for axes in placements.values() for axis in axes}
+    for value in graph.body.inputs:
+        if value is not None and value.given is not None:
+            axes = tuple(axis for place in value.given.spec or () for axis in place if axis not in used)
+            if axes and costs.size_in_bytes(value.aval):
+                yield Elsewhere(value.given.what, axes, value.given.names_on(axes), costs.size_in_bytes(value.aval))
 
 
 def _memory(body: Body, storage: Storage, label: Callable[[Origin], str]) -> Memory:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from namedax.analysis.records import Collective, Step
+from namedax.core.records import Record
 from namedax.hlo import size_text
 
-__all__ = ["findings_of"]
+__all__ = ["Elsewhere", "findings_of"]
 
 # An array that is smaller is not worth a word.
 _LARGE = 1 << 20
@@ -19,11 +20,28 @@ _OFTEN = 8
 _LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
 
 
+class Elsewhere(Record):
+    """An argument that lies on mesh axes on which no name of a mapped function lives.
+
+    Attributes:
+      what: what messages call it.
+      mesh_axes: these axes.
+      names: its names that lie there, as text.
+      bytes: of the whole array.
+    """
+
+    what: str
+    mesh_axes: tuple[str, ...]
+    names: tuple[str, ...]
+    bytes: int
+
+
 def findings_of(
     mesh: Mapping[str, int],
     placements: Mapping[str, tuple[str, ...]],
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
+    elsewhere: Sequence[Elsewhere],
     loops: Iterable[str],
     automatic: Iterable[str],
 ) -> Iterator[str]:
@@ -34,12 +52,15 @@ def findings_of(
       placements: the mesh axes on which names live.
       steps: the collectives and operations.
       replicated: arguments that every device holds whole, as a type in words, with their bytes.
+      elsewhere: arguments that lie on mesh axes on which no name lives.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
-    yield from _unused(mesh, placements)
+    yield from _unused(mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes})
     yield from _replicated(mesh, replicated)
+    yield from _arriving(placements, collectives)
+    yield from _elsewhere(elsewhere)
     yield from _small(collectives)
     yield from _twice(collectives)
     yield from _lifted(collectives)
@@ -58,8 +79,8 @@ def _line(source: str) -> str:
     return source or "an unknown line"
 
 
-def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    used = {axis for axes in placements.values() for axis in axes}
+def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]], also: set[str]) -> Iterator[str]:
+    used = {axis for axes in placements.values() for axis in axes} | also
     for axis, size in mesh.items():
         if axis not in used and size > 1 and placements:
             yield (
@@ -78,6 +99,63 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
             )
 
 
+def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]) -> Iterator[str]:
+    """Arguments that a mapped function takes otherwise than they lie."""
+    moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[str, Collective]] = {}
+    for step in collectives:
+        if step.arrival.startswith("argument"):
+            moved.setdefault((step.kind, step.mesh_axes, step.names), {}).setdefault(step.arrival, step)
+    used = {axis for axes in placements.values() for axis in axes}
+    for (kind, axes, names), steps in moved.items():
+        there = "+".join(axes)
+        size = sum(step.bytes * step.trips for step in steps.values())
+        wire = sum(step.wire_bytes * step.trips for step in steps.values())
+        sent = f"{size_text(size)} of payload, {size_text(wire)} on the wire"
+        place = "place it as it is taken: nx.shard(x, axis_resources, mesh) with those of the mapped function."
+        if kind != "all-gather":
+            yield (
+                f"{_whats(steps)} lies over {there}{_along(names)}, and not as the mapped function takes it: {kind} on arrival ({sent}). "
+                f"P{place[1:]}"
+            )
+            continue
+        named = ", ".join(map(repr, names)) or "the name of what is cut"
+        own = (
+            " (by a name of its own, which is read as {embed:embed_fsdp} in nx.einsum, where another name of its arrays lives there)"
+            if used.intersection(axes)
+            else ""
+        )
+        yield (
+            f"{_whats(steps)} lies over {there}{_along(names)}, and the mapped function does not map that: it is gathered on arrival ({sent}). "
+            f"Map {named} to {there} in axis_resources{own}, or {place}"
+        )
+
+
+def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
+    """Arguments whose place is left to XLA's partitioner."""
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, int]] = {}
+    for argument in arguments:
+        found.setdefault((argument.mesh_axes, argument.names), {})[argument.what] = argument.bytes
+    for (axes, names), sizes in found.items():
+        there = "+".join(axes)
+        yield (
+            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) lies over {there}{_along(names)}, where no name of a mapped function lives: "
+            "what XLA's partitioner makes of it is not in this report; compile=True says it. Map "
+            f"{', '.join(map(repr, names)) or 'the name of what is cut'} to {there} in axis_resources, or place it as it is taken: "
+            "nx.shard(x, axis_resources, mesh) with those of the mapped function."
+        )
+
+
+def _whats(arguments: Iterable[str], most: int = 3) -> str:
+    """Arguments, as the beginning of a sentence."""
+    found = [what for what in arguments if what] or ["argument"]
+    more = f" and {len(found) - most} more, each" if len(found) > most else ", each," if len(found) > 1 else ""
+    return "The " + ", ".join(found[:most]) + more
+
+
+def _along(names: Sequence[str]) -> str:
+    return f" for {', '.join(names)}" if names else ""
+
+
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     many: Counter[tuple[str, str, str, int]] = Counter()
     for step in collectives:
@@ -86,7 +164,7 @@ def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
             yield (
-                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)}: so small, each costs its latency. "
+                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)} of payload: so small, each costs its latency. "
                 "Take it out of the loop, or leave its names unmapped."
             )
 
@@ -99,8 +177,8 @@ def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
     for (operation, names, axes, source, phase, size), count in seen.items():
         if count > 1 and names:
             yield (
-                f"{operation} at {_line(source)} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, {size_text(size)} each). "
-                "Add what is summed before it is summed, if it is used only together."
+                f"{operation} at {_line(source)} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, "
+                f"{size_text(size)} of payload each). Add what is summed before it is summed, if it is used only together."
             )
 
 
@@ -113,9 +191,9 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             and step.bytes > _SMALL
         ):
             yield (
-                f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)}): a lifted function sees "
-                "whole axes. Write it with operations over names, leave these names unmapped around it, or let another axis have their place "
-                "there (nx.rename, one all-to-all)."
+                f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)} of payload): a "
+                "lifted function sees whole axes. Write it with operations over names, leave these names unmapped around it, or let another axis "
+                "have their place there (nx.rename, one all-to-all)."
             )
 
 
@@ -128,6 +206,6 @@ def _renamings(collectives: Sequence[Collective]) -> Iterator[str]:
     for (names, axes), found in sizes.items():
         if len(found) > 1 and sum(found) >= _LARGE:
             yield (
-                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} in all. Rename once "
-                "and use the result, or keep the name that lives on the mesh through the operations between."
+                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
+                "in all. Rename once and use the result, or keep the name that lives on the mesh through the operations between."
             )

@@ -7,8 +7,9 @@ nothing says how it lies counts as replicated.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -35,12 +36,31 @@ from namedax.programs.primitives import (
     solve,
 )
 
-__all__ = ["Body", "Graph", "Node", "Value", "build"]
+__all__ = ["Body", "Given", "Graph", "Node", "Value", "build"]
 
 # The mesh axes along each dimension; those at the end that have none are left out.
 Spec = tuple[tuple[str, ...], ...]
 # The most elements of constants that are looked at.
 _SMALL = 1024
+
+
+class Given(Record):
+    """What is known of an argument of the program.
+
+    Attributes:
+      what: what messages call it; empty where that is not known.
+      dims: the name of each dimension, as far as they have one.
+      spec: how it lies on the mesh, where it says it.
+    """
+
+    what: str = ""
+    dims: tuple[Hashable | None, ...] = ()
+    spec: Spec | None = None
+
+    def names_on(self, mesh_axes: Collection[str]) -> tuple[str, ...]:
+        """The names of the dimensions that lie on one of these mesh axes."""
+        pairs = zip(self.dims, self.spec or (), strict=False)
+        return tuple(str(dim) for dim, axes in pairs if dim is not None and not set(axes).isdisjoint(mesh_axes))
 
 
 class Layout:
@@ -80,13 +100,15 @@ class Value:
       aval: its type; of an array outside of mapped functions that of the whole.
       layout: how the whole lies on the mesh; `None` within mapped functions, where `aval` is that of a block.
       sizes: the sizes of the mesh axes.
+      given: of an argument of the program: what is known of it.
     """
 
-    __slots__ = ("aval", "layout", "maker", "sizes")
+    __slots__ = ("aval", "given", "layout", "maker", "sizes")
 
     def __init__(self, aval: Any, layout: Layout | None, sizes: Mapping[str, int]):
         self.aval, self.layout, self.sizes = aval, layout, sizes
         self.maker: Node | None = None
+        self.given: Given | None = None
 
     @property
     def parts(self) -> int:
@@ -179,19 +201,26 @@ def spec_of(partition_spec: Any) -> Spec:
     return tuple(entries)
 
 
-def _only(spec: Spec, mesh_axes: frozenset[str]) -> Spec:
-    """A layout without the other mesh axes."""
-    return spec_of([tuple(axis for axis in axes if axis in mesh_axes) for axes in spec])
+def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
+    """A layout in which dimensions stay cut over the mesh axes that a mapped function does not map, where these do not cut blocks of others."""
+
+    def together(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+        if tuple(axis for axis in old if axis in mapped) == new:
+            return old
+        return new or tuple(itertools.takewhile(lambda axis: axis not in mapped, old))
+
+    return spec_of([together(old, new) for old, new in itertools.zip_longest(before, spec, fillvalue=())])
 
 
-def build(closed: Any, layouts: Sequence[Spec | None]) -> Graph:
-    """The graph of a closed jaxpr, whose inputs lie as `layouts` says, where that is known."""
+def build(closed: Any, arguments: Sequence[Given]) -> Graph:
+    """The graph of a closed jaxpr that takes these arguments."""
     builder = _Builder()
     jaxpr = closed.jaxpr
-    given = [
-        builder.layout_of(var.aval) if spec is None else Layout(spec) for var, spec in zip(jaxpr.invars, layouts, strict=True)
-    ]
-    inputs = [Value(var.aval, layout, builder.mesh) for var, layout in zip(jaxpr.invars, given, strict=True)]
+    inputs = []
+    for var, given in zip(jaxpr.invars, arguments, strict=True):
+        layout = builder.layout_of(var.aval) if given.spec is None else Layout(given.spec)
+        inputs.append(Value(var.aval, layout, builder.mesh))
+        inputs[-1].given = given
     consts = builder.constants(closed, False)
     outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
     return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops, builder.automatic)
@@ -398,8 +427,8 @@ class _Builder:
             before = value.layout.root()
             if before.spec is None:
                 before.spec = spec
-            elif spec not in (before.spec, _only(before.spec, mapped)):
-                node.moved = before.spec, spec
+            elif (after := _with_others(spec, before.spec, mapped)) != before.spec:
+                node.moved = before.spec, after
         return block
 
     def _constrain(self, eqn: Any, node: Node) -> None:

@@ -26,6 +26,8 @@ class Collective:
       operation: the operation of the model, such as `"nx.mean"`.
       source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
       phase: `"forward"`, or `"gradient"`.
+      arrival: of what is sent because an array comes to a mapped function otherwise than it takes it: which one, such as `"argument 'w'"`
+        or, computed before, `"float32[64,32]"`. Empty for what is sent within.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Collective:
     operation: str
     source: str
     phase: Phase
+    arrival: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

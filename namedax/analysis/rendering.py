@@ -51,7 +51,7 @@ def text(report: Any) -> str:
     """A report in at most 100 columns."""
     parts = [_heading(_title(report)), _totals(report)]
     if report.collectives:
-        parts.append(_heading("Collectives, those that send most first") + "\n" + _table(_sent_rows(report), _LINES, 4))
+        parts.append(_heading("Collectives, those that send most first") + "\n" + _table(_sent_rows(report), _LINES, 5))
     lines = [row for row in _line_rows(report) if row]
     if lines:
         parts.append(_heading("Lines, those that compute most first") + "\n" + _table(lines, _LINES))
@@ -105,24 +105,29 @@ def _totals(report: Any) -> str:
 
 
 def _kinds(report: Any) -> str:
-    return ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in report.summary().items()) or "nothing"
+    kinds = ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in report.summary().items())
+    return f"on the wire (at least, on a ring); payload: {kinds}" if kinds else "nothing"
 
 
 def _sent_rows(report: Any) -> list[tuple[str, ...]]:
-    groups: dict[tuple[str, str, str, str, str, str], tuple[int, int]] = {}
+    groups: dict[tuple[str, str, str, str, str, str], tuple[int, int, int]] = {}
     for step in report.collectives:
         where = f"{step.operation or 'cast'}{{{','.join(step.names)}}}"
+        if step.arrival:
+            where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
         key = (step.kind, "+".join(step.mesh_axes), where, step.source, step.phase, step.dtype)
-        count, size = groups.get(key, (0, 0))
-        groups[key] = (count + step.trips, size + step.trips * step.wire_bytes)
-    rows: list[tuple[str, ...]] = [("sent", "times", "collective", "over", "operation", "line", "")]
-    for (kind, axes, where, source, phase, dtype), (count, size) in sorted(groups.items(), key=lambda item: -item[1][1]):
-        rows.append((size_text(size), str(count), f"{kind} {dtype_text(np.dtype(dtype))}", axes, where, source, phase))
+        count, wire, payload = groups.get(key, (0, 0, 0))
+        groups[key] = (count + step.trips, wire + step.trips * step.wire_bytes, payload + step.trips * step.bytes)
+    rows: list[tuple[str, ...]] = [("wire", "payload", "times", "collective", "over", "operation", "line", "")]
+    for key, (count, wire, payload) in sorted(groups.items(), key=lambda item: -item[1][1]):
+        kind, axes, where, source, phase, dtype = key
+        what = f"{kind} {dtype_text(np.dtype(dtype))}"
+        rows.append((size_text(wire), size_text(payload), str(count), what, axes, where, source, phase))
     return rows
 
 
 def _line_rows(report: Any) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("computes", "reads, writes", "sends", "line", "")]
+    rows: list[tuple[str, ...]] = [("computes", "reads, writes", "wire", "line", "")]
     groups = sorted(report.by("line").items(), key=lambda item: -item[1].flops)
     for line, total in groups:
         sent = size_text(total.wire_bytes) if total.collectives else ""
@@ -161,10 +166,11 @@ def difference(diff: Any) -> str:
     rows = [("", "before", "after", "ratio")]
     for what, (before, after) in diff.totals.items():
         old, new = (flops_text(n) if what == "flops" else size_text(int(n)) for n in (before, after))
-        rows.append((what, old, new, f"{after / before:.2f}" if before else ""))
+        said = f"{what} (on the wire)" if what == "bytes sent" else what
+        rows.append((said, old, new, f"{after / before:.2f}" if before else ""))
     for kind, pairs in diff.kinds.items():
         old, new = (f"{count} ({size_text(size)})" for count, size in pairs)
-        rows.append((kind, old, new, f"{pairs[1][1] / pairs[0][1]:.2f}" if pairs[0][1] else ""))
+        rows.append((f"{kind} (payload)", old, new, f"{pairs[1][1] / pairs[0][1]:.2f}" if pairs[0][1] else ""))
     return f"{_title(diff.before)}\n{_title(diff.after)}\n" + _table(rows, len(rows))
 
 
@@ -198,7 +204,7 @@ def html(report: Any) -> str:
     parts = [_STYLE, f'<div class="nx-report"><p><b>{_e(_title(report))}</b></p>', _scrolled(totals)]
     if report.collectives:
         rows = _sent_rows(report)
-        parts.append(_details("Collectives, those that send most first", _html_table(rows, 2), len(rows) <= 25))
+        parts.append(_details("Collectives, those that send most first", _html_table(rows, 3), len(rows) <= 25))
     if report.findings:
         items = "".join(f"<li>{_e(finding)}</li>" for finding in report.findings)
         parts.append(_details("Findings", f"<ul>{items}</ul>", True))
@@ -234,7 +240,7 @@ def _html_sources(report: Any) -> list[str]:
         name, _, number = line.rpartition(":")
         if name in report.files and number.isdigit():
             costs.setdefault(name, {})[int(number)] = total
-    head = "".join(f"<th>{words}</th>" for words in ("computes", "reads, writes", "sends", "keeps", ""))
+    head = "".join(f"<th>{words}</th>" for words in ("computes", "reads, writes", "wire", "keeps", ""))
     parts = []
     every = [total for totals in costs.values() for total in totals.values()]
     most = (max((total.flops for total in every), default=0), max((total.wire_bytes for total in every), default=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,10 +81,18 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     """An array that lies otherwise than before, outside of mapped functions, where XLA's partitioner moves it."""
     assert node.moved is not None
     before, after = node.moved
-    aval, sizes = node.reads[0].aval, node.sizes
+    aval, sizes, given = node.reads[0].aval, node.sizes, node.reads[0].given
+    type_ = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
+
+    def send(kind: str, mesh_axes: tuple[str, ...], parts: int) -> Iterator[Collective]:
+        names = given.names_on(mesh_axes) if given is not None else ()
+        for step in _collective(node, label, kind, mesh_axes, aval, trips, parts):
+            arrival = given.what if given is not None and given.what else type_
+            yield dataclasses.replace(step, operation=step.operation or "nx.xmap", names=names or step.names, arrival=arrival)
+
     first, then = (math.prod(sizes.get(axis, 1) for axis in _axes(spec)) for spec in (before, after))
     if exchanged := {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}:
-        yield from _collective(node, label, "all-to-all", tuple(sorted(exchanged)), aval, trips, first)
+        yield from send("all-to-all", tuple(sorted(exchanged)), first)
     gathered: list[tuple[str, ...]] = []  # one dimension after the other, the last one first
     for old, new in itertools.zip_longest(before, after, fillvalue=()):
         kept = [axis for axis in old if axis not in exchanged]
@@ -91,12 +100,12 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
             continue  # each device keeps a part of what it has
         if tuple(kept[: len(new)]) != new and _parts(kept, sizes) == _parts(new, sizes):
             mesh_axes = tuple(dict.fromkeys((*kept, *new)))
-            yield from _collective(node, label, "collective-permute", mesh_axes, aval, trips, then)
+            yield from send("collective-permute", mesh_axes, then)
         else:
             gathered.insert(0, tuple(axis for axis in kept if axis not in new))
     for i, mesh_axes in enumerate(gathered):
         left = _parts((axis for axes in gathered[i + 1 :] for axis in axes), sizes)
-        yield from _collective(node, label, "all-gather", mesh_axes, aval, trips, then * left)
+        yield from send("all-gather", mesh_axes, then * left)
 
 
 def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from namedax.analysis.records import Step
+from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
 from namedax.drawing.canvas import Canvas, height_of, lines_of, text_width
 from namedax.drawing.colours import FAINT, GREY, INK, PAPER, Colour
@@ -36,6 +36,7 @@ def step_text(step: Step) -> str:
         words.append(step.operation + (f" {{{names}}}" if names and "{" not in step.operation else ""))
     elif names:
         words.append(f"{{{names}}}")
+    words += [f"arrival of {step.arrival}"] if isinstance(step, Collective) and step.arrival else []
     words += [step.source] if step.source else []
     words += ["gradient"] if step.phase == "gradient" else []
     return ", ".join(words)

@@ -50,7 +50,7 @@ def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str,
     kinds = sorted({c.kind for c in collectives}, key=KINDS.index)
     colours = colours_of_kinds(kinds)
     total = sum(map(_sent, collectives))
-    title = f"A device sends {size_text(total)}" if total else "Nothing is sent between devices"
+    title = f"A device sends {size_text(total)} on the wire" if total else "Nothing is sent between devices"
     sentence = (
         f"Mesh {', '.join(f'{axis}={size}' for axis, size in mesh_shape.items())}." if mesh_shape else "There is no mesh."
     )
