@@ -305,3 +305,84 @@ def test_returned_as_replicated():
     g = jax.jit(lambda w, ct: jax.vjp(f, w)[1](ct))
     assert traffic(g.lower(W, W).compile()) == {(GATHER, WEIGHT, 4): 1}
     np.testing.assert_allclose(g(W, W + 1)[0], 2 * W * (W + 1), rtol=1e-5)
+
+
+# --- stacked parameters in parts, gathered before the loop over layers ----------------------------------------------------
+
+LAYERS, EMBED, ROWS = 3, 16, 8
+FSDP_LAYOUTS = {
+    "batch and parts": ({"x": 8}, {"batch": "x", "embed_fsdp": "x"}),
+    "parts over more": ({"x": 4, "y": 2}, {"batch": "x", "embed_fsdp": ("x", "y")}),
+    "batch over more": ({"x": 4, "y": 2}, {"batch": ("x", "y"), "embed_fsdp": "x"}),
+    "parts alone": ({"x": 8}, {"embed_fsdp": "x"}),
+}
+
+
+def a_layer(h, w):
+    return nx.tanh(nx.rename(nx.dot(h, w, "embed"), {"out": "embed"}))
+
+
+def renamed_before(w, x):
+    w = nx.rename(w, {"embed_fsdp": "embed"})
+    return nx.mean(nx.square(nx.fold(a_layer, x, w, axis="layer")), ("batch", "embed"))
+
+
+def renamed_and_scaled_before(w, x):
+    w = 2 * nx.rename(w, {"embed_fsdp": "embed"})
+    return nx.mean(nx.square(nx.fold(a_layer, x, w, axis="layer")), ("batch", "embed"))
+
+
+def renamed_before_and_remade(w, x):
+    w = nx.rename(w, {"embed_fsdp": "embed"})
+    return nx.mean(nx.square(nx.fold(jax.checkpoint(a_layer), x, w, axis="layer")), ("batch", "embed"))
+
+
+def renamed_before_and_scanned_along_the_second_axis(w, x):
+    w = nx.rename(w, {"embed_fsdp": "embed"})
+    return nx.mean(nx.square(nx.scan(lambda h, w: (a_layer(h, w), None), x, w, axis="layer")[0]), ("batch", "embed"))
+
+
+def stacked_by_hand(shape, resources, scale):
+    """Each device gathers the stack once, and the gather's transpose scatters its gradient once."""
+    mesh = make_mesh(**shape)
+    parts, rows = (
+        (axes,) if isinstance(axes, str) else tuple(axes) for axes in (resources["embed_fsdp"], resources.get("batch", ()))
+    )
+    P = jax.sharding.PartitionSpec
+
+    def loss(w, x):
+        apart = tuple(axis for axis in parts if axis not in rows)  # gathered first, and its gradient is the same on all of them
+        over = tuple(axis for axis in rows if axis not in parts)
+        w = jax.lax.pcast(w, over, to="varying") if over else w
+        for axes, to in ((apart, "invarying"), (tuple(axis for axis in parts if axis in rows), "varying")):
+            w = jax.lax.all_gather(w, axes, axis=1, tiled=True, to=to) if axes else w
+        h, _ = jax.lax.scan(lambda h, w: (jax.numpy.tanh(h @ w), None), x, scale * w)
+        total = (h**2).sum() / (ROWS * EMBED)
+        return jax.lax.psum(total, rows) if rows else total
+
+    return jax.shard_map(loss, mesh=mesh, in_specs=(P(None, parts or None), P(rows or None)), out_specs=P())
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("layout", FSDP_LAYOUTS)
+@pytest.mark.parametrize(
+    "body",
+    [renamed_before, renamed_and_scaled_before, renamed_before_and_remade, renamed_before_and_scanned_along_the_second_axis],
+)
+def test_stacked_parameters_that_are_gathered_before_the_loop(body, layout, inside):
+    shape, resources = FSDP_LAYOUTS[layout]
+    w = np.linspace(-0.3, 0.4, LAYERS * EMBED * EMBED, dtype="float32").reshape(LAYERS, EMBED, EMBED)
+    x = np.linspace(-1, 1, ROWS * EMBED, dtype="float32").reshape(ROWS, EMBED)
+    scale = 2 if body is renamed_and_scaled_before else 1
+    order = (1, 0, 2) if body is renamed_before_and_scanned_along_the_second_axis else (0, 1, 2)
+    axes = ([["layer", "embed_fsdp", "out"][i] for i in order], ["batch", "embed"])
+    f = step(body, axes, (0,), resources, make_mesh(**shape), inside)
+    by_hand = jax.jit(jax.value_and_grad(stacked_by_hand(shape, resources, scale)))
+    stored = w.transpose(order)
+    total, (gradient,) = f(stored, x)
+    want, wanted = by_hand(w, x)
+    np.testing.assert_allclose(total, want, rtol=1e-5)
+    np.testing.assert_allclose(np.transpose(gradient, order), wanted, rtol=1e-4, atol=1e-6)
+    pairs = (f, stored), (by_hand, w)
+    sent, best = (sum(c.wire_bytes * c.trips for c in hlo.collectives(g.lower(w, x).compile())) for g, w in pairs)
+    assert sent <= best

@@ -12,11 +12,16 @@ from namedax.core.array import dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
+from namedax.core.variance import cast
 from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 
 __all__ = ["Entries"]
+
+
+def _in_front(data: Any, at: int) -> Any:
+    return jnp.moveaxis(data, at, 0) if at else data
 
 
 class Entries:
@@ -55,6 +60,7 @@ class Entries:
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []
+        self._cut: list[tuple[Any, int]] = []  # the leaves that are cut, and where the axis stands in them
         self.fixed: dict[int, Any] = {}
         self.dims: dict[int, Dims] = {}
         blocks = [block_of(leaf, op) for leaf in leaves]
@@ -69,7 +75,8 @@ class Entries:
                 self.fixed[i] = block
                 continue
             at = dims.index(place)
-            self.datas.append(jnp.moveaxis(data_of(block), at, 0) if at else data_of(block))
+            self.datas.append(_in_front(data_of(block), at))
+            self._cut.append((block, at))
             self.dims[i] = dims[:at] + dims[at + 1 :]
         if self.by_name and leaves and (not self.dims or (every and self.fixed)):
             lacking = blocks[min(self.fixed)]
@@ -87,6 +94,11 @@ class Entries:
         region = ambient()
         entries.fixed = {i: local_block(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
         return entries
+
+    def cast(self, number: int, axes: frozenset[str]) -> Any:
+        """One of `datas`, varying over (at least) these mesh axes; of an array that was gathered, the gather of which the gradient is scattered."""
+        block, at = self._cut[number]
+        return _in_front(cast(block, axes), at)
 
     def value(self, datas: Iterable[Any]) -> Any:
         """One entry of all arrays, from the data of those that are cut."""

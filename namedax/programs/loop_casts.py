@@ -356,12 +356,17 @@ class Hoisted:
             for data, dtype, weak in zip(datas, self.dtypes, self.weak, strict=True)
         ]
 
-    def slices(self, datas: Sequence[Any]) -> list[Any]:
-        """What is sliced, and the forms of it that the body wants."""
+    def slices(self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None) -> list[Any]:
+        """What is sliced, and the forms of it that the body wants.
+
+        Args:
+          datas: what is sliced.
+          cast_of: gives one of them, by its number, varying over mesh axes, where something better is known than a cast.
+        """
         cast = []
         for (i, axes), source in zip(self.sliced_casts, self._sources, strict=True):
             with source_of(source):
-                cast.append(cast_data(datas[i], axes))
+                cast.append(cast_data(datas[i], axes) if cast_of is None else cast_of(i, axes))
         return [*datas, *cast]
 
     def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:

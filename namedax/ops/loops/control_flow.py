@@ -180,7 +180,8 @@ def scan_entries(
             return results[:count], results[count:]
 
         start = hoisted.start(state.start())
-        last, results = lax.scan(hoisted_step, start, hoisted.slices(datas), **options)
+        slices = hoisted.slices(datas, entries.cast if datas is entries.datas else None)
+        last, results = lax.scan(hoisted_step, start, slices, **options)
         return state.tree.unflatten(last), results
 
     last, results = until_it_fits(state.grow, attempt)
