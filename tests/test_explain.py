@@ -655,6 +655,64 @@ def test_a_mapped_function_of_a_library_has_no_line_of_the_user():
     )
 
 
+def around(x, w):
+    return nx.dot(x, w, "k", overlap=True)
+
+
+def read_around(x, w):
+    return nx.einsum("{b,k},{k:k_f,m}->{b,m}", x, w, overlap=True)
+
+
+def written_around(x, w):
+    return nx.einsum("{b,k},{k,m}->{b,m_sp:m}", x, w, overlap="bidirectional")
+
+
+UNEVEN = "{} not divide over the mesh, and blocks with padding go around no ring"
+NO_RINGS = {
+    "summed": (around, (8, 10, 12), {"k": "x"}, UNEVEN.format("'k' does")),
+    "read": (read_around, (8, 10, 12), {"k_f": "x", "b": "x"}, UNEVEN.format("'k' does")),
+    "the other operand": (read_around, (7, 12, 12), {"k_f": "x", "b": "x"}, UNEVEN.format("'b' does")),
+    "written": (written_around, (8, 12, 10), {"k": "x", "m_sp": "x"}, UNEVEN.format("'m_sp' does")),
+    "summed and written": (written_around, (8, 10, 12), {"k": "x", "m_sp": "x"}, UNEVEN.format("'k' does")),
+    "the result": (
+        around,
+        (6, 12, 5),
+        {"k": "x"},
+        "no axis of the result ('b', 'm') divides into as many parts as there are devices in the ring",
+    ),
+}
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("case", NO_RINGS)
+def test_a_ring_that_sizes_forbid_is_said(case, gradient):
+    fun, (b, k, m), resources, because = NO_RINGS[case]
+    body = jax.grad(lambda x, w: nx.sum(nx.square(fun(x, w)), ...)) if gradient else fun
+    stored = "k_f" if "k_f" in resources else "k"
+
+    def said(b, k, m):
+        x, w = nx.zeros(named_shape={"b": b, "k": k}), nx.zeros(named_shape={stored: k, "m": m})
+        sizes = {"m_sp": m} if "m_sp" in resources else None
+        report = nx.explain(nx.xmap(body, axis_resources=resources, axis_sizes=sizes, mesh=make_mesh((4,))), x, w)
+        return report, [finding for finding in report.findings if "overlap" in finding]
+
+    report, (finding,) = said(b, k, m)
+    operation = "nx.dot" if fun is around else "nx.einsum"
+    assert finding == (
+        f"{operation} at {line_of(fun, operation)} has overlap, and is computed in the plain form, with nothing on its way meanwhile: "
+        f"{because}. Choose sizes that divide, or leave overlap out."
+    )
+    assert "collective-permute" not in report.summary()
+    report, found = said(8, 12, 12)
+    assert found == []
+    assert "collective-permute" in report.summary()
+
+
+def test_a_ring_that_nothing_is_sent_for_is_not_missed():
+    x, w = nx.zeros(named_shape={"b": 10, "k": 12}), nx.zeros(named_shape={"k": 12, "m": 5})
+    assert nx.explain(nx.xmap(around, axis_resources={"b": "x"}, mesh=make_mesh((4,))), x, w).findings == ()
+
+
 # --- mistakes, and checks for users' tests --------------------------------------------------------------------------
 
 

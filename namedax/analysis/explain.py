@@ -13,7 +13,7 @@ import jax
 
 from namedax.analysis.arguments import arguments_of
 from namedax.analysis.dead_code import prune
-from namedax.analysis.findings import Elsewhere, findings_of
+from namedax.analysis.findings import Elsewhere, NoRing, findings_of
 from namedax.analysis.graph import Body, Graph, Node, build
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
@@ -85,17 +85,14 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
+    elsewhere, rings = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label)
     return Report(
         _name(f),
         graph.mesh,
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(
-            findings_of(
-                graph.mesh, placements, steps, _replicated(graph), tuple(_elsewhere(graph, placements)), loops, automatic
-            )
-        ),
+        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, loops, automatic)),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),
@@ -170,6 +167,16 @@ def _replicated(graph: Graph) -> Iterator[tuple[str, int]]:
     for value in graph.body.inputs:
         if value is not None and value.parts == 1:
             yield f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]", value.bytes
+
+
+def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
+    """The contractions that send as if `overlap` were not asked for."""
+    found: dict[NoRing, None] = {}
+    for node in _all_nodes(body):
+        why = node.origin.no_ring
+        if why is not None and node.kind in (Kind.SUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
+            found[NoRing(node.origin.operation, label(node.origin), *why)] = None
+    return found
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:

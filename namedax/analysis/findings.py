@@ -36,12 +36,30 @@ class Elsewhere(Record):
     bytes: int
 
 
+class NoRing(Record):
+    """A contraction that was to go around a ring, and does not.
+
+    Attributes:
+      operation: of the model.
+      source: its line.
+      why: `"uneven"`: an operand has names that do not divide over their mesh axes; `"undivided"`: no axis of the result has as many equal
+        parts as there are devices.
+      names: these names, or those of the result.
+    """
+
+    operation: str
+    source: str
+    why: str
+    names: tuple[str, ...]
+
+
 def findings_of(
     mesh: Mapping[str, int],
     placements: Mapping[str, tuple[str, ...]],
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
     elsewhere: Sequence[Elsewhere],
+    rings: Iterable[NoRing],
     loops: Iterable[str],
     automatic: Iterable[str],
 ) -> Iterator[str]:
@@ -53,6 +71,7 @@ def findings_of(
       steps: the collectives and operations.
       replicated: arguments that every device holds whole, as a type in words, with their bytes.
       elsewhere: arguments that lie on mesh axes on which no name lives.
+      rings: contractions that were to go around a ring, and do not.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
@@ -65,6 +84,7 @@ def findings_of(
     yield from _twice(collectives)
     yield from _lifted(collectives)
     yield from _renamings(collectives)
+    yield from _no_rings(rings)
     if lines := [line for line in dict.fromkeys(automatic) if line]:
         yield (
             f"What XLA's partitioner sends is not in this report: arrays are cut by sharding constraints ({', '.join(lines[:3])}), as with "
@@ -154,6 +174,20 @@ def _whats(arguments: Iterable[str], most: int = 3) -> str:
 
 def _along(names: Sequence[str]) -> str:
     return f" for {', '.join(names)}" if names else ""
+
+
+def _no_rings(rings: Iterable[NoRing]) -> Iterator[str]:
+    for ring in rings:
+        names = ", ".join(map(repr, filter(None, ring.names)))
+        because = (
+            f"{names} {'do' if len(ring.names) > 1 else 'does'} not divide over the mesh, and blocks with padding go around no ring"
+            if ring.why == "uneven"
+            else f"no axis of the result ({names}) divides into as many parts as there are devices in the ring"
+        )
+        yield (
+            f"{ring.operation} at {_line(ring.source)} has overlap, and is computed in the plain form, with nothing on its way meanwhile: {because}. "
+            "Choose sizes that divide, or leave overlap out."
+        )
 
 
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:

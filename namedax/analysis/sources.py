@@ -25,6 +25,7 @@ __all__ = ["Origin", "Source", "region_of", "source_of"]
 _LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
 _IDLE = re.compile(r"idle_in_(\d+)_of_(\d+)_ticks")
+_NO_RING = re.compile(r"no_ring_(\w+)\{([^{}]*)\}")
 _REGION = "xmap"
 
 
@@ -81,6 +82,12 @@ class Origin(Record):
         """In a pipeline: in how many of its ticks a device is idle, and how many there are."""
         found = _IDLE.findall(self.scopes)
         return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+    @property
+    def no_ring(self) -> tuple[str, tuple[str, ...]] | None:
+        """Of a contraction that goes around no ring though one was asked for: why, `"uneven"` or `"undivided"`, and the names."""
+        found = _NO_RING.findall(self.scopes)
+        return (found[-1][0], tuple(found[-1][1].split(","))) if found else None
 
     def within(self, eqn: Any) -> Origin:
         """Of an equation of a program that stands where this says."""

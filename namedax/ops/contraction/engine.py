@@ -12,6 +12,7 @@ goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
+from namedax.core.scopes import scope_text
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
@@ -97,6 +99,10 @@ class _Term(Record, frozen=False):
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
+def _saying(scope: str) -> contextlib.AbstractContextManager[Any]:
+    return jax.named_scope(scope) if scope else contextlib.nullcontext()
+
+
 class Contraction:
     """One contraction, from the labels of its operands to the result.
 
@@ -135,6 +141,7 @@ class Contraction:
         ]
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
+        self.plain = ""  # in programs, and so in reports: why there is no ring though one was asked for
 
     def place(self, label: Label) -> Axes:
         """The placement of a label; that of a positional one is empty."""
@@ -281,9 +288,14 @@ class Contraction:
     def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contracts two terms over what they have in common and nothing else needs."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
-        x, y = a.data, b.data
+        self.plain = ""
         if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
             return term
+        with _saying(self.plain):
+            return self._meet_plainly(a, b, needed)
+
+    def _meet_plainly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+        x, y = a.data, b.data
         if self.manual:
             variance = self._variance(a) | self._variance(b)
             x, y = self._read(a, variance), self._read(b, variance)
@@ -307,10 +319,9 @@ class Contraction:
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
-        if any(isinstance(self.place(label), Uneven) for label in (*a.labels, *b.labels)) or any(
-            isinstance(place, Uneven) for place in (*a.places, *b.places)
-        ):
-            return None  # blocks with padding go around no ring
+        if uneven := self._uneven(a, b):
+            self.plain = f"no_ring_uneven{scope_text('', uneven)[3:]}"  # blocks with padding go around no ring
+            return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
         result = self.common if self.preferred is None else self.accumulate
@@ -330,12 +341,25 @@ class Contraction:
         for label in labels:
             have, want = self.place(label), self.place(self.writes.get(label, label))
             axes = want[len(have) :]
-            if want[: len(have)] == have and frozenset(axes) == late and self._divides(label, axes, a, b):
+            if want[: len(have)] != have or frozenset(axes) != late:
+                continue
+            if not self._divides(label, axes, a, b):
+                self.plain = f"no_ring_uneven{scope_text('', (self.writes.get(label, label),))[3:]}"
+            else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
                 data = ring_scatter(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y)
                 places = tuple(want if found == label else self.place(found) for found in labels)
                 return _Term(self._reduce(data, (axis for axis in reduced if axis not in late)), labels, places)
         return None
+
+    def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
+        """The names of operands that do not divide over their mesh axes, as they are stored or as they are read."""
+        found: dict[Label, None] = {}
+        for term in terms:
+            for label, place in zip(term.labels, term.places, strict=True):
+                if isinstance(place, Uneven) or isinstance(self.place(label), Uneven):
+                    found[label] = None
+        return tuple(found)
 
     def _reduced_around(self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes) -> _Term | None:
         """The sum of the contraction of two terms over mesh axes, whole on every device, around a ring.
@@ -345,7 +369,12 @@ class Contraction:
         """
         sizes = {label: n for term in (a, b) for label, n in zip(term.labels, self._sizes(term), strict=True)}
         whole = [label for label in labels if sizes[label] % self._blocks(reduced) == 0]
-        if len(labels) < 2 or not whole or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
+        if len(labels) < 2 or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
+            return None
+        if not whole:
+            self.plain = (
+                f"no_ring_undivided{scope_text('', tuple(label for label in labels if not isinstance(label, int)))[3:]}"
+            )
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)
@@ -453,7 +482,8 @@ class Contraction:
         self._check_placement(dims)
         goal = [self.place(label) for label in written]
         if self.pending:
-            data = self._finish_sums(data, places, goal)
+            with _saying(self.plain):
+                data = self._finish_sums(data, places, goal)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
         for slot, letter in zip(slots, self.letters, strict=True):
