@@ -53,10 +53,10 @@ class Exchange(Record):
 
     def number(self, index: Any) -> Any:
         """Where experts stand among those that this device has slots for; `count` for those that it has none for."""
-        within, rest = divided(index, self.inner)  # of numbers below 0 it does not matter: they are not `here`
+        within, rest = divided(index, self.inner)  # of numbers out of range it does not matter: they are not `here`
         digits = {}
-        for axis, n in reversed(self.sizes):
-            digits[axis], rest = divided(rest, n)
+        for i, (axis, n) in reversed(list(enumerate(self.sizes))):
+            digits[axis], rest = divided(rest, n) if i else (rest, rest)
         at: Any = jnp.zeros_like(index)
         for axis, n in self.sizes:
             if axis in self.exchanged:

@@ -44,7 +44,8 @@ class Slots(Record):
         choices = place.size
         holds = cast_data(jnp.full(experts * size, choices, place.dtype), varying(place))
         numbers = cast_data(jnp.arange(choices, dtype=place.dtype), varying(place))
-        return cls(place, holds.at[place.reshape(-1)].set(numbers, mode="drop"), (experts, size))
+        holds = holds.at[place.reshape(-1)].set(numbers, mode="drop", wrap_negative_indices=False)
+        return cls(place, holds, (experts, size))
 
     def fill(self, rows: Any) -> Any:
         """The rows of the tokens in their slots, `[experts, slots, features]`, and zeros in those that are empty."""
@@ -68,12 +69,14 @@ class Slots(Record):
 
 def divided(index: Any, n: int) -> tuple[Any, Any]:
     """The remainder and the quotient of numbers that are not negative, of which `%` and `//` take care at a price."""
+    if n & (n - 1) == 0:  # XLA's own form of this takes care of negative numbers, too
+        return index & (n - 1), index >> (n.bit_length() - 1)
     divisor = jnp.full_like(index, n)
     return lax.rem(index, divisor), lax.div(index, divisor)
 
 
 def _read(rows: Any, index: Any) -> Any:
-    return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
+    return rows.at[index].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
 def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
@@ -93,9 +96,10 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
         ordered, order = lax.sort((index, position), dimension=1, num_keys=1)
     is_first = jnp.concatenate([jnp.ones_like(ordered[:, :1], bool), ordered[:, 1:] != ordered[:, :-1]], 1)
     begin = lax.cummax(jnp.where(is_first, position, 0), axis=1)
-    rank = jnp.zeros_like(index).at[row, order].set(position - begin, unique_indices=True, mode="promise_in_bounds")
+    inside: Any = {"mode": "promise_in_bounds", "wrap_negative_indices": False}
+    rank = jnp.zeros_like(index).at[row, order].set(position - begin, unique_indices=True, **inside)
     counts = cast_data(jnp.zeros((len(index), experts + 1), index.dtype), varying(index))
-    return rank, counts.at[row, index].add(1)[:, :experts]
+    return rank, counts.at[row, index].add(1, **inside)[:, :experts]
 
 
 def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
