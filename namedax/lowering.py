@@ -38,7 +38,16 @@ from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import auto_mesh, explicit_specs, has_explicit_axes, mesh_of_types, replicated, to_spec, use_mesh
+from namedax.resources.mesh import (
+    auto_mesh,
+    brought_in,
+    explicit_specs,
+    has_explicit_axes,
+    mesh_of_types,
+    replicated,
+    to_spec,
+    use_mesh,
+)
 from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
@@ -302,7 +311,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
             to_spec(data, spec, None if from_context else mesh)
             for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
-        traced = Traced(call.flat_body)
+        traced = Traced(call.flat_body, make_jaxpr=call.region.outside.make_jaxpr)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
@@ -454,6 +463,7 @@ class Call:
     def body(self, *datas: Any) -> Any:
         """Local data of the arguments to data of the results."""
         with enter(self.region):
+            self.region.outside.begin(lambda value: brought_in(value, self.region.mesh))
             self.results, self._result_axes = [], {}
             return map_with_mappings(self._finish, self._outputs(datas), self.out_axes, "xmap, out_axes")
 
@@ -511,11 +521,11 @@ class Call:
 
     def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = ()) -> Callable[..., Any]:
         """`body`, looked through when it has been traced, and its sums postponed."""
-        return postponing(body, set(loops), self.refuse_raw, self.late_sums)
+        return postponing(body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """The flat body, to be traced before it is executed; likewise."""
-        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums)
+        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or raw reductions of blocks."""

@@ -237,6 +237,51 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.part(1)
+@pytest.mark.parametrize("policy", [None, jax.checkpoint_policies.dots_saveable], ids=["nothing saved", "dots saved"])
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ({"a": "x"}, {"k": "y"}),
+        ({}, {"k": "y"}),
+        ({"a": "x"}, {}),
+        (None, {"k": "y"}),
+        (None, {"a": "x", "k": "y"}),
+        ({"a": ("x", "y")}, {}),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_closes_over_values_from_around(outer, inner, policy):
+    # On Explicit axes JAX does not bind, or not transpose, a checkpoint that closes over a value of a type of the mesh outside.
+    mesh = make_mesh((4, 2), "explicit")
+
+    def body(x, w):
+        closed, total = nx.named(w, ["k"]) * 2, nx.sum(x, "a")
+
+        def checkpointed(v):
+            first = jax.checkpoint(lambda v: nx.sum(nx.sin(closed * v), "k"), policy=policy)
+            second = jax.checkpoint(lambda v: v * nx.sum(nx.named(w, ["k"]), "k") + nx.sin(total), policy=policy)
+            return second(first(v))
+
+        return nx.xmap(jax.checkpoint(checkpointed, policy=policy), axis_resources=inner, mesh=mesh)(x)
+
+    def mapped(x, w):
+        if outer is None:
+            return nx.positional(body(nx.named(x, ["a"]), w * 1.5), ["a"])
+        options = {"axis_resources": outer, "axis_sizes": {"k": 6}, "mesh": mesh}
+        return nx.xmap(body, (["a"], [None]), ["a"], **options)(x, w * 1.5)
+
+    def oracle(x, w):
+        w = w * 1.5
+        return jnp.sin(2 * w * x[:, None]).sum(1) * w.sum() + jnp.sin(x.sum())
+
+    x, w = array(8), array(6, seed=1)
+    with jax.set_mesh(mesh):
+        have = jax.jit(jax.value_and_grad(lambda x, w: jnp.sum(jnp.cos(mapped(x, w))), (0, 1)))(x, w)
+    want = jax.jit(jax.value_and_grad(lambda x, w: jnp.sum(jnp.cos(oracle(x, w))), (0, 1)))(x, w)
+    jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-4), have, want)
+
+
 CLOSED_OVER = {
     "alone": (
         lambda v, closed, _: closed,

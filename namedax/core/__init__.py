@@ -1,7 +1,8 @@
 """What an array, a name and a region are; no operation.
 
 Read `names` (what a name is) and `array` (`NamedArray`) first, then `region`: which names exist in a mapped function, and which mesh
-axes they live on; `uneven` is where a name lives that does not divide over them. `axis_mappings` is the notation that `nx.named` and
+axes they live on; `uneven` is where a name lives that does not divide over them, and
+`outside` has what bodies close over. `axis_mappings` is the notation that `nx.named` and
 `nx.xmap` share, and `annotations` what functions say of their arguments and results.
 
 `display` says how an array shows itself. `variance` says over which mesh axes a value differs from device to device, and casts

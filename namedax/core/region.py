@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn
 import jax
 from jax.sharding import AxisType
 
+from namedax.core.outside import Outside
 from namedax.core.uneven import Uneven, block_of, dividing_sizes
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError
 
@@ -71,6 +72,7 @@ class Region:
         "looked_at",
         "mesh",
         "mode",
+        "outside",
         "overlap",
         "resources",
         "seen",
@@ -109,6 +111,8 @@ class Region:
         # Dims and shapes of arrays of this region that have been found to agree with it.
         self.looked_at: set[Hashable] = set()
         self._counts: dict[Hashable, int] = {}
+        # Values of the functions around the body that it has met while it is traced.
+        self.outside = Outside()
 
     def __hash__(self) -> int:
         return self._hash

@@ -29,7 +29,7 @@ from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import entering
+from namedax.resources.mesh import brought_in, must_enter
 
 __all__ = ["align", "align_ranks", "local_block", "meet", "merge_dims", "settled", "wrap"]
 
@@ -84,7 +84,7 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
       PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
-        return array if region is None or not region.resources else entering(array, region.mesh)
+        return array if region is None or not region.resources else _entered(array, region)
     dims = positions(array, op)
     if region is None:
         return array
@@ -101,7 +101,7 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     whole = origin is None
     if whole and region.resources:
         region.check_placement(f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY)
-        data = entering(data, region.mesh)
+        data = _entered(data, region)
     for i, dim in enumerate(dims):
         if dim is None:
             continue
@@ -126,6 +126,13 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     return array
 
 
+def _entered(data: Any, region: Region) -> Any:
+    """A value from outside, with a type that the body of `region` can use."""
+    if not must_enter(data, region.mesh):
+        return data
+    return region.outside.met(data, lambda data: brought_in(data, region.mesh))
+
+
 _FROM_OUTSIDE = "an array that the mapped function closes over"
 _OUTSIDE_REMEDY = "Rename one of them before, outside of the mapped function (nx.rename, which sends nothing there), or change axis_resources."
 
@@ -147,7 +154,7 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
             )
         region.block_size(dim, size, op, knows_padding=True)
     region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
-    entered = relayout(entering(data, region.mesh), old, new)
+    entered = relayout(_entered(data, region), old, new)
     return array if entered is data else make_in_region(entered, dims)
 
 

@@ -57,7 +57,11 @@ Check = Callable[[ClosedJaxpr], None]
 
 
 def postponing(
-    body: Callable[..., Any], loops: Set[str] = frozenset(), check: Check | None = None, late: bool = True
+    body: Callable[..., Any],
+    loops: Set[str] = frozenset(),
+    check: Check | None = None,
+    late: bool = True,
+    make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
 ) -> Callable[..., Any]:
     """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
 
@@ -66,6 +70,7 @@ def postponing(
       loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
+      make_jaxpr: traces it.
     """
 
     def run(*datas: Any) -> Any:
@@ -78,7 +83,7 @@ def postponing(
             structures.append(structure)
             return leaves
 
-        closed = jax.make_jaxpr(flat)(*datas)
+        closed = make_jaxpr(flat)(*datas)
         if check is not None:
             check(closed)
         return jax.tree.unflatten(structures[-1], evaluate(closed, datas, loops, late))
@@ -105,17 +110,23 @@ class Traced:
       loops: axes that are executed in steps.
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
+      make_jaxpr: traces it.
     """
 
     def __init__(
-        self, body: Callable[..., list[Any]], loops: Set[str] = frozenset(), check: Check | None = None, late: bool = True
+        self,
+        body: Callable[..., list[Any]],
+        loops: Set[str] = frozenset(),
+        check: Check | None = None,
+        late: bool = True,
+        make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
     ):
-        self._body, self._loops, self._check, self._late = body, loops, check, late
+        self._body, self._loops, self._check, self._late, self._make_jaxpr = body, loops, check, late, make_jaxpr
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
         """Traces the function, and returns nothing."""
-        self._closed = jax.make_jaxpr(self._body)(*datas)
+        self._closed = self._make_jaxpr(self._body)(*datas)
         if self._check is not None:
             self._check(self._closed)
         return ()

@@ -22,7 +22,6 @@ __all__ = [
     "brought_in",
     "concrete_mesh",
     "current_mesh",
-    "entering",
     "entry_of",
     "explicit_specs",
     "has_explicit_axes",
@@ -31,6 +30,7 @@ __all__ = [
     "mesh_for",
     "mesh_of_types",
     "mesh_with_devices",
+    "must_enter",
     "replicated",
     "resolve_mesh",
     "to_spec",
@@ -226,12 +226,12 @@ def replicated(data: Any) -> Any:
     return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
 
 
-def entering(data: Any, mesh: Any) -> Any:
-    """A value from outside, as the body of `jax.shard_map` can use it: of a type that does not mention the mesh outside.
+def must_enter(data: Any, mesh: Any) -> bool:
+    """Whether a value from outside must get another type before a body that `jax.shard_map` maps can use it (`brought_in`).
 
-    JAX casts values by itself where all axes of that mesh are Auto.
+    JAX casts values by itself where all axes of the mesh that their type mentions are Auto.
     """
-    return brought_in(data, mesh) if is_foreign(data, mesh) and set(_mesh_of_type(data).axis_types) - {AxisType.Auto} else data
+    return is_foreign(data, mesh) and bool(set(_mesh_of_type(data).axis_types) - {AxisType.Auto})
 
 
 def is_foreign(data: Any, mesh: Any) -> bool:

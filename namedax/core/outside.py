@@ -1,0 +1,66 @@
+"""What a body closes over of the functions around it, where types mention the mesh there: values on Explicit axes.
+
+Such a value gets a type of the body's own where an operation meets it. JAX can neither bind nor transpose a `jax.checkpoint` that closes over the
+type of the other mesh. So values that are met within another trace than the body's are noted, and the body is traced again: they have entered
+then before anything else is done, and what closes over them closes over values of the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+__all__ = ["Outside"]
+
+
+# How many values have entered: JAX remembers what it has traced, functions within the body too, by contexts such as this one.
+_entering = jax.make_user_context(0)
+
+
+class Outside:
+    """Such values of one region."""
+
+    __slots__ = ("_entered", "_noted", "_trace")
+
+    def __init__(self) -> None:
+        self._trace: Any = None
+        self._noted: list[Any] = []
+        self._entered: dict[int, Any] = {}  # by the id of a value in `_noted`
+
+    def begin(self, enter: Callable[[Any], Any]) -> None:
+        """Called where the trace of the body begins: what was noted enters."""
+        self._trace = get_opaque_trace_state()
+        self._entered = {id(value): enter(value) for value in self._noted}
+
+    def met(self, value: Any, enter: Callable[[Any], Any]) -> Any:
+        """`value`, with a type of the body."""
+        entered = self._entered.get(id(value))
+        if entered is not None:
+            return entered
+        if self._trace is not None and self._trace != get_opaque_trace_state():
+            self._noted.append(value)
+        return enter(value)
+
+    def make_jaxpr(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """`jax.make_jaxpr(body)`, where `body` calls `begin`; traced again as long as that finds more values."""
+
+        def make(*datas: Any) -> Any:
+            try:
+                while True:
+                    known = len(self._noted)
+                    try:
+                        with _entering(known):
+                            closed = jax.make_jaxpr(lambda *datas: body(*datas))(*datas)
+                    except NotImplementedError:  # JAX does not bind a checkpoint that closes over one
+                        if len(self._noted) == known:
+                            raise
+                        continue
+                    if len(self._noted) == known:
+                        return closed
+            finally:
+                self._trace, self._noted, self._entered = None, [], {}
+
+        return make
