@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tests.fuzz import (  # noqa: F401 - they fill the table of operations
+    ops_attention,
     ops_blocks,
     ops_collective,
     ops_elementwise,

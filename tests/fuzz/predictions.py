@@ -76,7 +76,9 @@ class _Allowed(NamedTuple):
     def of(cls, program: Program, layout: Layout) -> _Allowed:
         statements = list(statements_of(program.main))
         twins = (
-            bool(layout.loops) or layout.wrap == "checkpoint" or any(s.blocks or s.op == "ragged_attention" for s in statements)
+            bool(layout.loops)
+            or layout.wrap == "checkpoint"
+            or any(s.blocks or s.op in ("attention", "ragged_attention") for s in statements)
         )
         return cls(twins, any(s.op == "roll" and s["kind"] == "jnp.array" for s in statements))
 

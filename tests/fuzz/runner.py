@@ -16,6 +16,7 @@ import numpy as np
 import namedax as nx
 from tests.fuzz.interpreter import Run
 from tests.fuzz.layouts import Layout, conflicts, out_axes, source
+from tests.fuzz.ops_attention import cannot_share
 from tests.fuzz.ops_blocks import difference
 from tests.fuzz.ops_pipeline import cannot_be_cut
 from tests.fuzz.predictions import unpredicted
@@ -277,6 +278,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
         return any(s.op == "conv" and s["tap"] in dict(layout.resources) for s in statements_of(ref.program.main))
     if isinstance(error, nx.errors.PlacementConflictError):
         if conflicts(layout, ref.meetings):
+            return True
+        if any(s.op == "attention" and cannot_share(s, layout) for s in statements_of(ref.program.main)):
             return True
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
