@@ -8,7 +8,9 @@ sizes, the rule that was broken, and what to write instead. It ends with the cod
 from __future__ import annotations
 
 import difflib
+import inspect
 import operator
+import sys
 from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar, NoReturn
 
@@ -217,18 +219,18 @@ class ArrayTypeError(NamedaxError, TypeError):
 
 def show_name(name: Hashable) -> str:
     """A name as messages show it: quoted if it is a string."""
-    return repr(name)
+    return shown(name)
 
 
 def show_names(names: Iterable[Hashable]) -> str:
     """Names as messages show them, in the order given."""
-    return ", ".join(repr(name) for name in names) or "none"
+    return ", ".join(map(shown, names)) or "none"
 
 
-def show_value(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value that a user gave as messages show it: an array by its type and never by its values, and a list, tuple or dict by its entries.
 
-    >>> show_value("k"), show_value([np.ones((2, 3), np.float32), None]), show_value({"w": np.arange(3, dtype=np.int32)})
+    >>> shown("k"), shown([np.ones((2, 3), np.float32), None]), shown({"w": np.arange(3, dtype=np.int32)})
     ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
     """
     if hasattr(type(value), "_type_text"):  # a named array
@@ -237,11 +239,7 @@ def show_value(value: Any) -> str:
         return f"{show_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
     kind = type(value)
     if kind in (list, tuple, set, dict):
-        parts = (
-            [f"{show_value(key)}: {show_value(entry)}" for key, entry in value.items()]
-            if kind is dict
-            else [*map(show_value, value)]
-        )
+        parts = [f"{shown(key)}: {shown(entry)}" for key, entry in value.items()] if kind is dict else [*map(shown, value)]
         if len(parts) > _MOST_ENTRIES:
             parts[_MOST_ENTRIES - 1 :] = [f"... ({len(parts)} entries)"]
         if kind is set and not parts:
@@ -250,6 +248,8 @@ def show_value(value: Any) -> str:
         return f"{opening}{', '.join(parts)}{',' if kind is tuple and len(parts) == 1 else ''}{closing}"
     if callable(value) and hasattr(value, "__qualname__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
+    if kind is slice:
+        return f"slice({', '.join(map(shown, (value.start, value.stop, value.step)))})"
     text = "..." if value is ... else repr(value)
     return text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
 
@@ -263,6 +263,56 @@ def show_dtype(dtype: Any) -> str:
     name = str(dtype)
     stem = name.rstrip("0123456789")
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
+
+
+def usage(op: str) -> str:
+    """A sentence that says in which order a public function takes its arguments; empty where `op` is no public function.
+
+    >>> usage("take"), usage("softmax"), usage("top_k")
+    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).', ' Write nx.top_k(x, k, axis=...).')
+    """
+    root = sys.modules["namedax"]  # the face, which a message may quote
+    spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
+    for space in spaces:
+        home = getattr(root, space[:-1]) if space else root
+        if op not in dir(home):
+            continue
+        try:
+            parameters = list(inspect.signature(getattr(home, op)).parameters.values())
+        except (TypeError, ValueError):
+            return ""
+        return f" Write nx.{space}{op}({', '.join(_said_in_a_call(parameters))})."
+    return ""
+
+
+def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
+    """What stands between the parentheses of a typical call: what has to be given, and the axis."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension"))), None)
+    by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
+    if axis is not None and axis.kind is not keyword:
+        at = by_place.index(axis)
+        return [p.name for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*"}
+    needed = [stars.get(p.kind, "") + p.name for p in by_place if p.default is p.empty or p.name == "xs" or len(by_place) <= 3]
+    return needed if axis is None else [*needed, f"{axis.name}=..."]
+
+
+def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
+    """Raises where the name of an axis, or several, stand for an array: libraries differ in which of them comes first.
+
+    Raises:
+      ArgumentTypeError: `value` is a string, or a list or tuple of strings.
+    """
+    if isinstance(value, str) or (
+        isinstance(value, (list, tuple)) and value and all(isinstance(entry, str) for entry in value)
+    ):
+        raise ArgumentTypeError(f"{op}: {shown(value)} stands where {wanted} is expected.{usage(op)}")
+
+
+def refuse_call(op: str, error: TypeError) -> NoReturn:
+    """Raises what Python says of a call that does not fit a signature, and how the function is called."""
+    raise ArgumentTypeError(f"{op}: {str(error).removeprefix(f'{op}() ')}.{usage(op)}") from None
 
 
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
@@ -288,9 +338,9 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ArgumentTypeError(f"{op}: {what}={show_value(value)} {wanted}") from None
+        raise ArgumentTypeError(f"{op}: {what}={shown(value)} {wanted}{usage(op) if isinstance(value, str) else ''}") from None
     if least is not None and number < least:
-        raise ArgumentError(f"{op}: {what}={show_value(value)} {wanted}")
+        raise ArgumentError(f"{op}: {what}={shown(value)} {wanted}")
     return number
 
 
@@ -307,29 +357,56 @@ def check_options(op: str, **options: Any) -> None:
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{op}: {what}={show_value(value)} is an option of the program; give one value that is known when the function is traced, not an "
+                f"{op}: {what}={shown(value)} is an option of the program; give one value that is known when the function is traced, not an "
                 "array or a list."
             ) from None
 
 
 def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
-    """The candidate whose text is closest to that of `name`; `None` where none is close."""
+    """The candidate whose text is closest to that of `name`, or else one with its stem; `None` where none is close."""
     by_text = {str(candidate): candidate for candidate in candidates}
-    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6) or [
+        text for text in by_text if _have_one_stem(name, text)
+    ]
     return by_text[close[0]] if close else None
 
 
-def did_you_mean(name: Hashable, candidates: Iterable[Hashable]) -> str:
+def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = "") -> str:
     """A sentence that suggests the closest candidate, or the empty string.
 
-    >>> did_you_mean("bacth", ["batch", "hidden"])
-    " Did you mean 'batch'?"
+    Args:
+      name: what was written.
+      candidates: what there is.
+      read_as: how the axis `{1}` is read as `{0}`, for operations on arrays: one axis has two names where it is stored in another place than it
+        is used, such as `embed_fsdp` and `embed`, and then the other name may not be what was meant.
+
+    >>> did_you_mean("bacth", ["batch", "hidden"]), did_you_mean("pos", ["pos_sp"], "{{{0}:{1}}}")
+    (" Did you mean 'batch'?", " Did you mean 'pos_sp', or that axis read as 'pos', {pos:pos_sp}?")
     """
     close = closest(name, candidates)
-    return "" if close is None else f" Did you mean {close!r}?"
+    if close is None:
+        return ""
+    or_read = (
+        f", or that axis read as {name!r}, {read_as.format(name, close)}" if read_as and _have_one_stem(name, close) else ""
+    )
+    return f" Did you mean {close!r}{or_read}?"
 
 
-def raise_not_found(op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "") -> NoReturn:
+# Operations that read no axis.
+_NOT_READING = ("rename", "shard")
+
+
+def _have_one_stem(name: Hashable, other: Hashable) -> bool:
+    """Whether one of two names is the other with something behind it, as in `embed` and `embed_fsdp`."""
+    if not (isinstance(name, str) and isinstance(other, str)):
+        return False
+    stem, longer = sorted((name, other), key=len)
+    return longer.startswith(stem) and not longer[len(stem) : len(stem) + 1].isalnum()
+
+
+def raise_not_found(
+    op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "", *, read_as: str | None = None
+) -> NoReturn:
     """Raises the error for a name that an array lacks.
 
     Args:
@@ -338,11 +415,14 @@ def raise_not_found(op: str, name: Hashable, type_text: str, candidates: Iterabl
       type_text: the array's type, as `repr` shows it.
       candidates: the names that the array has.
       extra: one more sentence, about what to do instead.
+      read_as: as in `did_you_mean`; default: by `nx.rename`.
     """
     candidates = list(candidates)
+    if read_as is None:
+        read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
     error = AxisNotFoundError(
-        f"{op}: no axis {name!r} in {type_text}; {has}.{did_you_mean(name, candidates)}{' ' + extra if extra else ''}"
+        f"{op}: no axis {shown(name)} in {type_text}; {has}.{did_you_mean(name, candidates, read_as)}{' ' + extra if extra else ''}"
     )
     error.axis = name
     raise error

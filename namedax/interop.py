@@ -26,6 +26,7 @@ from namedax.errors import (
     PositionalAxisError,
     raise_not_found,
     show_names,
+    shown,
 )
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of
@@ -109,7 +110,7 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
     names = [f"dim_{i}" for i in range(count)] if given is None else list(given)
     if len(names) < count or (len(names) > count and not prefix):
         raise PositionalAxisError(
-            f"to_xarray: dims={names!r} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
+            f"to_xarray: dims={shown(names)} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
             "axis. Write one name per positional axis."
         )
     taken = [name for name in names[:count] if name in dims]

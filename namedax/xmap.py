@@ -23,7 +23,7 @@ from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
-from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError
+from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError, shown
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
 from namedax.operands.arrivals import Arrivals
@@ -121,12 +121,12 @@ def xmap(
     P('x', 'y')
     """
     if not callable(fun):
-        raise AxisMappingError(f"xmap: the first argument is the function to map; got {fun!r}.")
+        raise AxisMappingError(f"xmap: the first argument is the function to map; got {shown(fun)}.")
     if partitioning not in ("manual", "auto"):
-        raise AxisResourceError(f"xmap: partitioning={partitioning!r} is neither 'manual' nor 'auto'.")
+        raise AxisResourceError(f"xmap: partitioning={shown(partitioning)} is neither 'manual' nor 'auto'.")
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
-        raise ArgumentError(f"xmap: overlap={overlap!r} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"xmap: overlap={shown(overlap)} is none of True, False and 'bidirectional'.")
     skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
@@ -202,14 +202,16 @@ def _shared(fun: Any, *options: Hashable) -> _Shared:
 def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
     if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
         raise AxisSizeError(
-            f"xmap: axis_sizes is {axis_sizes!r}; write a dict from axis names to sizes, such as {{'batch': 128}}."
+            f"xmap: axis_sizes is {shown(axis_sizes)}; write a dict from axis names to sizes, such as {{'batch': 128}}."
         )
     sizes: dict[Hashable, int] = {}
     for name, size in (axis_sizes or {}).items():
         if not is_name(name):
-            raise AxisSizeError(f"xmap: axis_sizes has the key {name!r}, which is not an axis name; keys are names of axes.")
+            raise AxisSizeError(
+                f"xmap: axis_sizes has the key {shown(name)}, which is not an axis name; keys are names of axes."
+            )
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {size!r}; a size is an integer from 0.")
+            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {shown(size)}; a size is an integer from 0.")
         sizes[name] = int(size)
     return sizes
 
@@ -429,7 +431,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         in_axes = (in_axes,)
     if not isinstance(in_axes, tuple):
         raise AxisMappingError(
-            f"xmap: in_axes is {in_axes!r}; write one axis mapping for all arguments, or a tuple with one entry per argument."
+            f"xmap: in_axes is {shown(in_axes)}; write one axis mapping for all arguments, or a tuple with one entry per argument."
         )
     names = _dynamic_parameters(xmapped)
     # A dict from strings at the end holds the keywords' mappings, unless it is that of an argument which is such a dict itself.

@@ -102,19 +102,22 @@ def test_values_and_gradients(placement):
 
 
 MASKS = {
-    "causal": (lambda: nx.nn.causal_mask({"a": None, "b": 4}), lambda: np.tril(np.ones((8, 4), bool))),
+    "causal": (lambda: nx.nn.causal_mask({"b": 4, "a": None}, axis=("a", "b")), lambda: np.tril(np.ones((8, 4), bool))),
     "window": (
-        lambda: nx.nn.causal_mask({"b": 4, "a": None}, offset=2, window=3).astype(int),
+        lambda: nx.nn.causal_mask({"b": 4, "a": None}, axis=("b", "a"), offset=2, window=3).astype(int),
         lambda: np.tril(np.ones((4, 8), int), 2) - np.tril(np.ones((4, 8), int), -1),
     ),
-    "prefix": (lambda: nx.nn.prefix_mask({"a": 8, "b": 4}, 3), lambda: prefix(8, 4, 3)),
+    "prefix": (lambda: nx.nn.prefix_mask({"a": 8, "b": 4}, 3, axis=["a", "b"]), lambda: prefix(8, 4, 3)),
     "prefixes": (
-        lambda: nx.nn.prefix_mask({"a": 8, "b": 4}, nx.arange(3, axis="c"), offset=-1),
+        lambda: nx.nn.prefix_mask({"b": 4, "a": 8}, nx.arange(3, axis="c"), axis=("a", "b"), offset=-1),
         lambda: prefix(8, 4, np.arange(3), -1),
     ),
-    "alibi": (lambda: nx.nn.alibi_bias({"b": None, "a": 8, "c": 3}), lambda: alibi([1 / 4, 1 / 16, 1 / 64, 1 / 256], 8, 3)),
+    "alibi": (
+        lambda: nx.nn.alibi_bias({"c": 3, "a": 8, "b": None}, axis=("b", "a", "c")),
+        lambda: alibi([1 / 4, 1 / 16, 1 / 64, 1 / 256], 8, 3),
+    ),
     "six heads": (
-        lambda: nx.nn.alibi_bias({"h": 6, "a": 8, "b": 4}),
+        lambda: nx.nn.alibi_bias({"h": 6, "a": 8, "b": 4}, axis=("h", "a", "b")),
         lambda: alibi([2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3], 8, 4),
     ),
     "frequencies": (lambda: nx.numpy.fft.fftfreq(8, 0.5, axis="a"), lambda: np.fft.fftfreq(8, 0.5)),
@@ -152,8 +155,8 @@ def test_a_mask_in_attention():
     q, kv = array(8, 2, 4), array(8, 2, 4, seed=1)
 
     def f(q, k):
-        mask = nx.nn.prefix_mask({"pos": None, "key_pos": 8}, 3)
-        bias = nx.nn.alibi_bias({"head": 2, "pos": 8, "key_pos": 8})
+        mask = nx.nn.prefix_mask({"pos": None, "key_pos": 8}, 3, axis=("pos", "key_pos"))
+        bias = nx.nn.alibi_bias({"head": 2, "pos": 8, "key_pos": 8}, axis=("head", "pos", "key_pos"))
         return nx.nn.dot_product_attention(q, k, k, bias, mask, axis="pos", features="d")
 
     axes = ["pos", "head", "d"]
@@ -276,8 +279,24 @@ def test_rename_by_keyword():
         (lambda x: nx.tril(x, 1.5, axis=("a", "b")), ArgumentTypeError, "tril: k=1.5 must be an integer"),
         (lambda x: nx.triu(x, axis="a"), PositionalAxisError, "triu: axis='a' must be a pair"),
         (lambda x: nx.triu(x, axis=("a", "c")), AxisNotFoundError, "triu: no axis 'c' in f32[]{a:8, b:4}"),
-        (lambda x: nx.nn.causal_mask({"q": 3}), ArgumentError, "must have 2 names, in this order: queries, keys"),
-        (lambda x: nx.nn.prefix_mask({"q": 3, "k": None}, 1), AxisNotFoundError, "prefix_mask: axis 'k' has no size here"),
+        (
+            lambda x: nx.nn.causal_mask({"q": 3}),
+            ArgumentError,
+            "must have the same 2 names. The order of axis= says what they are: queries, keys",
+        ),
+        (
+            lambda x: nx.nn.causal_mask({"pos": 6, "past": 6}),
+            ArgumentError,
+            "causal_mask: named_shape={'pos': 6, 'past': 6} and axis=('query', 'key') must have the same 2 names. The order of axis= says what "
+            "they are: queries, keys; a dict has none. Write axis=('pos', 'past'), or another order. Other axes come in by broadcasting.",
+        ),
+        (lambda x: nx.nn.prefix_mask({"q": 3, "k": 3}, 1, axis=("q", "q")), ArgumentError, "must have the same 2 names"),
+        (lambda x: nx.nn.alibi_bias({"head": 3, "q": 3}), ArgumentError, "what they are: heads, queries, keys"),
+        (
+            lambda x: nx.nn.prefix_mask({"q": 3, "k": None}, 1, axis=("q", "k")),
+            AxisNotFoundError,
+            "prefix_mask: axis 'k' has no size here",
+        ),
         (
             lambda x: nx.broadcast_to(x, named_shape={"a": 3}),
             AxisSizeError,

@@ -14,6 +14,7 @@ from namedax.core.array import NamedArray, positions
 from namedax.core.display import dtype_text, type_text
 from namedax.core.names import Dims
 from namedax.errors import CheckpointError, did_you_mean, show_names
+from namedax.errors import shown as shown_value
 from namedax.operands.leaves import data_of
 
 __all__ = ["Wanted", "as_stored", "check", "wanted_leaf"]
@@ -43,7 +44,7 @@ def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
     data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
-            f"{op}: {shown(path)} of like= is {leaf!r}, of type {type(leaf).__name__}; write an array, the type of one (from "
+            f"{op}: {shown(path)} of like= is {shown_value(leaf)}, of type {type(leaf).__name__}; write an array, the type of one (from "
             "jax.eval_shape or nx.interop.abstract), or a number or string of Python."
         )
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)

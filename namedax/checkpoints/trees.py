@@ -24,6 +24,7 @@ from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.errors import CheckpointError
+from namedax.errors import shown as shown_value
 from namedax.operands.leaves import data_of
 
 __all__ = ["PLAIN", "Path", "Stored", "Value", "is_key", "leaves_of", "nested", "rebuilt", "shown", "split", "stored_leaves"]
@@ -222,7 +223,7 @@ def _storable(leaf: Any, what: str, op: str) -> Any:
     array = isinstance(data, (jax.Array, np.ndarray, np.generic))
     if not array or not (is_key(data) or jnp.issubdtype(data.dtype, np.number) or jnp.issubdtype(data.dtype, np.bool_)):
         raise CheckpointError(
-            f"{op}: {what} is {leaf!r}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
+            f"{op}: {what} is {shown_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
             "Python's numbers and strings. Leave it out, or make an array of it."
         )
     if not is_key(data) and not _has_files(np.dtype(data.dtype).name):

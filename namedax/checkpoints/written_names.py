@@ -14,7 +14,7 @@ import sys
 from collections.abc import Hashable
 from typing import Any
 
-from namedax.errors import CheckpointError
+from namedax.errors import CheckpointError, shown
 
 __all__ = ["identity", "read_name", "written_name"]
 
@@ -123,7 +123,9 @@ def read_name(data: Any, op: str) -> Any:
             return bytes.fromhex(text)
         case {"enum": str(member), "module": str(module)}:
             return _member(member, module, op)
-    raise CheckpointError(f"{op}: the checkpoint has {data!r} where a name was expected; it is damaged, or of a newer namedax.")
+    raise CheckpointError(
+        f"{op}: the checkpoint has {shown(data)} where a name was expected; it is damaged, or of a newer namedax."
+    )
 
 
 def _member(text: str, module: str, op: str) -> enum.Enum:

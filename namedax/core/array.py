@@ -21,7 +21,7 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import Region, ambient, inhabited
-from namedax.errors import ArgumentTypeError, NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, refuse_names
 
 __all__ = [
     "NamedArray",
@@ -351,9 +351,13 @@ def positions(array: NamedArray, op: str) -> Dims:
     return array._dims
 
 
-def as_array(x: Any) -> Any:
-    """`x` as an array: a named one as it is, all else as JAX has it."""
-    return x if type(x) is NamedArray else jnp.asarray(x)
+def as_array(x: Any, op: str = "") -> Any:
+    """`x` as an array: a named one as it is, all else as JAX has it. A name, which is none, is an error of `op`."""
+    if type(x) is NamedArray:
+        return x
+    if not isinstance(x, jax.Array):
+        refuse_names(op or "an operation", x)
+    return jnp.asarray(x)
 
 
 def is_named(leaf: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Mapping
-from types import EllipsisType
+from types import EllipsisType, NoneType
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ import numpy as np
 
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
-from namedax.errors import AxisMappingError
+from namedax.errors import AxisMappingError, shown, usage
 
 __all__ = ["AxisMapping", "copied", "freeze", "is_mapping", "parse_mapping"]
 
@@ -92,7 +92,8 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
     """
     if isinstance(value, AxisMapping):
         return value
-    text = repr(value).replace("Ellipsis", "...")
+    entries = value if isinstance(value, (list, Mapping)) else (value,)
+    text = repr(value).replace("Ellipsis", "...") if _USUAL.issuperset(map(type, entries)) else shown(value)
     if isinstance(value, Mapping):
         pairs, rank = _from_dict(value, text, op)
     elif isinstance(value, list):
@@ -112,6 +113,9 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
     return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
 
 
+_USUAL = frozenset({str, int, NoneType, EllipsisType})
+
+
 def _what_was_meant(value: Any, op: str, within: Any) -> str:
     """A sentence on what was likely meant by `value`, which is no axis mapping, in the tree `within`; or the empty string."""
     if (
@@ -127,13 +131,15 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
     ):
         meant = [None if isinstance(entry, int) else entry for entry in within]
         return f" A tuple holds the mappings of several values. Did you mean {meant!r}?".replace("Ellipsis", "...")
+    if hasattr(value, "dtype"):
+        return usage(op)
     return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
 
 
 def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {name!r} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
+            f"{op}: {shown(name)} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
             "and '...'."
         )
     return name
@@ -144,7 +150,7 @@ def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple
     for position, name in value.items():
         if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
             raise AxisMappingError(
-                f"{op}: key {position!r} in the axis mapping {text} is not a position; keys are integers from 0."
+                f"{op}: key {shown(position)} in the axis mapping {text} is not a position; keys are integers from 0."
             )
         if position < 0:
             raise AxisMappingError(

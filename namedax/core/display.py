@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError, show_value
+from namedax.errors import AxisSizeError, NamedAxesLeftError, shown
 from namedax.errors import show_dtype as dtype_text
 
 __all__ = ["Shown", "dtype_text", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
@@ -61,7 +61,7 @@ class Shown:
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
     def _type_text(self) -> str:
-        # What `errors.show_value`, which knows no arrays, asks.
+        # What `errors.shown`, which knows no arrays, asks.
         return type_text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -123,15 +123,11 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
-        return (
-            f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]"
-            if hasattr(value, "dtype")
-            else show_value(value)
-        )
+        return f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else shown(value)
     data: Any = value.data
     dims = value.dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else show_value(data)
+        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else shown(data)
         return f"{what} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
@@ -159,7 +155,7 @@ def index_text(part: Any) -> str:
         return "..."
     if hasattr(part, "dtype"):
         return "mask" if part.dtype == np.bool_ else "index"
-    return show_value(part)
+    return shown(part)
 
 
 def _values(array: Shown) -> np.ndarray | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.errors import AxisNameError
+from namedax.errors import AxisNameError, shown
 
 __all__ = ["Dims", "check_dims", "is_name"]
 
@@ -46,7 +46,7 @@ def check_dims(dims: Dims, op: str) -> Dims:
             continue
         if not is_name(dim):
             raise AxisNameError(
-                f"{op}: {dim!r} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
+                f"{op}: {shown(dim)} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
                 "for a positional axis."
             )
         if dim in seen:

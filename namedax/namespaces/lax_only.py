@@ -21,7 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer, shown
 from namedax.namespaces.mirror import public
 from namedax.operands.axes import holds_names
 from namedax.operands.broadcasting import local_block, wrap
@@ -158,7 +158,7 @@ def all_gather(
 ) -> Any:
     if to not in ("varying", "invarying"):
         raise UnsupportedArgumentError(
-            f"all_gather: to={to!r} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
+            f"all_gather: to={shown(to)} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
         )
     if axis_index_groups is None:
         return reducing.all_gather(x, axis_name, axis=axis, tiled=tiled)
@@ -274,7 +274,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         _size("pcast", name)
     if to != "varying":
         raise UnsupportedArgumentError(
-            f"pcast: to={to!r} is not supported for axis {axis_name!r}: how values vary follows from their names. Leave the cast out, and "
+            f"pcast: to={shown(to)} is not supported for axis {shown(axis_name)}: how values vary follows from their names. Leave the cast out, and "
             "reduce over the name (nx.lax.psum) where a sum is meant."
         )
     return x

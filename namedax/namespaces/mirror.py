@@ -20,7 +20,7 @@ import jax
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.region import ambient
-from namedax.errors import UnsupportedArgumentError
+from namedax.errors import UnsupportedArgumentError, refuse_call
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
 from namedax.operands.nmap import Lifted
 
@@ -161,7 +161,10 @@ class _Plan:
         Raises:
           UnsupportedArgumentError: an argument that `own` lacks is not JAX's default.
         """
-        given = self.signature.bind(*args, **kwargs).arguments
+        try:
+            given = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            refuse_call(own.__name__, error)
         by_place: list[Any] = []
         by_name: dict[str, Any] = {}
         contiguous = True

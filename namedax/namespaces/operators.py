@@ -18,7 +18,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree, shortcuts
 from namedax.operands.axes import is_axis_name, refuse_reversal
@@ -180,7 +180,7 @@ def _positional_method(name: str) -> Callable[..., Any]:
         for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
             if entry in self.dims and is_axis_name(entry):
                 raise ArgumentTypeError(
-                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {entry!r} is a name. "
+                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {shown(entry)} is a name. "
                     f"Call {_BY_NAME[name]}."
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):

@@ -263,7 +263,7 @@ def logsumexp(
 def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
     if weights is None and method != "inverted_cdf":
         return _QUANTILES[name](x, q, axis, method=method, keepdims=keepdims)
-    x, function = as_array(x), getattr(jnp, name)
+    x, function = as_array(x, name), getattr(jnp, name)
     resolve_axis(name, x, axis)
     entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]

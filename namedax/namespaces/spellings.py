@@ -16,7 +16,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
-from namedax.errors import AxisNameError, raise_not_found
+from namedax.errors import AxisNameError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes, to_front
 from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
 from namedax.operands.nmap import nmap
@@ -135,7 +135,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> LikeArguments:
             raise_not_found("moveaxis", name, type_text(a), [dim for dim in dims if dim is not None])
     if names:
         raise AxisNameError(
-            f"moveaxis: names have no order, so axis {names[0]!r} of {type_text(a)} cannot be moved from {source!r} to {destination!r}. To "
+            f"moveaxis: names have no order, so axis {names[0]!r} of {type_text(a)} cannot be moved from {shown(source)} to {shown(destination)}. To "
             "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
         )
     return _moveaxis(a, source, destination)

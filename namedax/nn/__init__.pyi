@@ -15,15 +15,23 @@ from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers
 
 @overload
-def alibi_bias(named_shape: Mapping[Hashable, int], *, offset: Any = 0, dtype: Any = None) -> NamedArray:
+def alibi_bias(
+    named_shape: Mapping[Hashable, int],
+    *,
+    axis: Sequence[Hashable] = ('head', 'query', 'key'),
+    offset: Any = 0,
+    dtype: Any = None,
+) -> NamedArray:
     """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score."""
 @overload
-def alibi_bias(*, offset: Any = 0, dtype: Any = None) -> jax.Array:
+def alibi_bias(
+    *, axis: Sequence[Hashable] = ('head', 'query', 'key'), offset: Any = 0, dtype: Any = None,
+) -> jax.Array:
     """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
 
     Args:
-      named_shape: the names of the heads, of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped
-        function.
+      named_shape: the sizes of the heads, of the queries and of the keys by name; `None` for that of the mapped function.
+      axis: the names of the heads, of the queries and of the keys, in this order. To be given where they are not called so.
       offset: as in `causal_mask`.
       dtype: element type; default: the default float.
 
@@ -34,7 +42,7 @@ def alibi_bias(*, offset: Any = 0, dtype: Any = None) -> jax.Array:
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not three names.
+      ArgumentError: `axis` does not say of the three names what they are.
     """
 @overload
 def avg_pool(
@@ -135,14 +143,23 @@ def binary_cross_entropy(
       ArgumentTypeError: the logits are complex, or `where` is not boolean.
     """
 @overload
-def causal_mask(named_shape: Mapping[Hashable, int], *, offset: Any = 0, window: int | None = None) -> NamedArray:
+def causal_mask(
+    named_shape: Mapping[Hashable, int],
+    *,
+    axis: Sequence[Hashable] = ('query', 'key'),
+    offset: Any = 0,
+    window: int | None = None,
+) -> NamedArray:
     """Which keys a query sees if it only looks back: true where `key <= query + offset`."""
 @overload
-def causal_mask(*, offset: Any = 0, window: int | None = None) -> jax.Array:
+def causal_mask(
+    *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0, window: int | None = None,
+) -> jax.Array:
     """Which keys a query sees if it only looks back: true where `key <= query + offset`.
 
     Args:
-      named_shape: the names of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped function.
+      named_shape: the sizes of the queries and of the keys by name; `None` for that of the mapped function.
+      axis: which of the names are the queries, and which the keys, as in `nx.tril`. To be given where they are not called so.
       offset: how many keys come before the first query, as in decoding with a cache. An integer, or a named array of them.
       window: how far a query looks back: the number of keys that it sees at most, its own included; default: all.
 
@@ -151,7 +168,7 @@ def causal_mask(*, offset: Any = 0, window: int | None = None) -> jax.Array:
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not two names.
+      ArgumentError: `axis` does not say of both names what they are.
     """
 @overload
 def celu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
@@ -598,14 +615,21 @@ def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, 
       AxisSizeError: `num_classes` is not the size that the name has.
     """
 @overload
-def prefix_mask(named_shape: Mapping[Hashable, int], prefix: Any, *, offset: Any = 0) -> NamedArray:
+def prefix_mask(
+    named_shape: Mapping[Hashable, int],
+    prefix: Any,
+    *,
+    axis: Sequence[Hashable] = ('query', 'key'),
+    offset: Any = 0,
+) -> NamedArray:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it."""
 @overload
-def prefix_mask(prefix: Any, *, offset: Any = 0) -> jax.Array:
+def prefix_mask(prefix: Any, *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0) -> jax.Array:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
 
     Args:
       named_shape: as in `causal_mask`.
+      axis: as in `causal_mask`.
       prefix: the length of the prefix. An integer, or a named array of them, one for every entry of a batch.
       offset: as in `causal_mask`.
 
@@ -614,7 +638,7 @@ def prefix_mask(prefix: Any, *, offset: Any = 0) -> jax.Array:
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not two names.
+      ArgumentError: `axis` does not say of both names what they are.
     """
 @overload
 def relu(x: NamedArray) -> NamedArray:

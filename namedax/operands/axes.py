@@ -15,7 +15,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, show_names, shown, usage
 
 __all__ = [
     "AXIS_PARAMETERS",
@@ -38,7 +38,7 @@ Axis = Any
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_NO_AXIS = "{op}: axis={axis!r} is neither a position nor a name nor a tuple of these."
+_NO_AXIS = "{op}: axis={axis} is neither a position nor a name nor a tuple of these."
 
 
 def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
@@ -69,9 +69,9 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
                 raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
             place = dims.index(entry)
         else:
-            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis))
+            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=shown(axis)))
         if place in result:
-            raise PositionalAxisError(f"{op}: axis {entry!r} is given twice in axis={axis!r} for {type_text(x)}.")
+            raise PositionalAxisError(f"{op}: axis {shown(entry)} is given twice in axis={shown(axis)} for {type_text(x)}.")
         result.append(place)
     return tuple(result)
 
@@ -110,7 +110,7 @@ def axis_key(op: str, axis: Axis) -> Any:
     try:
         hash(axis)
     except TypeError:
-        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=axis)) from None
+        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=shown(axis)) + usage(op)) from None
     return axis
 
 
@@ -203,8 +203,8 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     if not isinstance(out_axis, Mapping):
         if len(names) != 1:
             raise ArgumentError(
-                f"{op}: out_axis={out_axis!r} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
-                f"out_axis={{{names[0] if names else 'k'!r}: {out_axis!r}}}."
+                f"{op}: out_axis={shown(out_axis)} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
+                f"out_axis={{{names[0] if names else 'k'!r}: {shown(out_axis)}}}."
             )
         return {names[0]: out_axis}
     for name in out_axis:
@@ -261,7 +261,7 @@ def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str
         axes = arguments.get(parameter)
         entries = axes if isinstance(axes, (tuple, list)) else (axes,)
         if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
-            raise PositionalAxisError(f"{op}: {parameter}={axes!r} is neither a position nor a name nor a tuple of these.")
+            raise PositionalAxisError(f"{op}: {parameter}={shown(axes)} is neither a position nor a name nor a tuple of these.")
 
 
 def holds_names(value: Any) -> bool:

@@ -25,7 +25,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, varying
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
@@ -84,6 +84,8 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
       PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
+        if type(array) in _NO_ARRAYS:
+            refuse_names(op, array)
         return array if region is None or not region.resources else _entered(array, region)
     dims = positions(array, op)
     if region is None:
@@ -133,6 +135,7 @@ def _entered(data: Any, region: Region) -> Any:
     return region.outside.met(data, lambda data: brought_in(data, region.mesh))
 
 
+_NO_ARRAYS = frozenset({str, list, tuple})
 _FROM_OUTSIDE = "an array that the mapped function closes over"
 _OUTSIDE_REMEDY = "Rename one of them before, outside of the mapped function (nx.rename, which sends nothing there), or change axis_resources."
 

@@ -36,6 +36,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, leave_for_kernel
 from namedax.core.scopes import Scope, is_open, names_in, scope_text, silent
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
+from namedax.errors import refuse_names
 from namedax.operands.broadcasting import meet, wrap
 
 __all__ = [
@@ -414,6 +415,7 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
                 data = operand
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
+                    refuse_names(given[0], data)
                     return function(*given, *operands)  # no array: let the operation say so
                 entries.append(rank)
             datas.append(data)

@@ -13,7 +13,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast
-from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 
@@ -53,10 +53,10 @@ class Entries:
         self.op, self.axis = op, axis
         self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
         if self.by_name and not is_name(axis):
-            raise AxisNameError(f"{op}: axis={axis!r} is neither 0 nor the name of an axis.")
+            raise AxisNameError(f"{op}: axis={shown(axis)} is neither 0 nor the name of an axis.")
         if not self.by_name and axis != 0:
             raise PositionalAxisError(
-                f"{op}: axis={axis!r}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
+                f"{op}: axis={shown(axis)}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import wrap
 from namedax.resources.layout import relayout
 
@@ -25,16 +25,16 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
     if out_axis is None:
         return ()
     if not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is not a name; leave it out for a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={shown(out_axis)} is not a name; leave it out for a positional axis.")
     if out_axis in dims:
-        raise AxisSizeError(f"{op}: the result has an axis {out_axis!r} already. Choose another out_axis.")
+        raise AxisSizeError(f"{op}: the result has an axis {shown(out_axis)} already. Choose another out_axis.")
     region = ambient()
     if region is None:
         return ()
     known = region.sizes.get(out_axis, size)
     if known != size:
         raise AxisSizeError(
-            f"{op}: axis {out_axis!r} would have size {size}, but it has size {known} in this mapped function; a name "
+            f"{op}: axis {shown(out_axis)} would have size {size}, but it has size {known} in this mapped function; a name "
             "has one size. Choose another out_axis."
         )
     region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])

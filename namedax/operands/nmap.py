@@ -32,6 +32,7 @@ from namedax.errors import (
     PositionalAxisError,
     SerialLoopError,
     show_names,
+    shown,
 )
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.programs.evaluator import collective_axes
@@ -164,7 +165,7 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
     while isinstance(inner, functools.partial):
         inner = inner.func
     if not isinstance(collectives, bool):
-        raise ArgumentTypeError(f"nmap: collectives={collectives!r} is neither True nor False.")
+        raise ArgumentTypeError(f"nmap: collectives={shown(collectives)} is neither True nor False.")
     lifted = jax.named_scope(DELIBERATE)(function) if collectives else function
     return Lifted(lifted, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
 

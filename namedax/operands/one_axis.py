@@ -20,7 +20,7 @@ from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope
 from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast_data, with_varying_form
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found, shown, usage
 from namedax.operands import compiled_ops
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
@@ -88,7 +88,7 @@ class Along(Record):
         op, region = self.op, self.region
         new = self.name if out_axis is None else out_axis
         if not is_name(new):
-            raise AxisNameError(f"{op}: out_axis={new!r} is not an axis name.")
+            raise AxisNameError(f"{op}: out_axis={shown(new)} is not an axis name.")
         if new != self.name and new in self.dims:
             raise AxisNameError(f"{op}: the result would have the axis {new!r} twice; choose another out_axis.")
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
@@ -206,7 +206,7 @@ def along(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Along:
     x = local_block(x, op, region)
     dims = dims_of(x)
     if not is_name(axis):
-        raise PositionalAxisError(f"{op}: axis={axis!r} is not an axis name.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} is not an axis name.{usage(op)}")
     if axis not in dims:
         raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)

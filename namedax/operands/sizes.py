@@ -9,9 +9,9 @@ import numpy as np
 
 from namedax.core.names import check_dims
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean, shown
 
-__all__ = ["named_sizes", "size_of"]
+__all__ = ["check_shape", "named_sizes", "size_of"]
 
 
 def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
@@ -34,15 +34,45 @@ def _check_named_shape(op: str, named_shape: Any) -> None:
     """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
     if not isinstance(named_shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: named_shape={named_shape!r} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
+            f"{op}: named_shape={shown(named_shape)} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
         )
     for name, size in named_shape.items():
         check_dims((name,), op)
         if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
             raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {size!r}; a size is an integer from 0, or None for that of the mapped "
+                f"{op}: named_shape gives axis {name!r} the size {shown(size)}; a size is an integer from 0, or None for that of the mapped "
                 "function."
             )
+
+
+def check_shape(op: str, shape: Any, call: str = "") -> None:
+    """Raises where a shape, which is that of the positional axes, says names.
+
+    Args:
+      op: the operation.
+      shape: what was given.
+      call: what stands before the remedy: the function and a parenthesis, say.
+
+    Raises:
+      ArgumentTypeError: it is a mapping, a name or a sequence with a name.
+    """
+    given = f"{call}named_shape={{0}}{')' if call else ''}, and the shape is that of the positional axes."
+    if isinstance(shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: the shape is {shown(shape)}, a mapping; sizes by name are given as {given.format(shown(shape))}"
+        )
+    names = (
+        [shape]
+        if isinstance(shape, str)
+        else [n for n in shape if isinstance(n, str)]
+        if isinstance(shape, (list, tuple))
+        else ()
+    )
+    if names:
+        sizes = f"{{{names[0]!r}: 8}}"
+        raise ArgumentTypeError(
+            f"{op}: the shape is {shown(shape)}; names have sizes, and are given as in {given.format(sizes)}"
+        )
 
 
 def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from namedax.errors import MeshError
+from namedax.errors import MeshError, shown
 
 __all__ = [
     "any_mesh",
@@ -50,7 +50,7 @@ def check_mesh(mesh: Any, op: str) -> None:
     """Raises `MeshError` if what is given as `mesh=` is neither `None` nor a mesh."""
     if mesh is not None and not isinstance(mesh, (Mesh, AbstractMesh)):
         raise MeshError(
-            f"{op}: mesh={mesh!r} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
+            f"{op}: mesh={shown(mesh)} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
             "for devices that are not there."
         )
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from namedax.errors import SerialLoopError
+from namedax.errors import SerialLoopError, shown
 
 __all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
 
@@ -24,13 +24,13 @@ Keep = Literal["parts", "whole"]
 
 def _check_keep(what: str, keep: Any) -> Keep:
     if keep not in ("parts", "whole"):
-        raise SerialLoopError(f"{what}: keep={keep!r} is neither 'parts' nor 'whole'.")
+        raise SerialLoopError(f"{what}: keep={shown(keep)} is neither 'parts' nor 'whole'.")
     return "parts" if keep == "parts" else "whole"
 
 
 def _check_steps(what: str, steps: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise SerialLoopError(f"{what}: the number of steps is {steps!r}; it is an integer from 1.")
+        raise SerialLoopError(f"{what}: the number of steps is {shown(steps)}; it is an integer from 1.")
     return int(steps)
 
 

@@ -24,7 +24,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_alike, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names
+from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
 from namedax.resources import communication as comm
@@ -89,7 +89,7 @@ class _Site(Record):
     def position(self, op: str, axis: int, what: str, rank: int) -> int:
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{op}: {what}={axis!r} is not a positional axis: there are {rank}, numbered without the named ones."
+                f"{op}: {what}={shown(axis)} is not a positional axis: there are {rank}, numbered without the named ones."
             )
         return int(axis) % rank
 

@@ -21,7 +21,7 @@ from namedax.core.region import ambient, hider
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
-from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
+from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names, shown, usage
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.reduction import reductions
 from namedax.resources import communication as comm
@@ -35,7 +35,7 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if not is_name(name):
-            raise AxisNotFoundError(f"{op}: {name!r} is not an axis name; collectives go over named axes.")
+            raise AxisNotFoundError(f"{op}: {shown(name)} is not an axis name; collectives go over named axes.{usage(op)}")
     if len(set(names)) < len(names):
         raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
     return names

@@ -20,9 +20,11 @@ from namedax.errors import (
     AxisNotFoundError,
     EinsumError,
     PositionalAxisError,
+    closest,
     did_you_mean,
     raise_not_found,
     show_names,
+    shown,
 )
 from namedax.operands import compiled_ops
 from namedax.operands.leaves import block_of
@@ -82,7 +84,7 @@ def einsum(
     parsed = parse_einsum(spec)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
-            f"einsum: {spec!r} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
+            f"einsum: {shown(spec)} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
             "Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
@@ -131,7 +133,7 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 def _check_overlap(op: str, overlap: Any) -> None:
     if overlap is not None and overlap not in OVERLAPS:
-        raise ArgumentError(f"{op}: overlap={overlap!r} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"{op}: overlap={shown(overlap)} is none of True, False and 'bidirectional'.")
 
 
 def _count(n: int, what: str) -> str:
@@ -212,8 +214,8 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
         if axis not in own:
             has = f"its named axes are {show_names(own)}" if own else "it has no named axis"
             raise AxisNotFoundError(
-                f"einsum: no axis {axis!r} in operand {i}, {type_text(operand)}; {has}."
-                f"{did_you_mean(axis, own)}{spec.point(at)}"
+                f"einsum: no axis {shown(axis)} in operand {i}, {type_text(operand)}; {has}."
+                f"{did_you_mean(axis, own, '{{{0}:{1}}}')}{spec.point(at)}"
             )
     positional: list[int] = []
     for letter in term.letters:
@@ -281,7 +283,7 @@ def dot(
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={axis!r}; an axis is contracted once.")
+            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={shown(axis)}; an axis is contracted once.")
     _check_overlap("dot", overlap)
     with explain_type_errors:
         return compiled_ops.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
@@ -297,6 +299,14 @@ def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
     return f" Name the axes of {argument} first, as by nx.named({argument}, {axes!r}).".replace("Ellipsis", "...")
 
 
+def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
+    """How an operand's axis with a name like `name` is read as that, if it has the size of the other operand's."""
+    sizes, wanted = (dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other))
+    if name in wanted and sizes.get(closest(name, sizes)) != wanted[name]:
+        return ""
+    return f"nx.rename({argument}, {{{{{{1!r}}: {{0!r}}}}}})"
+
+
 def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type: Any, overlap: Any, x: Any, y: Any) -> Any:
     blocks = [block_of(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
@@ -305,8 +315,8 @@ def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type
         for name in names:
             if name not in dims or name is None:
                 own = [dim for dim in dims if dim is not None]
-                hint = "dot contracts names that both arrays have."
-                raise_not_found(op, name, type_text(block), own, hint + _naming(name, "xy"[i], block, blocks[1 - i]))
+                hint = "dot contracts names that both arrays have." + _naming(name, "xy"[i], block, blocks[1 - i])
+                raise_not_found(op, name, type_text(block), own, hint, read_as=_reading(name, "xy"[i], block, blocks[1 - i]))
         numbers = iter(range(-dims.count(None), 0))
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
     shapes = [tuple(block.shape) for block in blocks]

@@ -53,6 +53,7 @@ from namedax.errors import (
     AxisSizeError,
     raise_not_found,
     show_names,
+    shown,
 )
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import array_of, flatten
@@ -143,7 +144,7 @@ def mixture_of_experts(
 def _check_counts(capacity: Any, chunk: Any) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
         if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
-            raise ArgumentError(f"{_OP}: {what}={count!r}; it is a number of slots, an integer from 1, or None.")
+            raise ArgumentError(f"{_OP}: {what}={shown(count)}; it is a number of slots, an integer from 1, or None.")
     if capacity is not None and chunk is not None:
         raise ArgumentError(
             f"{_OP}: capacity={capacity} and chunk={chunk}: with a capacity there are no rounds. Leave out one of the two."
@@ -166,7 +167,7 @@ class _Names(Record):
         own = [dim for dim in dims_of(x) if dim is not None]
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
-            raise AxisNameError(f"{_OP}: tokens={tokens!r}; give the name of the tokens, or a tuple of different names.")
+            raise AxisNameError(f"{_OP}: tokens={shown(tokens)}; give the name of the tokens, or a tuple of different names.")
         for name in tokens:
             if name not in own:
                 raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes that are routed.")
@@ -184,7 +185,7 @@ class _Names(Record):
                     f"have. Give another name as {what}=, or rename that of x."
                 )
         if axis == slot:
-            raise AxisNameError(f"{_OP}: axis and slot are both {axis!r}; the experts and their slots are two axes.")
+            raise AxisNameError(f"{_OP}: axis and slot are both {shown(axis)}; the experts and their slots are two axes.")
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
         return cls(groups, tokens, features, tuple(own), axis, slot)
@@ -248,14 +249,14 @@ class _Mixture:
         for leaf in self.leaves:
             if isinstance(leaf, NamedArray) and leaf.named_shape.get(axis, self.experts) != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {axis!r} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
+                    f"{_OP}: axis {shown(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
                     f"{self.experts} experts. Give the router as many entries as there are experts, or say with axis= what names these."
                 )
         if self.region is not None:
             known = self.region.sizes.get(axis, self.experts)
             if known != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {axis!r} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
+                    f"{_OP}: axis {shown(axis)} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
                     "the router as many entries as there are experts, or say with axis= what names these."
                 )
             self.region.block_size(axis, self.experts, _OP, knows_padding=True)
@@ -301,7 +302,7 @@ class _Mixture:
             if name not in dims:
                 raise AxisNotFoundError(
                     f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. It has a result for every slot "
-                    f"of every expert: keep {axis!r} and {slot!r}."
+                    f"of every expert: keep {shown(axis)} and {shown(slot)}."
                 )
         taken = [name for name in (*self.names.groups, *self.names.tokens) if name in dims]
         if taken:

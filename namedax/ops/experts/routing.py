@@ -26,6 +26,7 @@ from namedax.errors import (
     PositionalAxisError,
     raise_not_found,
     show_names,
+    shown,
 )
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
@@ -111,11 +112,13 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
-            f"{op}: choice={choice!r} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
+            f"{op}: choice={shown(choice)} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
         )
     experts = logits.named_shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
-        raise ArgumentError(f"{op}: k={k!r} is not between 1 and {experts}, the size of axis {axis!r} in {type_text(logits)}.")
+        raise ArgumentError(
+            f"{op}: k={shown(k)} is not between 1 and {experts}, the size of axis {shown(axis)} in {type_text(logits)}."
+        )
     probabilities = softmax(logits, axis)
     weight, index = top_k(probabilities, int(k), axis=axis, out_axis=choice)
     if normalize:

@@ -29,7 +29,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.indexing.parts import (
@@ -58,7 +58,7 @@ def read(
 ) -> Any:
     """`x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={mode!r} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
     x = local_block(x, op, ambient())
     entries = by_name(op, index, x)
     parts, arrays = resolve(op, x, entries or {})

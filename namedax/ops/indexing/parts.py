@@ -14,7 +14,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean
+from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, shown
 from namedax.operands.axes import names_alone, resolve_axis
 from namedax.operands.broadcasting import align, local_block
 from namedax.operands.leaves import wide_index
@@ -82,7 +82,7 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
             raise PositionalAxisError(
-                f"{op}: {type_text(x)} has no positional axis for the index {part!r}. Write the axis before its index, as in "
+                f"{op}: {type_text(x)} has no positional axis for the index {shown(part)}. Write the axis before its index, as in "
                 f"{read}[{names[0]!r}, {'2:5' if isinstance(part, slice) else part}]."
             )
 
@@ -107,12 +107,12 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
         name = name if name in names or not names else closest(name, names) or names[0]
         more = "".join([f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1])
         raise PositionalAxisError(
-            f"{op}: the index {index!r} names an axis, but is not made of pairs of a name and its index.{guess} Write {read}[{name!r}, 3], "
+            f"{op}: the index {shown(index)} names an axis, but is not made of pairs of a name and its index.{guess} Write {read}[{name!r}, 3], "
             f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which may have positions too."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:
-            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {index!r}.")
+            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {shown(index)}.")
         entries[name] = entry
     return entries
 
@@ -143,11 +143,13 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
     for axis, entry in entries.items():
         (dim,) = resolve_axis(op, x, (axis,))
         if any(part.dim == dim for part in parts):
-            raise PositionalAxisError(f"{op}: axis {axis!r} of {type_text(x)} is given twice in the index.")
+            raise PositionalAxisError(f"{op}: axis {shown(axis)} of {type_text(x)} is given twice in the index.")
         size = global_size(region, dims[dim], shape[dim])
         if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
             if not -size <= entry < size:
-                raise AxisSizeError(f"{op}: index {entry} is out of range for axis {axis!r} of size {size} in {type_text(x)}.")
+                raise AxisSizeError(
+                    f"{op}: index {entry} is out of range for axis {shown(axis)} of size {size} in {type_text(x)}."
+                )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
             parts.append(Part(dim, range_of(op, entry, axis, size)))
@@ -161,7 +163,7 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
         else:
             raise PositionalAxisError(
-                f"{op}: {entry!r} is not an index for axis {axis!r} of {type_text(x)}; write an integer, a slice, or an "
+                f"{op}: {shown(entry)} is not an index for axis {shown(axis)} of {type_text(x)}; write an integer, a slice, or an "
                 "integer array, named or not (a list as jnp.array([...]))."
             )
     return tuple(parts), arrays
@@ -177,7 +179,7 @@ def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
-            f"{op}: the slice {entry} of axis {axis!r} needs integers that are known when the program is compiled. Read at an "
+            f"{op}: the slice {shown(entry)} of axis {shown(axis)} needs integers that are known when the program is compiled. Read at an "
             "array, such as start + nx.arange(length, axis=...)."
         )
     return range(*entry.indices(size))
@@ -201,7 +203,7 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
         raise PositionalAxisError(
-            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {axis!r} of size {size} would depend "
+            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {shown(axis)} of size {size} would depend "
             "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
         )
     found = np.nonzero(np.asarray(data))[0]

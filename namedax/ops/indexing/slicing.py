@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.errors import ArgumentTypeError
+from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
 from namedax.ops.collectives.reducing import global_index
@@ -51,12 +51,12 @@ def slice(
     """
     op = "slice"
     if not isinstance(index, Mapping):
-        raise ArgumentTypeError(f"{op}: the index {index!r} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}}).")
+        raise ArgumentTypeError(f"{op}: the index {shown(index)} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}}).")
     renamed = new_names(op, out_axis, index, f"the index {dict(index)!r}")
     for name, entry in index.items():
         if not isinstance(entry, builtins.slice):
             raise ArgumentTypeError(
-                f"{op}: the entry {entry!r} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
+                f"{op}: the entry {shown(entry)} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
                 f"with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import Array
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found
+from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
@@ -68,14 +68,14 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     """
     mode = "fill" if mode is None else mode
     if mode not in _MODES:
-        raise PositionalAxisError(f"take: mode={mode!r} is none of {_MODES}.")
+        raise PositionalAxisError(f"take: mode={shown(mode)} is none of {_MODES}.")
     if isinstance(axis, (tuple, list)):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"take: axis={axis!r} must be one axis, a position or a name. If the tuple is the name, write axis=({axis!r},)."
+                f"take: axis={shown(axis)} must be one axis, a position or a name. If the tuple is the name, write axis=({shown(axis)},)."
             )
         (axis,) = axis
-    x, indices = _array(x), _array(indices)
+    x, indices = as_array(x, "take"), as_array(indices, "take")
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
         return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
     return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)
@@ -84,8 +84,8 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
 def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:
     (axis,) = axes
     region = ambient()
-    x = _array(local_block(x, op, region))
-    indices = _array(local_block(indices, op, region))
+    x = as_array(local_block(x, op, region))
+    indices = as_array(local_block(indices, op, region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices must be integers.")
     indices = wide_index(indices)
@@ -129,10 +129,6 @@ class _Asked:
 
     def __repr__(self) -> str:
         return repr(self.axis)
-
-
-def _array(x: Any) -> Any:
-    return x if isinstance(x, (NamedArray, jax.Array)) else jnp.asarray(x)
 
 
 def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import PositionalAxisError
+from namedax.errors import PositionalAxisError, shown
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
@@ -74,7 +74,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
 
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={mode!r} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
     x, indices = stand_in(x), stand_in(indices)
     data, dims = read_parts(op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {})
     order = [dims.index(dim) for dim in stand_ins if dim in dims]

@@ -26,7 +26,7 @@ from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block, settled, wrap
@@ -192,7 +192,7 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={mode!r} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
     if method != "apply" and not isinstance(value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
         value = jnp.asarray(value)
     if is_mask(index) and isinstance(index, NamedArray):
@@ -226,7 +226,7 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
         name = dims_of(x)[dim]
         if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
             raise PositionalAxisError(
-                f"{op}: the index of axis {axis!r}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
+                f"{op}: the index of axis {shown(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
                 "beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the index; "
                 "otherwise write nx.where(mask, changed, x)."
             )

@@ -22,7 +22,7 @@ from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean, shown
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.operands.nmap import explain_type_errors
@@ -111,12 +111,12 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
         if whole is None:
             names = () if region is None else tuple(region.sizes)
             raise AxisNotFoundError(
-                f"{op}: there are no xs, and axis {axis!r} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
+                f"{op}: there are no xs, and axis {shown(axis)} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
                 "axis."
             )
         length = whole
     elif whole is not None and whole != length:
-        raise AxisSizeError(f"{op}: length={length}, but axis {axis!r} has size {whole}. Leave out length=.")
+        raise AxisSizeError(f"{op}: length={length}, but axis {shown(axis)} has size {whole}. Leave out length=.")
     if region is not None:
         region.seen.add(axis)
         return region.block_size(axis, length, op, knows_padding=True)

@@ -26,6 +26,7 @@ from namedax.errors import (
     PlacementConflictError,
     did_you_mean,
     show_names,
+    shown,
 )
 from namedax.operands.broadcasting import wrap
 from namedax.operands.entries import Entries
@@ -106,11 +107,11 @@ def pipeline(
     """
     for what, number in (("microbatches", microbatches), ("interleave", interleave)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(f"{OP}: {what}={number!r}; it is an integer from 1.")
+            raise ArgumentError(f"{OP}: {what}={shown(number)}; it is an integer from 1.")
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
-            raise AxisNameError(f"{OP}: {what}={name!r} is not the name of an axis.")
+            raise AxisNameError(f"{OP}: {what}={shown(name)} is not the name of an axis.")
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         result = layer(carry, inputs)

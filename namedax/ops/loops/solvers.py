@@ -32,7 +32,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, shown
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.loops.custom_rules import values_like
@@ -156,7 +156,7 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
         )
     shape = getattr(function, "shape", None)
     if not hasattr(function, "__matmul__") or shape is None:
-        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {function!r}.")
+        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {shown(function)}.")
     if len(shape) != 2 or shape[0] != shape[1]:
         raise PositionalAxisError(f"{op}: {what} must be a square matrix, or a function; its shape is {tuple(shape)}.")
     matrix = jnp.asarray(function)
@@ -541,7 +541,7 @@ def gmres(
             A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method
         )
     if solve_method not in ("batched", "incremental"):
-        raise ArgumentError(f"gmres: solve_method={solve_method!r} is neither 'batched' nor 'incremental'.")
+        raise ArgumentError(f"gmres: solve_method={shown(solve_method)} is neither 'batched' nor 'incremental'.")
     method = functools.partial(_gmres, restart, solve_method == "incremental")
     space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
     return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)

@@ -21,7 +21,7 @@ from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names
+from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names, shown
 from namedax.operands.entries import Entries
 from namedax.operands.leaves import array_of, block_of, data_of, flatten
 from namedax.operands.nmap import explain_type_errors
@@ -96,7 +96,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     if batch_size is not None and (
         isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
     ):
-        raise ArgumentError(f"map: batch_size={batch_size!r}; it is an integer from 1.")
+        raise ArgumentError(f"map: batch_size={shown(batch_size)}; it is an integer from 1.")
     entries = Entries("map", xs, axis, knows_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
@@ -161,7 +161,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
         if isinstance(in_axes, (tuple, list)):
             if len(in_axes) != len(args):
                 raise ArgumentError(
-                    f"vmap: in_axes={in_axes!r} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
+                    f"vmap: in_axes={shown(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
                     "single one for all."
                 )
             axes, for_kwargs = list(in_axes), None
@@ -170,12 +170,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
         groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
         wanted = [axis for axis in axes if axis is not None]
         if not wanted and for_kwargs is None:
-            raise ArgumentError(f"vmap: in_axes={in_axes!r} maps no argument. Write a name, or 0.")
+            raise ArgumentError(f"vmap: in_axes={shown(in_axes)} maps no argument. Write a name, or 0.")
         names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
         out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
         if len(names) > 1 and out_axes is None:
             raise ArgumentError(
-                f"vmap: in_axes={in_axes!r} has {show_names(names)}; say what the axis is called in the results: out_axes="
+                f"vmap: in_axes={shown(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
             )
         result = Entries("vmap", (), out, knows_padding=True)
         return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)

@@ -49,6 +49,7 @@ from namedax.errors import (
     AxisSizeError,
     PlacementConflictError,
     PositionalAxisError,
+    shown,
 )
 from namedax.operands import compiled_ops
 from namedax.operands.broadcasting import local_block, wrap
@@ -168,7 +169,7 @@ def dot_product_attention(
         names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
     if implementation is not None or return_residual:
         raise ArgumentError(
-            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={axis!r} is given."
+            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={shown(axis)} is given."
         )
     window = _window(local_window_size)
     if not isinstance(scale, (int, float, type(None))):  # an array, which may need a gradient
@@ -216,7 +217,9 @@ def _window(size: Any) -> tuple[int, int] | None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
-        raise ArgumentError(f"{OPERATION}: local_window_size={size!r}; a window reaches 0 positions or more to either side.")
+        raise ArgumentError(
+            f"{OPERATION}: local_window_size={shown(size)}; a window reaches 0 positions or more to either side."
+        )
     return int(left), int(right)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from namedax.core.array import NamedArray
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names
+from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names, shown
 from namedax.operands.broadcasting import wrap
 from namedax.ops.random.drawing import draw, sizes_of
 
@@ -125,7 +125,7 @@ class NamedInitializer:
         if is_name(axis):
             if axis not in names:
                 raise AxisNotFoundError(
-                    f"{self.name}: {argument} is {axis!r}, which is not an axis of the parameter; named_shape has "
+                    f"{self.name}: {argument} is {shown(axis)}, which is not an axis of the parameter; named_shape has "
                     f"{show_names(names)}.{did_you_mean(axis, names)}"
                 )
             return self._checked(argument, axis, names.index(axis) - len(names) - rank)
@@ -133,7 +133,7 @@ class NamedInitializer:
             return int(axis)  # JAX knows what to say
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{self.name}: {argument} is {axis!r}, but the parameter has {rank} positional axes besides the names "
+                f"{self.name}: {argument} is {shown(axis)}, but the parameter has {rank} positional axes besides the names "
                 f"{show_names(names)}; positions count without these. Write {argument}= a name."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
@@ -141,7 +141,7 @@ class NamedInitializer:
     def _checked(self, argument: str, axis: Any, position: int) -> int:
         if self.name == "delta_orthogonal" and position < -2:
             raise PositionalAxisError(
-                f"delta_orthogonal: {argument} is {axis!r}, which is not one of the last two axes; these are the matrix, and "
+                f"delta_orthogonal: {argument} is {shown(axis)}, which is not one of the last two axes; these are the matrix, and "
                 "the others are taps."
             )
         return position

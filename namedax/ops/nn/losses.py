@@ -26,7 +26,7 @@ from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align_ranks, local_block
@@ -82,8 +82,8 @@ def softmax_cross_entropy(
     if isinstance(axis, tuple):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"{_OP}: axis={axis!r} must be one axis, a position or a name, since a label is one number. "
-                f"If the tuple is the name, write axis=({axis!r},)."
+                f"{_OP}: axis={shown(axis)} must be one axis, a position or a name, since a label is one number. "
+                f"If the tuple is the name, write axis=({shown(axis)},)."
             )
         (axis,) = axis
     z = _number("z_loss", z_loss, lambda z: z >= 0, "at least 0")
@@ -95,9 +95,9 @@ def softmax_cross_entropy(
 
 def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
-        raise ArgumentTypeError(f"{_OP}: {name}={value!r} must be a number; it is a constant of the program.")
+        raise ArgumentTypeError(f"{_OP}: {name}={shown(value)} must be a number; it is a constant of the program.")
     if not allowed(float(value)):
-        raise ArgumentError(f"{_OP}: {name}={value!r} is out of range; it is {rule}.")
+        raise ArgumentError(f"{_OP}: {name}={shown(value)} is out of range; it is {rule}.")
     return float(value)
 
 
@@ -108,7 +108,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
             f"{_OP}: the labels are {type_text(labels)}, but a label is an integer, the index of a class. For a distribution over "
-            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {axis!r}), {axis!r})."
+            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {shown(axis)}), {shown(axis)})."
         )
     mask = None if mask is None else _array(local_block(mask, _OP, region))
     if mask is not None and mask.dtype != jnp.bool_:
@@ -123,8 +123,8 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         labels = _with_axis(labels, axis)
     elif axis in dims_of(labels):
         raise AxisNameError(
-            f"{_OP}: the labels {type_text(labels)} have the axis {axis!r}, which they count along; a label is one integer per token. "
-            f"If they are one-hot, write nx.argmax(labels, {axis!r})."
+            f"{_OP}: the labels {type_text(labels)} have the axis {shown(axis)}, which they count along; a label is one integer per token. "
+            f"If they are one-hot, write nx.argmax(labels, {shown(axis)})."
         )
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
     (data, label, *masks), dims, shape = align_ranks(_OP, logits, labels, *(() if mask is None else (mask,)))
@@ -132,7 +132,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
     site = reduction_site(_OP, make_in_region(data, dims), axis, knows_padding=True)
     (dim,) = site.axes
     if not data.shape[dim]:
-        raise AxisSizeError(f"{_OP}: axis {axis!r} of {type_text(logits)} has size 0; without classes there is no loss.")
+        raise AxisSizeError(f"{_OP}: axis {shown(axis)} of {type_text(logits)} has size 0; without classes there is no loss.")
     # Labels and a mask of tokens are the same along the classes.
     tokens = (*shape[:dim], 1, *shape[dim + 1 :])
     label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)

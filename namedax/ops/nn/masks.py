@@ -10,14 +10,14 @@ Test Long: Attention with Linear Biases", 2022 (ALiBi).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
-from namedax.errors import ArgumentError
+from namedax.errors import ArgumentError, shown
 from namedax.operands.sizes import named_sizes
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -28,22 +28,31 @@ __all__ = ["FUNCTIONS", "alibi_bias", "causal_mask", "prefix_mask"]
 _Shape = Mapping[Hashable, int | None]
 
 
-def _indices(op: str, named_shape: _Shape, what: tuple[str, ...]) -> list[Any]:
-    """The indices along the names; there must be as many names as `what` says."""
+def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]) -> list[Any]:
+    """The indices along the names, in the order of `axis`: what a name means does not follow from the order of a dict.
+
+    Raises:
+      ArgumentError: `axis` does not have the names of `named_shape`, each once, or not as many as `what` says.
+    """
     sizes = named_sizes(op, named_shape)
-    if len(sizes) != len(what):
+    names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if set(names) != set(sizes) or len({*names}) != len(what) or len(names) != len(what):
+        some = tuple(sizes) if len(sizes) == len(what) else tuple(f"the name of the {role}" for role in what)
         raise ArgumentError(
-            f"{op}: named_shape={dict(named_shape)!r} must have {len(what)} names, in this order: {', '.join(what)}. Other axes come in by "
-            "broadcasting."
+            f"{op}: named_shape={shown(dict(named_shape))} and axis={shown(names)} must have the same {len(what)} names. The order of axis= says "
+            f"what they are: {', '.join(what)}; a dict has none. Write axis={shown(some)}, or another order. Other axes come in by broadcasting."
         )
-    return [global_index(op, name, size) for name, size in sizes.items()]
+    return [global_index(op, name, sizes[name]) for name in names]
 
 
-def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = None) -> Array:
+def causal_mask(
+    named_shape: _Shape, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0, window: int | None = None
+) -> Array:
     """Which keys a query sees if it only looks back: true where `key <= query + offset`.
 
     Args:
-      named_shape: the names of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped function.
+      named_shape: the sizes of the queries and of the keys by name; `None` for that of the mapped function.
+      axis: which of the names are the queries, and which the keys, as in `nx.tril`. To be given where they are not called so.
       offset: how many keys come before the first query, as in decoding with a cache. An integer, or a named array of them.
       window: how far a query looks back: the number of keys that it sees at most, its own included; default: all.
 
@@ -52,23 +61,24 @@ def causal_mask(named_shape: _Shape, *, offset: Any = 0, window: int | None = No
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not two names.
+      ArgumentError: `axis` does not say of both names what they are.
 
     >>> import namedax as nx
     >>> nx.positional(nx.nn.causal_mask({"query": 2, "key": 3}, offset=1), ["query", "key"]).tolist()
     [[True, True, False], [True, True, True]]
     """
-    query, key = _indices("causal_mask", named_shape, ("queries", "keys"))
+    query, key = _indices("causal_mask", named_shape, axis, ("queries", "keys"))
     place = query + offset
     mask = key <= place
     return mask if window is None else mask & (key > place - window)
 
 
-def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Array:
+def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0) -> Array:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
 
     Args:
       named_shape: as in `causal_mask`.
+      axis: as in `causal_mask`.
       prefix: the length of the prefix. An integer, or a named array of them, one for every entry of a batch.
       offset: as in `causal_mask`.
 
@@ -77,22 +87,24 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, offset: Any = 0) -> Array:
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not two names.
+      ArgumentError: `axis` does not say of both names what they are.
 
     >>> import namedax as nx
     >>> nx.positional(nx.nn.prefix_mask({"query": 3, "key": 3}, 2), ["query", "key"]).tolist()
     [[True, True, False], [True, True, False], [True, True, True]]
     """
-    query, key = _indices("prefix_mask", named_shape, ("queries", "keys"))
+    query, key = _indices("prefix_mask", named_shape, axis, ("queries", "keys"))
     return (key <= query + offset) | (key < prefix)
 
 
-def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Array:
+def alibi_bias(
+    named_shape: _Shape, *, axis: Sequence[Hashable] = ("head", "query", "key"), offset: Any = 0, dtype: Any = None
+) -> Array:
     """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
 
     Args:
-      named_shape: the names of the heads, of the queries and of the keys, in this order, and their sizes; `None` for that of the mapped
-        function.
+      named_shape: the sizes of the heads, of the queries and of the keys by name; `None` for that of the mapped function.
+      axis: the names of the heads, of the queries and of the keys, in this order. To be given where they are not called so.
       offset: as in `causal_mask`.
       dtype: element type; default: the default float.
 
@@ -103,7 +115,7 @@ def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Ar
 
     Raises:
       AxisNotFoundError: a name has no size.
-      ArgumentError: there are not three names.
+      ArgumentError: `axis` does not say of the three names what they are.
 
     >>> import namedax as nx
     >>> bias = nx.nn.alibi_bias({"head": 2, "query": 2, "key": 3})
@@ -111,8 +123,8 @@ def alibi_bias(named_shape: _Shape, *, offset: Any = 0, dtype: Any = None) -> Ar
     [[0.0, -0.0625, -0.125], [-0.0625, 0.0, -0.0625]]
     """
     op = "alibi_bias"
-    _, query, key = _indices(op, named_shape, ("heads", "queries", "keys"))
-    name = next(iter(named_shape))
+    _, query, key = _indices(op, named_shape, axis, ("heads", "queries", "keys"))
+    name = axis[0]
     count = named_sizes(op, {name: named_shape[name]})[name]
     dtype = jnp.zeros((), float if dtype is None else dtype).dtype
     slopes = named(jnp.asarray(_slopes(count), dtype), [name])

@@ -35,7 +35,7 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found
+from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, local_block, wrap
@@ -211,7 +211,7 @@ def _norm(
 def _epsilon(op: str, epsilon: Any) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
-    raise ArgumentTypeError(f"{op}: epsilon={epsilon!r} must be a number; it is a constant of the program.")
+    raise ArgumentTypeError(f"{op}: epsilon={shown(epsilon)} must be a number; it is a constant of the program.")
 
 
 # --- the norms ------------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ArgumentError(f"standardize: algorithm={algorithm!r}; it is 'fast' or 'stable'.")
+        raise ArgumentError(f"standardize: algorithm={shown(algorithm)}; it is 'fast' or 'stable'.")
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
@@ -483,7 +483,7 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate={rate!r} is not a probability below 1; it is the fraction of the elements that are set to zero."
+            f"{op}: rate={shown(rate)} is not a probability below 1; it is the fraction of the elements that are set to zero."
         )
     if deterministic or (fixed and rate == 0):
         return x

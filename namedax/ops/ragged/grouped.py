@@ -26,13 +26,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import (
-    ArgumentTypeError,
-    AxisNameError,
-    AxisSizeError,
-    PositionalAxisError,
-    raise_not_found,
-)
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.ops.ragged import token_moves
@@ -131,7 +125,7 @@ class _Names(Record):
                     raise_not_found(_OP, name, f"{what}, {type_text(array)}", [*dims_of(array)])
         if not is_name(group) or group in of_x:
             raise AxisNameError(
-                f"{_OP}: group={group!r} names the groups of the weights, and x, {type_text(x)}, has this axis too. A token has its group in "
+                f"{_OP}: group={shown(group)} names the groups of the weights, and x, {type_text(x)}, has this axis too. A token has its group in "
                 "groups=; rename the axis of x."
             )
         for name in contracted:

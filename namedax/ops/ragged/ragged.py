@@ -18,13 +18,7 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    AxisNameError,
-    AxisSizeError,
-    raise_not_found,
-)
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, shown
 from namedax.operands.broadcasting import local_block
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
@@ -314,7 +308,7 @@ class Ragged(metaclass=_Type):
         """
         op = "Ragged.replace"
         if isinstance(values, Ragged):
-            raise ArgumentTypeError(f"{op}: the values are {values!r}. Give its values: r.replace(other.values).")
+            raise ArgumentTypeError(f"{op}: the values are {shown(values)}. Give its values: r.replace(other.values).")
         if self.tokens not in dims_of(values):
             raise_not_found(op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None])
         size, given = self.segments.named_shape[self.tokens], values.named_shape[self.tokens]

@@ -9,12 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import AxisNotFoundError, NamedAxesLeftError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import (
+    AxisNotFoundError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    raise_not_found,
+    refuse_names,
+    show_names,
+    shown,
+)
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import nmap
 from namedax.ops.collectives.gathering import gather_entries
@@ -77,12 +85,13 @@ def categorical(
     >>> nx.positional(random.categorical(jax.random.key(0), logits, "classes"), ["batch"])
     Array([0, 2], dtype=int32)
     """
+    refuse_names("categorical", logits)
     sizes = sizes_of("categorical", named_shape)
     if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
         return jax.random.categorical(key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding))
     refuse_sharding("categorical", out_sharding)
     by_name = is_name(axis)
-    logits = logits if isinstance(logits, NamedArray) else jnp.asarray(logits)
+    logits = as_array(logits, "categorical")
     positional = tuple(logits.shape)
     if by_name:
         own = global_sizes("categorical", logits)
@@ -198,7 +207,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
         raise_not_found(op, axis, type_text(x), list(sizes))
     if axis in names_of(key):
         raise AxisNotFoundError(
-            f"{op}: the key has the axis {axis!r}, which is to be permuted; a permutation needs one key for all of it."
+            f"{op}: the key has the axis {shown(axis)}, which is to be permuted; a permutation needs one key for all of it."
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))

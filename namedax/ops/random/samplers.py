@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.errors import ArgumentTypeError
 from namedax.operands.nmap import nmap
+from namedax.operands.sizes import check_shape
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, with_names_of
 
@@ -41,11 +42,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
         parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
-        if isinstance(given.get("shape"), Mapping):
-            raise ArgumentTypeError(
-                f"{name}: the shape is {given['shape']!r}, a mapping; sizes by name are given as named_shape={given['shape']!r}, and the shape "
-                "is that of the positional axes."
-            )
+        check_shape(name, given.get("shape"))
         sizes = sizes_of(name, named_shape)
         if not sizes and not parameters and not isinstance(given["key"], NamedArray):
             return function(*args, **kwargs)

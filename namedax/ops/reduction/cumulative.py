@@ -19,7 +19,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import PositionalAxisError, check_options
+from namedax.errors import PositionalAxisError, check_options, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axes_together, axis_key
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -41,7 +41,7 @@ def site_of_one_axis(op: str, x: Any, axis: Any, knows_padding: bool = False) ->
     """
     site = reduction_site(op, x, axis, knows_padding=knows_padding)
     if axis is None or len(site.axes) != 1:
-        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; {op} goes along it.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be one axis, a position or a name; {op} goes along it.")
     return site
 
 
@@ -253,7 +253,7 @@ def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_i
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
-            f"{op}: include_initial=True makes axis {axis!r} longer by one, and a name has one size. "
+            f"{op}: include_initial=True makes axis {shown(axis)} longer by one, and a name has one size. "
             "Leave it out, or use a positional axis."
         )
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)

@@ -16,7 +16,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, PositionalAxisError
+from namedax.errors import ArgumentError, PositionalAxisError, shown
 from namedax.operands.axes import axis_said
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
@@ -213,10 +213,10 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     if isinstance(axis, set) and len(axis) > 1:
-        raise PositionalAxisError(f"{op}: axis={axis!r} has no order for the index to count by; write a tuple.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} has no order for the index to count by; write a tuple.")
     if isinstance(axis, (tuple, list)) and not axis:
         raise PositionalAxisError(
-            f"{op}: axis={axis!r} must be at least one axis, a position or a name; the index is along it."
+            f"{op}: axis={shown(axis)} must be at least one axis, a position or a name; the index is along it."
         )
     if axis is not None:
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
@@ -277,7 +277,9 @@ class WithIndex(NamedTuple):
 
 def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
     if axis is None or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
-        raise PositionalAxisError(f"{op}: axis={axis!r} must be one axis, a position or a name; the index is along that axis.")
+        raise PositionalAxisError(
+            f"{op}: axis={shown(axis)} must be one axis, a position or a name; the index is along that axis."
+        )
     with explain_type_errors:
         site = reduction_site(op, x, axis, knows_padding=True)
         values, indices = _extremum_with_index(site, largest)

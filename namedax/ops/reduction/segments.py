@@ -23,7 +23,7 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -141,7 +141,7 @@ def _segment(
 ) -> Any:
     op = f"segment_{kind}"
     if mode not in (None, "drop", "fill", "clip"):
-        raise PositionalAxisError(f"{op}: mode={mode!r} is neither 'drop' nor 'clip'.")
+        raise PositionalAxisError(f"{op}: mode={shown(mode)} is neither 'drop' nor 'clip'.")
     region = ambient()
     data, ids = local_block(data, op, region), local_block(ids, op, region)
     data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
@@ -155,13 +155,13 @@ def _segment(
     if id_axes != [name]:
         raise PositionalAxisError(
             f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes; they need "
-            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {axis!r}."
+            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {shown(axis)}."
         )
     if out_axis is not None and not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={out_axis!r} is not a name; None makes a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={shown(out_axis)} is not a name; None makes a positional axis.")
     if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
         raise AxisSizeError(
-            f"{op}: the arguments have the axis {out_axis!r} already, which is to be the new one. Choose another name."
+            f"{op}: the arguments have the axis {shown(out_axis)} already, which is to be the new one. Choose another name."
         )
     known = None if region is None or out_axis is None else region.sizes.get(out_axis)
     if num_segments is None:
@@ -172,7 +172,7 @@ def _segment(
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(
-            f"{op}: num_segments is {num_segments}, but axis {out_axis!r} has size {known} in this mapped function; a name "
+            f"{op}: num_segments is {num_segments}, but axis {shown(out_axis)} has size {known} in this mapped function; a name "
             "has one size. Choose another name for out_axis."
         )
     count = as_integer(op, "num_segments", num_segments, 0)

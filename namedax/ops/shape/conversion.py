@@ -25,6 +25,7 @@ from namedax.errors import (
     did_you_mean,
     raise_not_found,
     show_names,
+    shown,
 )
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.shape.rename import move, transpose_to
@@ -77,7 +78,7 @@ class _Box:
 
 
 def _tree_text(axes: Any) -> str:
-    return repr(axes).replace("Ellipsis", "...")
+    return shown(axes)
 
 
 def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) -> tuple[Any, Dims]:
@@ -188,7 +189,7 @@ def named(array: Any, axes: Any) -> Any:
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is not None and mapping.names and path and isinstance(leaf, (int, float, complex)):
             raise AxisMappingError(
-                f"named: lists, tuples and dicts are containers of arrays, and the number {leaf!r} in one has no axis that "
+                f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
         leaf = local_block(leaf, "named", ambient())

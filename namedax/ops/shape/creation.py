@@ -21,10 +21,11 @@ from namedax.errors import (
     AxisSizeError,
     UnsupportedArgumentError,
     as_integer,
+    shown,
 )
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import Lifted
-from namedax.operands.sizes import named_sizes, size_of
+from namedax.operands.sizes import check_shape, named_sizes, size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.shape.joining import stack
@@ -98,7 +99,7 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     if is_name(axis):
         if isinstance(x, NamedArray) and axis in x.dims:
             raise AxisSizeError(
-                f"one_hot: the argument has the axis {axis!r} already, which is to be the new one. Choose another name."
+                f"one_hot: the argument has the axis {shown(axis)} already, which is to be the new one. Choose another name."
             )
         if num_classes is not None:
             num_classes = as_integer("one_hot", "num_classes", num_classes, 0)
@@ -114,11 +115,7 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
 def _filled(
     op: str, function: Any, shape: Any, named_shape: Mapping[Hashable, int | None] | None, device: Any, *options: Any
 ) -> Any:
-    if named_shape is None and isinstance(shape, Mapping):
-        raise ArgumentTypeError(
-            f"{op}: the shape is {shape!r}, a mapping; sizes by name are given as {op}(named_shape={shape!r}), and the "
-            "shape is that of the positional axes."
-        )
+    check_shape(op, shape, f"{op}(")
     if named_shape is None or named_shape == {}:
         return function(shape, *options) if device is None else function(shape, *options, device=device)
     if device is not None:
@@ -256,7 +253,7 @@ def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None,
         return jnp.array(a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):
         raise ArgumentError(
-            f"{op}: order={order!r} is not supported; a named array has no order in memory but that of its dims."
+            f"{op}: order={shown(order)} is not supported; a named array has no order in memory but that of its dims."
         )
     result = a if isinstance(a, NamedArray) else _stacked(a)
     if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):

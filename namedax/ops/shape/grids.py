@@ -11,7 +11,7 @@ import numpy as np
 
 from namedax.core.annotations import Array
 from namedax.core.names import is_name
-from namedax.errors import ArgumentTypeError
+from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import nmap
 from namedax.operands.sizes import size_of
@@ -62,9 +62,11 @@ def linspace(
         options = {} if device is None else {"device": device}
         return nmap(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options))(start, stop)
     if device is not None:
-        raise ArgumentTypeError(f"{op}: device= is for a positional axis; where the axis {axis!r} lives, axis_resources says.")
+        raise ArgumentTypeError(
+            f"{op}: device= is for a positional axis; where the axis {shown(axis)} lives, axis_resources says."
+        )
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
-        raise ArgumentTypeError(f"{op}: num={num!r} must be an integer from 0, the number of values along {axis!r}.")
+        raise ArgumentTypeError(f"{op}: num={shown(num)} must be an integer from 0, the number of values along {shown(axis)}.")
     count = size_of(op, axis, int(num), "num")
     ends = [data_of(end) if hasattr(end, "dtype") else end for end in (start, stop)]
     kind = jax.eval_shape(lambda: jnp.linspace(jnp.zeros_like(ends[0]), jnp.zeros_like(ends[1]), 1)).dtype

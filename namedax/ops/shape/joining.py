@@ -20,7 +20,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
@@ -202,7 +202,7 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
     """The physical dimension at which a new positional axis is placed."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise PositionalAxisError(f"{op}: axis={axis!r} is neither a position nor a name.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} is neither a position nor a name.")
     if not -len(places) - 1 <= axis <= len(places):
         raise PositionalAxisError(f"{op}: position {axis} is out of range for a result with {len(places) + 1} positional axes.")
     place = int(axis) % (len(places) + 1)

@@ -23,6 +23,8 @@ from namedax.errors import (
     did_you_mean,
     raise_not_found,
     show_names,
+    shown,
+    usage,
 )
 from namedax.operands.one_axis import run
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -36,7 +38,7 @@ __all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_ax
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise RearrangeError(f"{op}: the size {label}={n!r} is not an integer from 0.")
+            raise RearrangeError(f"{op}: the size {label}={shown(n)} is not an integer from 0.")
     return {label: int(n) for label, n in sizes.items()}
 
 
@@ -47,7 +49,7 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
-            f"{op}: {pattern.text!r} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
+            f"{op}: {shown(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
             f"{rank}. Write one entry per positional axis ('...' for those that do not matter), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
@@ -70,7 +72,7 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
 def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None) -> Any:
     if not isinstance(text, str):
         raise RearrangeError(
-            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {text!r}."
+            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {shown(text)}.{usage(op)}"
         )
     pattern = parse_pattern(op, text)
     given = _as_sizes(op, sizes)
@@ -176,12 +178,12 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
         names = [name for name in REDUCTIONS if not name.startswith(("arg", "nanarg"))]
         if reduction not in names:
             raise RearrangeError(
-                f"reduce: there is no reduction {reduction!r}.{did_you_mean(reduction, names)} Write one of "
+                f"reduce: there is no reduction {shown(reduction)}.{did_you_mean(reduction, names)} Write one of "
                 f"{show_names(sorted(names))}."
             )
     elif not callable(reduction):
         raise RearrangeError(
-            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {reduction!r}."
+            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {shown(reduction)}."
         )
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
@@ -237,7 +239,7 @@ def repeat(
         return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
     if sizes:
         raise ArgumentTypeError(
-            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {repeats!r}. Write a pattern, as in "
+            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {shown(repeats)}. Write a pattern, as in "
             f"nx.repeat(x, '{{k}} -> {{batch, k}}', batch=3), or nx.repeat(x, 2, axis='k')."
         )
     return repeat_entries(x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis)
@@ -250,7 +252,7 @@ def _terms_of(dims: Dims) -> list[Term]:
 def _require(op: str, x: Any, name: Any) -> None:
     dims = dims_of(x)
     if not is_name(name):
-        raise PositionalAxisError(f"{op}: {name!r} is not an axis name; for positional axes use rearrange.")
+        raise PositionalAxisError(f"{op}: {shown(name)} is not an axis name; for positional axes use rearrange.{usage(op)}")
     if name not in dims:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
@@ -281,13 +283,13 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):
         raise RearrangeError(
-            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {sizes!r}."
+            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {shown(sizes)}."
         )
     new = tuple(sizes)
     for name in new:
         if not is_name(name):
             raise AxisNameError(
-                f"split_axis: {name!r} is not an axis name. Use rearrange to split an axis into positional ones."
+                f"split_axis: {shown(name)} is not an axis name. Use rearrange to split an axis into positional ones."
             )
     given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
     known = _as_sizes("split_axis", given)
@@ -326,16 +328,20 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     {'embed': 32, 'pos': 5}
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):
-        raise RearrangeError(f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {axis!r}.")
+        raise RearrangeError(
+            f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {shown(axis)}.{usage('merge_axes')}"
+        )
     axes = tuple(axis)
     for i, entry in enumerate(axes):
         _require("merge_axes", x, entry)
         if entry in axes[:i]:
-            raise AxisNameError(f"merge_axes: axis {entry!r} appears twice in {axes}.")
+            raise AxisNameError(f"merge_axes: axis {shown(entry)} appears twice in {axes}.")
     if not axes:
         raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
     if not is_name(name):
-        raise AxisNameError(f"merge_axes: {name!r} is not an axis name. Use rearrange to merge axes into a positional one.")
+        raise AxisNameError(
+            f"merge_axes: {shown(name)} is not an axis name. Use rearrange to merge axes into a positional one."
+        )
     return run("merge_axes", _merge, (name, *axes), (), x)
 
 

@@ -14,7 +14,7 @@ from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import Renaming, operation
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, show_value
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.resources.layout import Axes, Layout, relayout
 from namedax.resources.serial import LoopAxis
@@ -130,7 +130,7 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
         return more
     if not isinstance(names, Mapping):
         raise ArgumentTypeError(
-            f"rename: names={show_value(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+            f"rename: names={shown(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
         )
     if any(map(is_named, names.values())):
         raise ArgumentTypeError(

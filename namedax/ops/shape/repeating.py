@@ -17,7 +17,7 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, shown
 from namedax.operands.axes import axis_key, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
@@ -149,7 +149,7 @@ def repeat(
         return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)
     if isinstance(repeats, NamedArray):
         raise PositionalAxisError(
-            f"repeat: repeats is {type_text(repeats)}; along the name {axis!r} it is a number, or an array without names."
+            f"repeat: repeats is {type_text(repeats)}; along the name {shown(axis)} it is a number, or an array without names."
         )
     site = along("repeat", a, axis, knows_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
@@ -161,7 +161,7 @@ def repeat(
         size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     else:
         raise AxisSizeError(
-            f"repeat: the repeats along axis {axis!r} are known at run time only. Give total_repeat_length, which is the size "
+            f"repeat: the repeats along axis {shown(axis)} are known at run time only. Give total_repeat_length, which is the size "
             "of the result."
         )
     dims, new = site.result(out_axis, size)

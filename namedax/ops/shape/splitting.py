@@ -16,7 +16,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer, shown
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
 from namedax.ops.shape.joining import rows_of_parts
@@ -77,7 +77,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
         raise AxisNameError(
-            f"{op}: out_axis={out_axis!r} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
+            f"{op}: out_axis={shown(out_axis)} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
         )
     results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
     old, count = site.old, site.blocks(site.old)
@@ -135,7 +135,7 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
     inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
     if inner != sorted(inner):
         raise AxisSizeError(
-            f"{op}: the indices {indices_or_sections!r} along axis {site.name!r} of size {site.size} must not decrease."
+            f"{op}: the indices {shown(indices_or_sections)} along axis {site.name!r} of size {site.size} must not decrease."
         )
     return [0, *inner, site.size]
 

@@ -16,7 +16,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import nmap
@@ -80,17 +80,17 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
     kind = getattr(k, "dtype", None)
     if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
         raise ArgumentTypeError(
-            f"{op}: k={k!r} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
+            f"{op}: k={shown(k)} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
             f"nx.{op}(x, axis=('query', 'key'))."
         )
     if axis is None:
         return nmap(lambda data: getattr(jnp, op)(data, k))(m)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
-        raise PositionalAxisError(f"{op}: axis={axis!r} must be a pair, the axis of the rows and that of the columns.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be a pair, the axis of the rows and that of the columns.")
     m = local_block(m, op, ambient())
     m = m if hasattr(m, "dtype") else jnp.asarray(m)
     if len(resolve_axis(op, m, tuple(axis))) != 2:
-        raise PositionalAxisError(f"{op}: axis={axis!r} must be two axes of {type_text(m)}.")
+        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be two axes of {type_text(m)}.")
     row, column = (index_along(op, m, one) for one in axis)
     keep = column <= row + k if op == "tril" else column >= row + k
     return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))

@@ -12,7 +12,7 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
 from namedax.core.names import is_name
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.one_axis import along, data_and_dims
@@ -48,11 +48,11 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
             continue
         if isinstance(entry, bool) or not isinstance(entry, (int, np.integer)) or not -rank <= entry < rank:
             raise PositionalAxisError(
-                f"expand_dims: {entry!r} is neither a name nor a position in a result with {rank} positional axes."
+                f"expand_dims: {shown(entry)} is neither a name nor a position in a result with {rank} positional axes."
             )
         places.append(int(entry) % rank)
     if len(set(places)) != len(places):
-        raise PositionalAxisError(f"expand_dims: a position appears twice in axis={axis!r}.")
+        raise PositionalAxisError(f"expand_dims: a position appears twice in axis={shown(axis)}.")
     for place in sorted(places):
         at = new_place("expand_dims", place, dims)
         data, dims = jnp.expand_dims(data, at), (*dims[:at], None, *dims[at:])

@@ -13,7 +13,7 @@ from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
-from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.ops.indexing.take_along_axis import take_along_axis
@@ -79,7 +79,7 @@ def searchsorted(
     Array([0, 1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side={side!r} is neither 'left' nor 'right'.")
+        raise ArgumentError(f"searchsorted: side={shown(side)} is neither 'left' nor 'right'.")
 
     def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
         return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real))(a, v, *sorter)
@@ -91,12 +91,14 @@ def searchsorted(
     a, v = local_block(a, "searchsorted", region), local_block(v, "searchsorted", region)
     site = site_of_one_axis("searchsorted", a, axis, knows_padding=True)
     if dims_of(a).count(None) > (0 if site.named else 1):
-        raise PositionalAxisError(f"searchsorted: {type_text(a)} has positional axes besides axis {axis!r}. Give them names.")
+        raise PositionalAxisError(
+            f"searchsorted: {type_text(a)} has positional axes besides axis {shown(axis)}. Give them names."
+        )
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
         raise AxisSizeError(
-            f"searchsorted: the values {type_text(v)} have the axis {axis!r} that is searched. Rename it there."
+            f"searchsorted: the values {type_text(v)} have the axis {shown(axis)} that is searched. Rename it there."
         )
     if region is not None and region.resources:
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)

@@ -19,7 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found
+from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
@@ -58,17 +58,19 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     names = names_of(dims_of(x))
     for name in axes:
         if not is_name(name):
-            raise AxisNameError(f"{op}: axis={axis!r} must be a name or a tuple of names; positional axes need no axis= here.")
+            raise AxisNameError(
+                f"{op}: axis={shown(axis)} must be a name or a tuple of names; positional axes need no axis= here."
+            )
         if name not in names:
             raise_not_found(op, name, type_text(x), names)
     if out_axis is not None and (not is_name(out_axis) or out_axis in names):
-        raise AxisNameError(f"{op}: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(f"{op}: out_axis={shown(out_axis)} must be an axis name that {type_text(x)} lacks.")
     return axes
 
 
 def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
     if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-        raise ArgumentError(f"{op}: size={size!r} must be an integer from 0, the number of places in the result.")
+        raise ArgumentError(f"{op}: size={shown(size)} must be an integer from 0, the number of places in the result.")
     if out_axis is None:
         if size is None:
             raise ArgumentError(f"{op}: give size=, the number of places in the result; how many are found depends on data.")
@@ -124,7 +126,7 @@ def nonzero(
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
-            f"{op}: fill_value={fill_value!r} has {len(fills)} entries for {len(axes)} axes; give a number, or one for each."
+            f"{op}: fill_value={shown(fill_value)} has {len(fills)} entries for {len(axes)} axes; give a number, or one for each."
         )
     mask = a if a.dtype == jnp.bool_ else a != 0
     slot, count = _slots(mask, axes, places)
@@ -220,7 +222,7 @@ def unique(
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
-                f"{op}: an index into {axes} is not one number; merge them before, nx.merge_axes(x, {axes!r}, 'flat')."
+                f"{op}: an index into {axes} is not one number; merge them before, nx.merge_axes(x, {shown(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
         ar = merge_axes(ar, axes, name)

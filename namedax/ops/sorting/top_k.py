@@ -13,7 +13,7 @@ from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
-from namedax.errors import AxisSizeError, as_integer
+from namedax.errors import AxisSizeError, as_integer, shown
 from namedax.operands.broadcasting import local_block
 from namedax.operands.new_axis import finish_with_new_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
@@ -63,7 +63,9 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     site = site_of_one_axis("top_k", x, axis, knows_padding=True)
     (dim,) = site.axes
     if not 0 <= k <= site.count:
-        raise AxisSizeError(f"top_k: k={k} is not between 0 and {site.count}, the size of axis {axis!r} in {type_text(x)}.")
+        raise AxisSizeError(
+            f"top_k: k={k} is not between 0 and {site.count}, the size of axis {shown(axis)} in {type_text(x)}."
+        )
     data = jnp.moveaxis(site.data, dim, -1)
     values, index = _real_top_k(data, k, site.uneven[0][1]) if site.uneven else lax.top_k(data, min(k, data.shape[-1]))
     if site.mesh_axes:

@@ -70,7 +70,7 @@ def average(
     >>> float(nx.average(x, "k", weights=w))
     1.25
     """
-    x = as_inexact(as_array(x))
+    x = as_inexact(as_array(x, "average"))
     if weights is None:
         result = _mean(x, axis, keepdims=keepdims)
         if not returned:

@@ -19,7 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align, local_block, wrap
@@ -233,7 +233,7 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     if range is not None:
         ends = jnp.asarray(range, dtype)
         if ends.shape != (2,):
-            raise ArgumentError(f"histogram: range={range!r} must be None, or two numbers.")
+            raise ArgumentError(f"histogram: range={shown(range)} must be None, or two numbers.")
         first, last = ends[0], ends[1]
     else:
         first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))

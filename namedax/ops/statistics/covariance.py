@@ -15,7 +15,15 @@ from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, raise_not_found, show_names
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    PositionalAxisError,
+    raise_not_found,
+    show_names,
+    shown,
+)
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
 from namedax.operands.nmap import nmap
@@ -90,7 +98,7 @@ def cov(
         )
     _refuse_second("cov", y)
     if ddof is not None and int(ddof) != ddof:
-        raise ArgumentError(f"cov: ddof={ddof!r} must be an integer.")
+        raise ArgumentError(f"cov: ddof={shown(ddof)} must be an integer.")
     result, _, place = _covariances(
         "cov", m, axis, variables, int(not bias) if ddof is None else int(ddof), fweights, aweights, dtype
     )
@@ -134,7 +142,7 @@ def corrcoef(
 
 def _refuse(op: str, value: Any, what: str) -> None:
     if value is not None:
-        raise ArgumentError(f"{op}: {what}={value!r} goes with axis=, the name of the observations; give both.")
+        raise ArgumentError(f"{op}: {what}={shown(value)} goes with axis=, the name of the observations; give both.")
 
 
 def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
@@ -145,8 +153,8 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
         left = [name for name in names if name not in entries]
         pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
         raise ArgumentTypeError(
-            f"{op}: y={y!r} is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
-            f"nx.{op}(x, axis={y!r}{pair})."
+            f"{op}: y={shown(y)} is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
+            f"nx.{op}(x, axis={shown(y)}{pair})."
         )
     if names and x.ndim == 0:
         pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
@@ -170,7 +178,7 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
         good = isinstance(variables, (tuple, list)) and len(variables) == 2 and all(map(is_name, variables))
         if not good or variables[0] == variables[1] or variables[1] in x.dims or variables[0] in axes:
             raise AxisNameError(
-                f"{op}: variables={variables!r} must be the name of the variables of {type_text(x)} and a new name for the other side, such "
+                f"{op}: variables={shown(variables)} must be the name of the variables of {type_text(x)} and a new name for the other side, such "
                 "as ('k', 'k2')."
             )
         if variables[0] not in x.dims:

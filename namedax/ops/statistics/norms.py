@@ -18,7 +18,7 @@ from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, PositionalAxisError
+from namedax.errors import ArgumentError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import as_in_jax, axis_key, axis_said, resolve_axis
 from namedax.operands.nmap import explain_type_errors
@@ -38,7 +38,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
     if isinstance(ord, str):
-        raise ArgumentError(f"norm: ord={ord!r} is not an order of a vector norm; it is a number, also inf or -inf.")
+        raise ArgumentError(f"norm: ord={shown(ord)} is not an order of a vector norm; it is a number, also inf or -inf.")
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -75,7 +75,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     >>> float(nx.norm(nx.named(jnp.array([3.0, 4.0]), ["k"]), axis="k"))
     5.0
     """
-    x = as_inexact(as_array(x))
+    x = as_inexact(as_array(x, "norm"))
     axis = tuple(axis) if isinstance(axis, list) else axis
     if axis is None and ord is None:
         return _vector_norm(x, None, None, keepdims)
@@ -86,7 +86,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
         raise PositionalAxisError(
-            f"norm: axis={axis!r} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
+            f"norm: axis={shown(axis)} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
         )
     if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, None, axes, keepdims)
@@ -101,7 +101,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
         raise ArgumentError(
-            f"norm: ord={ord!r} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
+            f"norm: ord={shown(ord)} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
         )
     with explain_type_errors:
         return compiled_ops.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
@@ -126,7 +126,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))
     7.0
     """
-    return _vector_norm(as_inexact(as_array(x)), ord, axis, keepdims)
+    return _vector_norm(as_inexact(as_array(x, "vector_norm")), ord, axis, keepdims)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm)}

@@ -17,7 +17,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError
+from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import as_in_jax, axis_key, axis_said
 from namedax.operands.broadcasting import wrap
@@ -97,7 +97,7 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
     if np.ndim(q) > 1:
         raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
     if method not in _METHODS:
-        raise ArgumentError(f"{op}: method={method!r} is none of {_METHODS}.")
+        raise ArgumentError(f"{op}: method={shown(method)} is none of {_METHODS}.")
     with explain_type_errors:
         return compiled_ops.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
 

@@ -19,7 +19,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, AxisSizeError
+from namedax.errors import ArgumentError, AxisSizeError, shown
 from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.ops.elementwise import apply_elementwise
@@ -66,8 +66,8 @@ def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
     n = size(x, axis)
     if points.shape != (n,):
         raise AxisSizeError(
-            f"{op}: the coordinates have the shape {points.shape}, but axis {axis!r} of {type_text(x)} has size {n}. Give an array with "
-            f"the axis {axis!r}, or one of the shape ({n},)."
+            f"{op}: the coordinates have the shape {points.shape}, but axis {shown(axis)} of {type_text(x)} has size {n}. Give an array with "
+            f"the axis {shown(axis)}, or one of the shape ({n},)."
         )
     return named(points, [axis])
 
@@ -145,7 +145,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     if all(_one_name(entry) is None for entry in axes):
         return _gradient(f, *varargs, axis=axis, edge_order=edge_order)
     if edge_order is not None:
-        raise ArgumentError(f"gradient: edge_order={edge_order!r} is not supported, as in jnp.gradient; leave it out.")
+        raise ArgumentError(f"gradient: edge_order={shown(edge_order)} is not supported, as in jnp.gradient; leave it out.")
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(f"gradient: {len(varargs)} spacings for {len(axes)} axes; give one for all, or one for each.")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
@@ -160,7 +160,9 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     f = _inexact("gradient", f, axis)
     n = size(f, axis)
     if n < 2:
-        raise AxisSizeError(f"gradient: axis {axis!r} of {type_text(f)} has size {n}; a difference needs at least 2 entries.")
+        raise AxisSizeError(
+            f"gradient: axis {shown(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 entries."
+        )
     before, after = f - shift(f, 1, axis), shift(f, -1, axis) - f
     if np.ndim(getattr(h, "data", h)) == 0:
         inner = (before + after) * 0.5 / h

@@ -21,7 +21,7 @@ from namedax.core.region import Region, enter
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
-from namedax.errors import PositionalAxisError
+from namedax.errors import PositionalAxisError, shown
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along
@@ -63,7 +63,7 @@ def convolve(
     Array([ 1.,  1.,  2., -4.], dtype=float32)
     """
     if mode not in ("full", "same", "valid"):
-        raise PositionalAxisError(f"convolve: mode={mode!r} is none of 'full', 'same', 'valid'.")
+        raise PositionalAxisError(f"convolve: mode={shown(mode)} is none of 'full', 'same', 'valid'.")
     if axis is None:
         return nmap(lambda x, k: jnp.convolve(x, k, mode, precision=precision))(a, v)
     if dims_of(v).count(None) != 1:
@@ -72,7 +72,7 @@ def convolve(
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:
         raise PositionalAxisError(
-            f"convolve: the kernel {type_text(v)} and axis {axis!r} of size {site.size} must not be empty."
+            f"convolve: the kernel {type_text(v)} and axis {shown(axis)} of size {site.size} must not be empty."
         )
     # Entry i of the result is entry i + first of the full convolution, which reads the rows from i + first - (taps - 1).
     long, short = max(site.size, taps), min(site.size, taps)

@@ -30,6 +30,7 @@ from namedax.errors import (
     PositionalAxisError,
     as_integer,
     show_names,
+    shown,
 )
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import align, wrap
@@ -122,7 +123,7 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
-                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {axis!r} write nx.take "
+                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {shown(axis)} write nx.take "
                 "with a named index."
             )
         return nmap(lambda data, s: jnp.roll(data, s, axis))(a, by)
@@ -203,7 +204,7 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
     """Raises where something other than zeros would stand among random keys: a number is not a key."""
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
-            f"{op}: {parameter}={value!r} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
+            f"{op}: {parameter}={shown(value)} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
             f"only. Leave out {parameter}, or put keys there with nx.where."
         )
 
@@ -252,7 +253,7 @@ def halo(
     """
     before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
     if mode not in _MODES:
-        raise PositionalAxisError(f"halo: mode={mode!r} is none of {show_names(_MODES)}.")
+        raise PositionalAxisError(f"halo: mode={shown(mode)} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
     if _MODES[mode] == "fill":
         _check_fill("halo", "fill_value", value, x)
@@ -265,7 +266,7 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
     axis, out_axis = axes
     site = along(op, x, axis, knows_padding=True)
     if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
-        raise AxisNameError(f"{op}: out_axis={out_axis!r} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(f"{op}: out_axis={shown(out_axis)} must be an axis name that {type_text(x)} lacks.")
     block = site.data.shape[site.dim]
     data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
     width = before + 1 + after
@@ -319,19 +320,23 @@ def pad(
     if mode == "constant":
         options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
-        raise ArgumentError(f"pad: mode={mode!r} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
+        raise ArgumentError(f"pad: mode={shown(mode)} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
     if isinstance(pad_width, str):
-        raise ArgumentTypeError(f"pad: pad_width={pad_width!r} is a name; write how much, as in {{{pad_width!r}: (1, 2)}}.")
+        raise ArgumentTypeError(
+            f"pad: pad_width={shown(pad_width)} is a name; write how much, as in {{{shown(pad_width)}: (1, 2)}}."
+        )
     if not isinstance(pad_width, Mapping):
         if out_axis:
-            raise ArgumentError(f"pad: out_axis={out_axis!r} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}.")
+            raise ArgumentError(
+                f"pad: out_axis={shown(out_axis)} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}."
+            )
         return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
     renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
     for axis, width in pad_width.items():
         pair = (width, width) if np.ndim(width) == 0 else tuple(width)
         if len(pair) != 2:
             raise PositionalAxisError(
-                f"pad: the width {width!r} of axis {axis!r} is neither a number nor a pair (before, after)."
+                f"pad: the width {shown(width)} of axis {shown(axis)} is neither a number nor a pair (before, after)."
             )
         array = _pad_one(
             array,
@@ -408,7 +413,7 @@ def diff(
     for end in ends:
         if axis in dims_of(end):
             raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {axis!r}; along a name prepend and append are one entry, without that "
+                f"diff: {type_text(end)} has the axis {shown(axis)}; along a name prepend and append are one entry, without that "
                 "name."
             )
     if ends:

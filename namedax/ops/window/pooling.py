@@ -17,7 +17,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import extreme, inexact_type
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, ArgumentTypeError, as_integer
+from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, shown
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.one_axis import along, finish
@@ -43,7 +43,7 @@ def _plans(
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
-            f"{op}: the window {window!r} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
+            f"{op}: the window {shown(window)} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
         )
     axes = tuple(window)
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)

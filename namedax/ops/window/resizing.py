@@ -18,7 +18,7 @@ from jax import lax
 from namedax.core.element_types import inexact_type
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentTypeError, as_integer
+from namedax.errors import ArgumentTypeError, as_integer, shown
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
@@ -71,7 +71,7 @@ def resize(
     if not isinstance(shape, Mapping):
         if out_axis is not None:
             raise ArgumentTypeError(
-                f"resize: out_axis={out_axis!r} goes with sizes by name, shape={{'h': 64}}; the shape is {shape!r}."
+                f"resize: out_axis={shown(out_axis)} goes with sizes by name, shape={{'h': 64}}; the shape is {shown(shape)}."
             )
         return nmap(lambda data: jax.image.resize(data, shape, method, antialias, precision))(image)
     renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")

@@ -15,7 +15,7 @@ from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import settled
 from namedax.operands.one_axis import along
 from namedax.resources.real_entries import refilled
@@ -99,13 +99,13 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
         wrong = [name for name in (*value, *axes) if name not in axes or name not in value]
         if wrong:
             raise PositionalAxisError(
-                f"{op}: {what}={value!r} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
+                f"{op}: {what}={shown(value)} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
             )
         return tuple(value[name] for name in axes)
     values = tuple(value)
     if len(values) != len(axes):
         raise PositionalAxisError(
-            f"{op}: {what}={value!r} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
+            f"{op}: {what}={shown(value)} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
         )
     return values
 
@@ -123,20 +123,20 @@ def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: in
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             return total // 2, total - total // 2
         raise PositionalAxisError(
-            f"{op}: padding={padding!r} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+            f"{op}: padding={shown(padding)} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
         )
     if isinstance(padding, Mapping):
         padding = per_axis(op, "padding", padding, axes)
     pairs = tuple(padding) if isinstance(padding, Iterable) else ()
     if len(pairs) != len(axes):
         raise PositionalAxisError(
-            f"{op}: padding={padding!r} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
+            f"{op}: padding={shown(padding)} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
         )
     try:
         low, high = (int(n) for n in pairs[i])
     except (TypeError, ValueError):
         raise PositionalAxisError(
-            f"{op}: the padding {pairs[i]!r} of axis {axes[i]!r} is not a pair (before, after)."
+            f"{op}: the padding {shown(pairs[i])} of axis {shown(axes[i])} is not a pair (before, after)."
         ) from None
     return low, high
 
@@ -154,7 +154,7 @@ def plan_window(
     size = max(0, (site.size + low + high - reach) // stride + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: the {what} reaches over {reach} entries of axis {axis!r}, which has {site.size + low + high} with its padding."
+            f"{op}: the {what} reaches over {reach} entries of axis {shown(axis)}, which has {site.size + low + high} with its padding."
         )
     dims, new = site.result(out_axis, size)
     block = site.block(new, size)
@@ -186,7 +186,7 @@ def plan_transposed(
     size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: with the padding {padding} nothing is left of axis {axis!r}, which has {site.size} entries."
+            f"{op}: with the padding {padding} nothing is left of axis {shown(axis)}, which has {site.size} entries."
         )
     dims, new = site.result(out_axis, size)
     devices = site.blocks(new)
@@ -194,7 +194,7 @@ def plan_transposed(
     if devices > 1 and block % stride:
         raise AxisSizeError(
             f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
-            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {axis!r} divides), or another out_axis."
+            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {shown(axis)} divides), or another out_axis."
         )
     first = -(low // stride)
     length = max(1, (block + reach - 2 - low) // stride - first + 1)
