@@ -293,8 +293,12 @@ def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
     if axis is not None and axis.kind is not keyword:
         at = by_place.index(axis)
         return [p.name for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*"}
-    needed = [stars.get(p.kind, "") + p.name for p in by_place if p.default is p.empty or p.name == "xs" or len(by_place) <= 3]
+    many = inspect.Parameter.VAR_POSITIONAL
+    needed = [
+        f"*{p.name}" if p.kind is many else p.name
+        for p in by_place
+        if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
+    ]
     return needed if axis is None else [*needed, f"{axis.name}=..."]
 
 

@@ -35,7 +35,9 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if not is_name(name):
-            raise AxisNotFoundError(f"{op}: {shown(name)} is not an axis name; collectives go over named axes.{usage(op)}")
+            raise AxisNotFoundError(
+                f"{op}: {shown(name)} is not an axis name; collectives go over named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
+            )
     if len(set(names)) < len(names):
         raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
     return names
