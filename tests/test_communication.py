@@ -386,3 +386,41 @@ def test_stacked_parameters_that_are_gathered_before_the_loop(body, layout, insi
     pairs = (f, stored), (by_hand, w)
     sent, best = (sum(c.wire_bytes * c.trips for c in hlo.collectives(g.lower(w, x).compile())) for g, w in pairs)
     assert sent <= best
+
+
+# --- a mean, and the mean of a variance -----------------------------------------------------------------------------------
+
+MEANS = {
+    "mean, std": lambda x, m: (nx.mean(x, "batch"), nx.std(x, "batch")),
+    "var, mean": lambda x, m: (nx.var(x, "batch"), nx.mean(x, "batch")),
+    "kept": lambda x, m: (nx.mean(x, ("batch", 0), keepdims=True), nx.std(x, ("batch", 0))),
+    "all": lambda x, m: (nx.mean(x, ...), nx.var(x, ...)),
+    "masked": lambda x, m: (nx.mean(x, "batch", where=m), nx.std(x, "batch", where=m)),
+    "standardised": lambda x, m: (x - nx.mean(x, "batch")) / nx.std(x, "batch", ddof=1),
+}
+BY_NUMPY = {
+    "mean, std": lambda x, m: (x.mean(0), x.std(0)),
+    "var, mean": lambda x, m: (x.var(0), x.mean(0)),
+    "kept": lambda x, m: (x.mean((0, 1), keepdims=True)[0], x.std((0, 1))),
+    "all": lambda x, m: (x.mean(), x.var()),
+    "masked": lambda x, m: (x.mean(0, where=m), x.std(0, where=m)),
+    "standardised": lambda x, m: (x - x.mean(0)) / x.std(0, ddof=1),
+}
+
+
+@pytest.mark.parametrize("size", [16, 13])
+@pytest.mark.parametrize("case", MEANS)
+def test_a_mean_is_summed_once_for_itself_and_for_a_variance(case, size):
+    x = np.random.default_rng(3).normal(2.0, 1.5, (size, 5)).astype("float32")
+    mask = x > np.linspace(0, 1, 5, dtype="float32")
+    axes = ["batch", None]
+    f = jax.jit(nx.xmap(MEANS[case], axis_resources={"batch": ("x", "y")}, mesh=make_mesh(x=4, y=2)))
+    args = nx.named(x, axes), nx.named(mask, axes)
+    for have, want in zip(jax.tree.leaves(f(*args)), jax.tree.leaves(BY_NUMPY[case](x, mask)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=2e-5, atol=1e-5)
+    entries = {"kept": 1, "all": 1}.get(case, 5)
+    counted = entries if case == "masked" else 0
+    sent = [c for c in hlo.collectives(f.lower(*args).compile()) if c.kind == REDUCE]
+    assert sum(c.count_of_operands for c in sent) == 2 + bool(counted)
+    assert sum(c.bytes for c in sent) == FLOAT * (2 * entries + counted)
+    assert nx.explain(f, *args).summary()[REDUCE] == (2 + bool(counted), FLOAT * (2 * entries + counted))

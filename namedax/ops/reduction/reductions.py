@@ -68,27 +68,29 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
-def _sum_and_count(site: Site, dtype: Any) -> tuple[Any, Any]:
-    """The sum, and the number of elements that it takes in: one all-reduce for both."""
-    total = comm.psum(jnp.sum(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+def _mean_and_count(site: Site, wide: Any, result: Any) -> tuple[Any, Any]:
+    """The mean, and the number of elements that it takes in: one all-reduce for both.
+
+    What is summed has the same form whoever asks, without the axes: XLA sends what is equal once, the mean and that of a variance.
+    """
+
+    def kept(data: Any) -> Any:
+        return jnp.expand_dims(data, site.axes) if site.keepdims else data
+
+    local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
     if not site.is_counted:
-        return total, jnp.asarray(site.count, dtype)
+        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
+        count = jnp.asarray(site.count, wide)
+        return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
     # Of the same element type, so that XLA puts them into one.
-    count = jnp.sum(site.where, site.axes, dtype=dtype, keepdims=site.keepdims)
-    return total, comm.psum(cast_data(count, site.mesh_axes), site.mesh_axes)
+    count = comm.psum(cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes)
+    return kept((comm.psum(local, site.mesh_axes) / count).astype(result)), kept(count)
 
 
 def _mean(site: Site, dtype: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
-    wide, result = _mean_dtypes(site.data, dtype)
-    if not site.is_counted:
-        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
-        local = jnp.sum(site.data, site.axes, dtype=wide, keepdims=site.keepdims, where=site.where)
-        local = local / jnp.asarray(site.count, wide)
-        return comm.psum(local.astype(result), site.mesh_axes)
-    total, count = _sum_and_count(site, wide)
-    return (total / count).astype(result)
+    return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
 def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
@@ -103,9 +105,9 @@ def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
     kept = site.bare().replace(keepdims=True)
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any]:
-        total, count = _sum_and_count(kept.replace(data=data, where=mask), wide)
+        mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
         divisor = count.real - ddof
-        return data - total / count, jnp.where(divisor > 0, divisor, jnp.nan)
+        return data - mean, jnp.where(divisor > 0, divisor, jnp.nan)
 
     def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
         product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
