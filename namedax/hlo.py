@@ -34,10 +34,11 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import jax
 
+from namedax.core.cells import cell_names
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError
 
@@ -77,7 +78,8 @@ class Collective:
       operation: the operation over names that it belongs to, such as `"nx.einsum"`; empty where it is not known. Sums that XLA combines
         into one all-reduce have that of one of them.
       names: the names that the operation goes over, as text; `"new:old"` for an axis that it renames.
-      source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
+      source: the line of the user's file, such as `"model.py:12"`, in a notebook `"cell:3"` (`"cell A:3"` if several cells send); empty
+        where it is not known.
       trips: how often the loops around it run it, as far as XLA knows: a loop that it knows no number of steps of counts as one.
 
     >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
@@ -194,11 +196,15 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     instructions = list(_instructions(text))
     types = {(i.computation, i.name): i.type for i in instructions}
     lines = _lines(text)
+    sources = {i.line: _source(i.line, lines) for i in instructions if i.kind}
+    cells = cell_names(path for path, _ in sources.values())
     looped, executions = _looped_computations(instructions), _executions(instructions)
     # Where an asynchronous collective is written short, its computation repeats what it does.
     wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
     return tuple(
-        _collective(i, types, i.computation in looped, executions.get(i.computation, 1), devices, lines)
+        _collective(
+            i, types, i.computation in looped, executions.get(i.computation, 1), devices, _place_text(*sources[i.line], cells)
+        )
         for i in instructions
         if i.kind and i.computation not in wrapped and _group_size(i, devices) > 1
     )
@@ -344,7 +350,7 @@ def _executions(instructions: list[_Instruction]) -> dict[str, int]:
 
 
 def _collective(
-    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, trips: int, devices: int, lines: dict[str, str]
+    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, trips: int, devices: int, source: str
 ) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
@@ -372,7 +378,7 @@ def _collective(
         in_loop=in_loop,
         operation=operation,
         names=names,
-        source=_source(i.line, lines),
+        source=source,
         trips=trips,
     )
 
@@ -386,6 +392,9 @@ def _array_bytes(dtype: str, shape: str) -> int:
 # --- Where an instruction comes from ---------------------------------------------------------------------
 # `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, where tables before the first computation
 # say what the frame is. Older texts say the file and the line themselves: `source_file="/home/me/model.py" source_line=12`.
+
+_Place = tuple[str, str]
+_NOWHERE: _Place = "", ""
 
 _OP_NAME = r'\bop_name="((?:[^"\\]|\\.)*)"'
 _SCOPE = r"nx\.([\w.]+)\{([^{}]*)\}"
@@ -413,19 +422,20 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def _source(line: str, lines: dict[str, str]) -> str:
+def _source(line: str, lines: dict[str, _Place]) -> _Place:
     if match := re.search(_FRAME, line):
-        return lines.get(match[1], "")
+        return lines.get(match[1], _NOWHERE)
     match = re.search(_FILE_AND_LINE, line)
-    return _file_and_line(match[1], match[2]) if match else ""
+    return (match[1], match[2]) if match else _NOWHERE
 
 
-def _file_and_line(file: str, line: str) -> str:
-    name = re.split(r"[/\\]", file)[-1]
-    return f"{name}:{line}"
+def _place_text(file: str, line: str, cells: Mapping[str, str]) -> str:
+    """A line as users know it: that of a file without its folders, or of a cell of a notebook."""
+    name = cells.get(file) or re.split(r"[/\\]", file)[-1]
+    return f"{name}:{line}" if file else ""
 
 
-def _lines(text: str) -> dict[str, str]:
+def _lines(text: str) -> dict[str, _Place]:
     """The file and the line of every stack frame in the tables of a text."""
     tables: dict[str, dict[str, str]] = {}
     table: dict[str, str] = {}
@@ -437,15 +447,17 @@ def _lines(text: str) -> dict[str, str]:
         elif re.match(_COMPUTATION, line):
             break
 
-    def of(place: str) -> str:
+    def of(place: str) -> _Place:
         file, number = re.search(r"\bfile_name_id=(\d+)", place), re.search(r"\bline=(\d+)", place)
         known = tables.get("FileNames", {}).get(file[1]) if file else None
-        return _file_and_line(known.strip('"'), number[1]) if known and number else ""
+        return (known.strip('"'), number[1]) if known and number else _NOWHERE
 
     places = {number: of(place) for number, place in tables.get("FileLocations", {}).items()}
     frames = tables.get("StackFrames", {}).items()
     return {
-        number: places.get(match[1], "") for number, frame in frames if (match := re.search(r"\bfile_location_id=(\d+)", frame))
+        number: places.get(match[1], _NOWHERE)
+        for number, frame in frames
+        if (match := re.search(r"\bfile_location_id=(\d+)", frame))
     }
 
 

@@ -783,3 +783,35 @@ def test_cells_of_a_notebook_are_called_cells():
 
     assert lines("inner") == (["cell:2"], ["cell"])
     assert lines("outer") == (["cell A:2", "cell B:4"], ["cell A", "cell B"])
+
+
+def test_compiled_programs_call_cells_as_reports_do():
+    scope = {"nx": nx}
+    bodies = {
+        "inner": "def inner(x):\n    return nx.sum(x, 'a')\n",
+        "outer": "\n\ndef outer(x):\n    return inner(x) * nx.max(nx.sin(x), 'a')\n",
+    }
+    for i, text in enumerate(bodies.values()):
+        exec(compile(text, f"/somewhere/ipykernel_4712/{97 - i}3.py", "exec"), scope)
+    x = nx.named(jnp.arange(8.0), ["a"])
+
+    def lines(name):
+        f = nx.xmap(scope[name], axis_resources={"a": "x"}, mesh=make_mesh((4,)))
+        compiled = nx.explain(f, x, compile=True).compiled.collectives
+        assert compiled == nx.hlo.collectives(f.lower(x).compile())
+        return {c.source for c in compiled}
+
+    assert lines("inner") == {"cell:2"}
+    assert lines("outer") == {"cell A:2", "cell B:4"}
+
+
+def test_cells_in_the_text_of_an_older_program():
+    text = """HloModule m, num_partitions=4
+ENTRY %main (a: f32[4]) -> f32[4] {
+  %a = f32[4]{0} parameter(0)
+  %b = f32[4]{0} all-reduce(%a), replica_groups={{0,1,2,3}}, metadata={op_name="x" source_file="/tmp/ipykernel_9/77.py" source_line=3}
+  %c = f32[4]{0} all-reduce(%b), replica_groups={{0,1,2,3}}, metadata={op_name="x" source_file="/home/me/model.py" source_line=5}
+  ROOT %d = f32[4]{0} all-reduce(%c), replica_groups={{0,1,2,3}}, metadata={op_name="x" source_file="/tmp/ipykernel_9/12.py" source_line=1}
+}
+"""
+    assert [c.source for c in nx.hlo.collectives(text)] == ["cell A:3", "model.py:5", "cell B:1"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from string import ascii_uppercase
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -21,14 +19,13 @@ from namedax.analysis.sharing import know, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
+from namedax.core.cells import cell_names
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs
 from namedax.programs.primitives import Kind
 
 __all__ = ["explain"]
-
-_CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
 
 
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
@@ -120,22 +117,12 @@ class _Labels:
             while any(other != path and other.split(os.sep)[-count:] == parts[-count:] for other in named[short]):
                 count += 1
             self._text[path] = os.sep.join(parts[-count:])
-        self._text |= _cells(dict.fromkeys(node.origin.source.path for node in _all_nodes(body)))
+        self._text |= cell_names(node.origin.source.path for node in _all_nodes(body))
         self.files = {text: path for path, text in self._text.items()}
 
     def __call__(self, origin: Origin) -> str:
         source = origin.source
         return f"{self._text[source.path]}:{source.line}" if source.path else ""
-
-
-def _cells(paths: Iterable[str]) -> dict[str, str]:
-    """What the cells of a notebook are called, in the order of the program: their kernel names each by a hash, which tells a reader nothing."""
-    found = [path for path in paths if _CELL.search(path)]
-    return (
-        {found[0]: "cell"}
-        if len(found) == 1
-        else {path: f"cell {letter}" for path, letter in zip(found, ascii_uppercase, strict=False)}
-    )
 
 
 def _all_nodes(body: Body) -> Iterator[Node]:

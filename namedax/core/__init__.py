@@ -7,6 +7,6 @@ axes they live on; `uneven` is where a name lives that does not divide over them
 
 `display` says how an array shows itself. `variance` says over which mesh axes a value differs from device to device, and casts
 between; `cpu` says which sums XLA's CPU backend cannot make there. `element_types` has the element types that this package chooses,
-`records` are classes of fields, `scopes` says what operations are called in programs, and `functions` asks what the parameters of a
-function are, when a call needs them.
+`records` are classes of fields, `cells` says what the cells of a notebook are called, `scopes` what operations are called in programs,
+and `functions` asks what the parameters of a function are, when a call needs them.
 """
