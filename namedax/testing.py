@@ -38,6 +38,7 @@ def __dir__() -> list[str]:
 
 
 _OP = "assert_resources_do_not_matter"
+_RESULT, _GRADIENT = "the result", "the gradient of"
 _UNMAPPED, _MAPPED, _AUTO = "nothing mapped", "mapped", 'partitioning="auto"'
 
 
@@ -74,7 +75,10 @@ def assert_resources_do_not_matter(
         of floats among the arguments, taken outside of the body. Leave them out where `fun` has none.
       rtol: how far elements may differ, relative to the value with nothing mapped; default: the root of the element type's
         precision. Integers and truth values must be equal.
-      atol: how far they may differ in addition; default: the same root, times the root mean square of the array.
+      atol: how far they may differ in addition; default: the same root, times the root mean square of the array. Where nothing but
+        rounding is left of an array (a gradient at a tie of all entries, a sum of deviations from the mean), that says nothing, and it is
+        measured what rounding changes: everything is computed again from arguments that are larger or smaller by a few units in the last
+        place, and gradients with other weights besides. What is computed wrongly is as wrong there; what is rounding changes.
       **kwargs: keyword arguments of `fun`.
 
     Raises:
@@ -106,18 +110,31 @@ def assert_resources_do_not_matter(
         _MAPPED: xmap(body, **options),
         _AUTO: xmap(body, **options, partitioning="auto"),
     }
+    compared = _outcomes(forms, args, kwargs, grad)
+
+    def findings(rounding: Mapping[str, Sequence[float]]) -> list[_Finding]:
+        parameters = forms[_MAPPED]._parameters
+        pairs = compared.items()
+        return [one for what, trees in pairs for one in _compare(what, trees, rtol, atol, parameters, rounding.get(what, ()))]
+
+    found = findings({})
+    if found and atol is None:
+        found = findings(_rounding(compared, forms, args, kwargs, grad))
+    if found:
+        raise AssertionError(_report(name, _as_written(options["axis_resources"]), found, options["mesh"]))
+
+
+def _outcomes(
+    forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool, weight: float = 1.0
+) -> dict[str, dict[str, Any]]:
+    """What is compared: results and gradients, of each form."""
     static = forms[_MAPPED]._static_argnums
     values = {label: _run(label, functools.partial(form, *args, **kwargs)) for label, form in forms.items()}
-    want = values[_UNMAPPED]
-    compared = {"the result": values}
+    compared = {_RESULT: values}
     if grad:
-        gradient = functools.partial(_gradient, args=args, kwargs=kwargs, static=static, like=want)
-        compared["the gradient of"] = {label: _run(label, functools.partial(gradient, form)) for label, form in forms.items()}
-    findings = [
-        finding for what, trees in compared.items() for finding in _compare(what, trees, rtol, atol, forms[_MAPPED]._parameters)
-    ]
-    if findings:
-        raise AssertionError(_report(name, _as_written(options["axis_resources"]), findings, options["mesh"]))
+        gradient = functools.partial(_gradient, args=args, kwargs=kwargs, static=static, like=values[_UNMAPPED], weight=weight)
+        compared[_GRADIENT] = {label: _run(label, functools.partial(gradient, form)) for label, form in forms.items()}
+    return compared
 
 
 def _options(
@@ -178,8 +195,11 @@ def _is_float(leaf: Any) -> bool:
     return hasattr(data, "dtype") and bool(jnp.issubdtype(data.dtype, jnp.inexact))
 
 
-def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Sequence[int], like: Any) -> Any:
-    """The gradient of a random projection of the results: a tree like `(args, kwargs)`, `None` where nothing is differentiated."""
+def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Sequence[int], like: Any, weight: float) -> Any:
+    """The gradient of a random projection of the results: a tree like `(args, kwargs)`, `None` where nothing is differentiated.
+
+    It is computed with the projection times `weight`, and divided by that.
+    """
     places = {i % len(args) for i in static} if args else set()
     dynamic = ([None if i in places else arg for i, arg in enumerate(args)], kwargs)
     leaves, tree = jax.tree.flatten(dynamic, is_leaf=is_named)
@@ -191,7 +211,7 @@ def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Seque
             filled[i] = value
         inner, keywords = jax.tree.unflatten(tree, filled)
         result = form(*(args[i] if i in places else arg for i, arg in enumerate(inner)), **keywords)
-        return _projection(order_like(result, like))
+        return _projection(order_like(result, like), weight)
 
     given = [leaves[i] for i in floats]
     if not given or not any(map(_is_float, jax.tree.leaves(like, is_leaf=is_named))):
@@ -199,20 +219,102 @@ def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Seque
     found = jax.jit(jax.grad(project, argnums=tuple(range(len(given)))))(*given)
     filled = [None] * len(leaves)
     for i, value in zip(floats, found, strict=True):
-        filled[i] = value
+        filled[i] = value if weight == 1.0 else _times(value, 1 / weight)
     return jax.tree.unflatten(tree, filled)
 
 
-def _projection(tree: Any) -> Any:
+def _times(leaf: Any, factor: float) -> Any:
+    """An array, named or not, times a number; of the same type."""
+    data = data_of(leaf)
+    data = (data * factor).astype(data.dtype)
+    return NamedArray(data, dims_of(leaf)) if isinstance(leaf, NamedArray) else data
+
+
+def _projection(tree: Any, weight: float) -> Any:
     """The sum of all floats with weights that differ everywhere, in at least 32 bits."""
     total: Any = jnp.zeros(())
     for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
         if _is_float(leaf):
             data = data_of(leaf)
-            weights = jnp.asarray(np.random.default_rng(i).uniform(0.5, 1.5, data.shape), jnp.finfo(data.dtype).dtype)
+            weights = jnp.asarray(weight * np.random.default_rng(i).uniform(0.5, 1.5, data.shape), jnp.finfo(data.dtype).dtype)
             parts = (data.real, data.imag) if jnp.iscomplexobj(data) else (data,)
             total = total + sum(jnp.sum(part.astype(common_type(part.dtype, jnp.float32)) * weights) for part in parts)
     return total
+
+
+# --- what rounding changes ----------------------------------------------------------------------------------------------
+
+# By how many units in the last place arguments are larger, and the weights of the gradient; no powers of two, which change no rounding.
+_NUDGES = ((3, 1.37), (-5, 0.71), (7, 1.93), (-11, 0.59))
+_ROUNDING = 16.0  # what is allowed, as a multiple of what was seen
+
+
+def _rounding(
+    compared: Mapping[str, Mapping[str, Any]], forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool
+) -> dict[str, list[float]]:
+    """How far rounding alone moves the entries of each array of floats.
+
+    All arguments are multiplied by one number, so that what is equal stays equal. What changes by more than rounding can change it jumps
+    between two values (at a bound, or where there is a state), and is no rounding.
+    """
+    most = {what: [0.0] * len(_floats(trees[_UNMAPPED], trees[_UNMAPPED])) for what, trees in compared.items()}
+    sizes = _magnitudes(compared, args, kwargs)
+    leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_named)
+    for units, weight in _NUDGES:
+        more, keywords = jax.tree.unflatten(structure, [_nudged(leaf, units) for leaf in leaves])
+        try:
+            again = _outcomes(forms, more, keywords, grad, weight)
+        except Exception:  # it takes these arguments and no others
+            continue
+        for what, trees in compared.items():
+            want = trees[_UNMAPPED]
+            for label, tree in trees.items():
+                try:
+                    pairs = zip(_floats(tree, want), _floats(again[what][label], want), strict=True)
+                    moved = [_moved(one, other) for one, other in pairs]
+                except (ValueError, TypeError):  # of another structure
+                    continue
+                for i, far in enumerate(moved):
+                    most[what][i] = max(most[what][i], far if far <= sizes[what] else 0.0)
+    return {what: [_ROUNDING * far for far in fars] for what, fars in most.items()}
+
+
+def _floats(tree: Any, like: Any) -> list[Any]:
+    """The data of the leaves of a tree; an empty array for those that are no floats."""
+    leaves = jax.tree.leaves(order_like(tree, like), is_leaf=is_named)
+    return [np.asarray(data_of(leaf)) if _is_float(leaf) else np.zeros(0) for leaf in leaves]
+
+
+def _moved(one: Any, other: Any) -> float:
+    """How far entries of an array have moved, at most."""
+    wide: Any = np.complex128 if np.iscomplexobj(one) else np.float64
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(one.astype(wide) - other.astype(wide))
+    return float(np.max(distance, initial=0.0, where=np.isfinite(distance)))
+
+
+def _nudged(leaf: Any, units: int) -> Any:
+    return _times(leaf, 1 + units * float(jnp.finfo(data_of(leaf).dtype).eps)) if _is_float(leaf) else leaf
+
+
+def _magnitudes(compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: Any) -> dict[str, float]:
+    """The most that rounding may change results and gradients by: a small part of how large they are, or would be if nothing cancelled."""
+    given = _floats((args, kwargs), (args, kwargs))
+    results = _floats(compared[_RESULT][_UNMAPPED], compared[_RESULT][_UNMAPPED])
+    arguments, values = max(map(_rms, given), default=0.0), max(map(_rms, results), default=0.0)
+    parts = [float(np.sqrt(float(jnp.finfo(data.dtype).eps))) for data in (*given, *results) if data.size]
+    part = max(parts, default=0.0)
+    found = {_RESULT: part * max(arguments, values)}
+    if _GRADIENT in compared:
+        gradients = _floats(compared[_GRADIENT][_UNMAPPED], compared[_GRADIENT][_UNMAPPED])
+        slope = values / arguments if arguments else 0.0
+        found[_GRADIENT] = part * max(slope, arguments, *map(_rms, gradients))
+    return found
+
+
+def _rms(data: Any) -> float:
+    finite = np.abs(data[np.isfinite(data)]).astype(np.float64)
+    return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------
@@ -235,7 +337,12 @@ class _Finding(Record):
 
 
 def _compare(
-    what: str, trees: Mapping[str, Any], rtol: float | None, atol: float | None, parameters: Sequence[str] | None
+    what: str,
+    trees: Mapping[str, Any],
+    rtol: float | None,
+    atol: float | None,
+    parameters: Sequence[str] | None,
+    rounding: Sequence[float],
 ) -> list[_Finding]:
     want = trees[_UNMAPPED]
     findings = []
@@ -247,7 +354,8 @@ def _compare(
         title = f"{_title(what, path, parameters)}, {type_text(leaf)}"
         leaves = {label: flat[label][i] for label in trees}
         pairs = [(_UNMAPPED, _MAPPED), (_UNMAPPED, _AUTO), (_MAPPED, _AUTO)]
-        texts = {pair: _difference(leaves[pair[0]], leaves[pair[1]], rtol, atol) for pair in pairs}
+        noise = rounding[i] if rounding else 0.0
+        texts = {pair: _difference(leaves[pair[0]], leaves[pair[1]], rtol, atol, noise) for pair in pairs}
         if any(texts.values()):
             lines = tuple(f"{a} and {b}: {texts[a, b] or 'agree'}" for a, b in pairs)
             differ = frozenset(b for a, b in pairs[:2] if texts[a, b])
@@ -257,7 +365,7 @@ def _compare(
 
 
 def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
-    if what == "the result":
+    if what == _RESULT:
         return what + jax.tree_util.keystr(path)
     group, first, *rest = path
     if group.idx == 0:
@@ -267,8 +375,8 @@ def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
     return f"{what} argument {label}{jax.tree_util.keystr(tuple(rest))}"
 
 
-def _difference(want: Any, have: Any, rtol: float | None, atol: float | None) -> str:
-    """In words how two arrays differ; empty if they agree."""
+def _difference(want: Any, have: Any, rtol: float | None, atol: float | None, rounding: float) -> str:
+    """In words how two arrays differ; empty if they agree, or differ by what rounding changes."""
     if type_text(want) != type_text(have):
         return f"of the types {type_text(want)} and {type_text(have)}"
     a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
@@ -282,9 +390,8 @@ def _difference(want: Any, have: Any, rtol: float | None, atol: float | None) ->
         precision = float(np.sqrt(float(jnp.finfo(a.dtype).eps)))
         wide: Any = np.complex128 if np.iscomplexobj(a) else np.float64
         a, b = a.astype(wide), b.astype(wide)
-        finite = np.abs(a[np.isfinite(a)])
-        scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
-        bound = (precision if rtol is None else rtol) * np.abs(a) + (precision * scale if atol is None else atol)
+        least = max(precision * _rms(a), rounding) if atol is None else atol
+        bound = (precision if rtol is None else rtol) * np.abs(a) + least
         equal = (a == b) | (np.isnan(a) & np.isnan(b))
         with np.errstate(invalid="ignore", divide="ignore"):
             distance = np.where(equal, 0.0, np.abs(a - b))

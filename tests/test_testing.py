@@ -132,3 +132,70 @@ def test_tolerances():
     check(f, x, rtol=2e-2, **options)
     nan = nx.where(x > 0, jnp.nan, x)
     check(lambda x: x, nan, **options)
+
+
+NOTHING_BUT_ROUNDING = {
+    "all tie for the maximum": (lambda x: nx.max(x, "b") - nx.mean(x, "b"), np.full(24, 0.1)),
+    "all are the mean": (lambda x: nx.var(x, "b"), np.full(24, 0.1)),
+    "deviations": (lambda x: nx.sum(x - nx.mean(x, "b"), "b"), np.random.default_rng(1).normal(size=24)),
+    "probabilities": (lambda x: nx.sum(nx.nn.softmax(x, "b"), "b"), np.random.default_rng(2).normal(size=24)),
+    "beside large ones": (
+        lambda x: {"sum": nx.sum(x - nx.mean(x, "b"), "b"), "large": 1e6 * x},
+        np.random.default_rng(3).normal(size=24),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_BUT_ROUNDING)
+def test_what_only_rounding_is_left_of_is_no_alarm(case):
+    fun, x = NOTHING_BUT_ROUNDING[case]
+    check(fun, nx.named(make.asarray(x, jnp.float32), ["b"]), axis_resources={"b": "x"}, mesh=make_mesh((8,)))
+
+
+def is_mapped():
+    """1 in a block, 0 where an array is whole."""
+    return float(nx.named(jnp.zeros(24), ["b"]).data.shape != (24,))
+
+
+@nx.custom_vjp
+def block_maximum(x):
+    return nx.max(x, "b")
+
+
+def _shared_in_the_block(x, ct):  # each device shares among its own ties
+    return (jax.tree.map(lambda data: jnp.where(data == jnp.max(data), ct / jnp.sum(data == jnp.max(data)), 0.0), x),)
+
+
+block_maximum.defvjp(lambda x: (nx.max(x, "b"), x), _shared_in_the_block)
+
+FAULTS = {
+    "a small one where all else cancels": (
+        lambda x: nx.sum(x - nx.mean(x, "b"), "b") + 1e-4 * is_mapped(),
+        np.random.default_rng(1).normal(size=24),
+        "the result",
+    ),
+    "ties of the block": (lambda x: block_maximum(x) - nx.mean(x, "b"), np.full(24, 0.1), "the gradient of argument 'x'"),
+    "at a bound": (
+        lambda x: nx.where(x >= 1.0, x * (1 + 0.5 * is_mapped()), 0.0),
+        np.ones(24),
+        "the result",
+    ),
+    "beside large ones": (
+        lambda x: {"large": 1e6 * x, "small": 1e-3 * x * (1 + 1e-2 * is_mapped())},
+        np.random.default_rng(3).normal(size=24),
+        "the result['small']",
+    ),
+    "in a gradient that is otherwise zero": (
+        lambda x: nx.sum(nx.nn.softmax(x, "b"), "b") + 1e-4 * is_mapped() * nx.sum(x, "b"),
+        np.random.default_rng(2).normal(size=24),
+        "the gradient of argument 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_fault_is_no_rounding(case):
+    fun, x, where = FAULTS[case]
+    words = message(fun, nx.named(make.asarray(x, jnp.float32), ["b"]), axis_resources={"b": "x"}, mesh=make_mesh((8,)))
+    assert f"{where}, f32[]" in words
+    assert "nothing mapped and mapped: " in words
