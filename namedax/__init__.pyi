@@ -744,7 +744,7 @@ def repeat(
       x: an array, named or not.
       repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
         or an integer array with one for each.
-      axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+      axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
       total_repeat_length: as in `nx.numpy.repeat`.
       out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
       **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.

@@ -252,6 +252,7 @@ CALLS = {
 
 CALLS |= {
     # jax.lax
+    "numpy.unique": 'F(i, axis="k", size=4, out_axis="value")',
     "lax.all_to_all": 'F(jnp.arange(N * 1.0) * x, "k", 0, 0)',
     "lax.argmax": 'F(z, "k", jnp.int32)',
     "lax.argmin": 'F(z, "k", jnp.int32)',

@@ -113,7 +113,7 @@ class Methods:
           x: an array, named or not.
           repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
             or an integer array with one for each.
-          axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+          axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
           total_repeat_length: as in `nx.numpy.repeat`.
           out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
           **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
@@ -128,6 +128,20 @@ class Methods:
         """
     def round(self, decimals: int = 0) -> NamedArray:
         """The values rounded to `decimals` decimals."""
+    def squeeze(self, axis: Axis = None) -> Array:
+        """Removes axes of size 1.
+
+        Args:
+          a: an array, named or not.
+          axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
+
+        Returns:
+          The array without these axes. Moves nothing.
+
+        Raises:
+          AxisNotFoundError: the array lacks a name.
+          AxisSizeError: an axis has a different size.
+        """
     def take(
         self, indices: ArrayLike, axis: Axis = None, *, mode: str | None = None, fill_value: ArrayLike | None = None,
     ) -> Array:
@@ -137,7 +151,8 @@ class Methods:
           x: an array, named or not.
           indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
             then has it as `indices` does.
-          axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
+          axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one. It
+            must be given where all axes have names.
           mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
             `"wrap"`. Negative indices count from the end, but not with `"clip"`.
           fill_value: what to fill with.
@@ -314,7 +329,7 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`.
+          axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`. It must be given where all axes have names.
           dtype: element type of the result, as in `jnp.cumsum`.
           reverse: whether to begin at the end of the axis.
 
@@ -392,11 +407,6 @@ class Methods:
         """
     def flatten(self, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
         """`jax.Array.flatten` over the positional axes; names are batch axes."""
-    def squeeze(self, axis: Axis = None) -> NamedArray:
-        """`jax.Array.squeeze` over the positional axes; names are batch axes.
-
-        Remove one or more length-1 axes from array
-        """
     def swapaxes(self, axis1: Axis, axis2: Axis) -> NamedArray:
         """`jax.Array.swapaxes` over the positional axes; names are batch axes.
 

@@ -21,7 +21,7 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree, shortcuts
-from namedax.operands.axes import is_axis_name, refuse_reversal
+from namedax.operands.axes import is_axis_name, refuse_order, refuse_reversal
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
@@ -30,9 +30,10 @@ from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.reduction import extrema, reductions
-from namedax.ops.reduction.cumulative import FUNCTIONS as SCANS
+from namedax.ops.reduction.cumulative import cumprod, cumsum
 from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
+from namedax.ops.shape.unit_axes import squeeze
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
 from namedax.ops.statistics.average import ptp
 
@@ -164,10 +165,10 @@ _REDUCTIONS: tuple[Callable[..., Any], ...] = (
     *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
 )
 # Methods that act on positional axes as those of `jax.Array` do.
-POSITIONAL = ("reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose", "diagonal", "trace")
+POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal", "trace")
 # What to write where a method of positional axes is given a name.
 _BY_NAME = {
-    **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "squeeze", "diagonal", "trace")},
+    **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "diagonal", "trace")},
     **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
     "swapaxes": "nx.numpy.swapaxes(x, ...), which takes names",
 }
@@ -185,6 +186,8 @@ def _positional_method(name: str) -> Callable[..., Any]:
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
             refuse_reversal(name, self)
+        if name in ("ravel", "flatten") or (name == "reshape" and _is_flat(args)):
+            refuse_order(name, self)
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
     method.__doc__ = (
@@ -192,6 +195,12 @@ def _positional_method(name: str) -> Callable[..., Any]:
     )
     method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]  # whose signature it has
     return method
+
+
+def _is_flat(shape: tuple[Any, ...]) -> bool:
+    """Whether a shape has all entries along one axis, whose size it leaves open."""
+    sizes = jax.tree.leaves(shape)
+    return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
 def copy(self: NamedArray) -> LikeArguments:
@@ -272,6 +281,7 @@ def methods() -> dict[str, Any]:
         "rename": _rename,
         "repeat": _as_method(repeat),
         "round": round_,
+        "squeeze": _as_method(squeeze),
         "take": _as_method(take),
         "T": property(_transposed),
         "mT": property(_matrix_transposed),
@@ -283,9 +293,8 @@ def methods() -> dict[str, Any]:
     for function in _REDUCTIONS:
         name = function.__name__
         found[name] = _as_method(function)
-    for functions, names in ((SCANS, "cumsum cumprod"), (SORTING, "sort argsort")):
-        for name in names.split():
-            found[name] = _as_method(functions[name])
+    for function in (cumsum, cumprod, SORTING["sort"], SORTING["argsort"]):
+        found[function.__name__] = _as_method(function)
     for name in POSITIONAL:
         found[name] = _positional_method(name)
     return found

@@ -235,14 +235,17 @@ def any(
 def append(
     arr: NamedArray, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does; `axis=None` flattens the positional axes first."""
+    """Joins two arrays, as `concatenate([arr, values], axis)` does."""
 @overload
 def append(
     arr: ArrayLike, values: NamedArray, axis: Axis = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
 def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does; `axis=None` flattens the positional axes first."""
+    """Joins two arrays, as `concatenate([arr, values], axis)` does.
+
+    See `nx.append`.
+    """
 def apply_along_axis(func1d: Callable[..., Any], axis: Axis, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function to 1D array slices along an axis."""
 def arange(
@@ -1197,15 +1200,7 @@ def flip(m: NamedArray, axis: Axis = None) -> NamedArray:
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """Reverses axes.
 
-    Args:
-      m: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None`: all positional axes.
-
-    Returns:
-      An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
-
-    Raises:
-      AxisNotFoundError: the array lacks a name.
+    See `nx.flip`.
     """
 @overload
 def fliplr(m: NamedArray) -> NamedArray:
@@ -1336,19 +1331,7 @@ def gcd(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
-    Args:
-      f: values, named or not.
-      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
-        or a plain one.
-      axis: a position, a name, or a tuple of both; default: all positional axes.
-      edge_order: not supported, as in `jnp.gradient`.
-
-    Returns:
-      An array like `f`, or a list of them, one for each axis. Along a sharded name the rows at the boundaries of blocks are sent.
-
-    Raises:
-      AxisNotFoundError: `f` lacks a name.
-      AxisSizeError: an axis has fewer than two entries.
+    See `nx.gradient`.
     """
 @overload
 def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -2561,20 +2544,7 @@ def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray:
 def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
-    Args:
-      a: an array, named or not.
-      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
-        names shifts positional axes, each instance by its own.
-      axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
-
-    Returns:
-      An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
-      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
-      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
-
-    Raises:
-      AxisNotFoundError: `a` lacks a name.
-      ArgumentTypeError: a shift is not an integer.
+    See `nx.roll`.
     """
 def rollaxis(a: ArrayLike, axis: Axis, start: int = 0) -> Array:
     """Roll the specified axis to a given position."""
@@ -2789,16 +2759,7 @@ def square(x: jax.typing.ArrayLike, /) -> jax.Array:
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Removes axes of size 1.
 
-    Args:
-      a: an array, named or not.
-      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1.
-
-    Returns:
-      The array without these axes. Moves nothing.
-
-    Raises:
-      AxisNotFoundError: the array lacks a name.
-      AxisSizeError: an axis has a different size.
+    See `nx.squeeze`.
     """
 def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
@@ -3049,30 +3010,7 @@ def unique(
 ) -> Array | tuple[Array, ...]:
     """The different values of an array, in order.
 
-    With `out_axis`, over names: a form that works on sharded axes. Without it this is `jnp.unique` (rows along `axis` where that is given,
-    a sharded name is gathered), and names are batch axes.
-
-    Args:
-      ar: an array, named or not.
-      return_index: whether the indices of the first entry of each value are returned too, with `out_axis`.
-      return_inverse: whether the index among the values is returned too, for every entry.
-      return_counts: whether the number of entries of each value is returned too.
-      axis: with `out_axis` a name, or a tuple of names, whose entries are taken together, major first. Other axes are batch axes.
-      equal_nan: whether NaNs are one value.
-      size: how many values are returned: the smallest ones, and after them `fill_value`. A name may leave it out.
-      fill_value: what stands after the last one; default: the smallest value.
-      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order.
-      out_axis: the name of the axis of the values.
-
-    Returns:
-      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
-      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
-      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
-
-    Raises:
-      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
-      ArgumentError: there is no size, or an inverse over several names is asked for.
-      AxisNameError: `out_axis` is a name of `ar`.
+    See `nx.unique`.
     """
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """Return unique values from x, along with indices, inverse indices, and counts."""

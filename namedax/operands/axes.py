@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,7 @@ __all__ = [
     "Axis",
     "as_in_jax",
     "axis_key",
+    "axis_needed",
     "axis_said",
     "check_axes",
     "holds_names",
@@ -29,6 +31,8 @@ __all__ = [
     "names_alone",
     "new_names",
     "plain_axis",
+    "refuse_axes_apart",
+    "refuse_order",
     "refuse_reversal",
     "resolve_axis",
 ]
@@ -125,19 +129,47 @@ def axis_said(function: F) -> F:
 
     Without it nothing would be reduced, since by default these functions reduce all positional axes.
     """
+    return _asking(function, _NOT_REDUCED, None)
+
+
+_NOT_REDUCED = "without axis= only those are reduced. Write axis=... for all of its axes, or those that are meant: {names}."
+_NOT_MOVED = "without axis= {op} acts on those only. Write the axis that is meant, as in axis={last!r}; it has {names}."
+
+
+def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
+    """A decorator: an operation along an axis as it stands at the top level, `axis_said` for what by default acts on the positional axes.
+
+    Args:
+      unless: whether arguments say the axes in another way.
+      why: what would be done, and what to write.
+    """
+
+    def decorate(function: F) -> F:
+        needed = _asking(function, why, unless)
+        vars(needed)["in_jax"] = axes_together(function) if "dtype" in _parameters_by_place(function) else function
+        return needed
+
+    return decorate
+
+
+def _parameters_by_place(function: Callable[..., Any]) -> tuple[str, ...]:
     code = inspect.unwrap(function).__code__
-    place = code.co_varnames.index("axis")
+    return code.co_varnames[: code.co_argcount]
+
+
+def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
+    """`function`, which refuses an array with names and no positional axis where no axis is given; `why` says what would be done."""
+    parameters = _parameters_by_place(function)
+    place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
     op = function.__name__
 
     @functools.wraps(function)
     def said(*args: Any, **kwargs: Any) -> Any:
         if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
             names = names_alone(args[0])
-            if names:
-                raise PositionalAxisError(
-                    f"{op}: {type_text(args[0])} has no positional axis, and without axis= only those are reduced. Write axis=... for all of "
-                    f"its axes, or those that are meant: {show_names(names)}."
-                )
+            if names and not (unless is not None and unless(*args, **kwargs)):
+                reason = why.format(op=op, names=show_names(names), last=names[-1])
+                raise PositionalAxisError(f"{op}: {type_text(args[0])} has no positional axis, and {reason}")
         if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
         return function(*args, **kwargs)
@@ -166,8 +198,25 @@ def refuse_reversal(op: str, x: Any) -> None:
     )
 
 
+def refuse_order(op: str, x: Any) -> None:
+    """Raises where the positional axes are to become one, and an array has names and no positional axis.
+
+    Raises:
+      PositionalAxisError: it has names, and no positional axis.
+    """
+    names = names_alone(x)
+    if not names:
+        return
+    order = f"nx.positional(x, {list(names)!r})"
+    merged = f"nx.merge_axes(x, {names!r}, 'flat') for one axis with a name, or "
+    raise PositionalAxisError(
+        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to {op}. Write "
+        f"{merged if len(names) > 1 else ''}{order} for an array of positions."
+    )
+
+
 def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
-    """Raises where the arguments from `place` on are axes of the array, one by one.
+    """Raises where the arguments from `place` on are axes of the array, or of one of a list, one by one.
 
     Before the function is called: an axis may have the name of an element type, "h" or "f", which is what the argument behind the axis says.
 
@@ -175,13 +224,14 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
       ArgumentTypeError: they are.
     """
     entries = args[place:]
-    if len(entries) < 2 or type(args[0]) is not NamedArray or not all(isinstance(entry, str) for entry in entries):
+    if len(entries) < 2 or not all(isinstance(entry, str) for entry in entries):
         return
-    if any(entry in args[0]._dims for entry in entries[1:]):
-        raise ArgumentTypeError(
-            f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(args[0])} it goes. "
-            f"Several axes are a tuple; write axis={tuple(entries)!r}."
-        )
+    for x in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
+        if type(x) is NamedArray and any(entry in x._dims for entry in entries[1:]):
+            raise ArgumentTypeError(
+                f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(x)} it goes. "
+                f"Several axes are a tuple; write axis={tuple(entries)!r}."
+            )
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:
@@ -214,10 +264,11 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
 
 
 def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`)."""
+    """A function as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`, `axis_needed`)."""
+    if (in_jax := getattr(function, "in_jax", None)) is not None:
+        return cast(Callable[..., Any], in_jax)
     plain = inspect.unwrap(function)
-    code = plain.__code__
-    return axes_together(plain) if "dtype" in code.co_varnames[: code.co_argcount] else plain
+    return axes_together(plain) if "dtype" in _parameters_by_place(plain) else plain
 
 
 def axes_together(function: F) -> F:

@@ -6,6 +6,8 @@ from namedax.namespaces import spellings
 from namedax.namespaces.forms import FORMS
 from namedax.namespaces.reduction_forms import REDUCTION_FORMS
 from namedax.namespaces.registry.tables import Functions, only, without
+from namedax.operands.axes import as_in_jax
+from namedax.operands.shortcuts import of_arguments
 from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
@@ -43,7 +45,7 @@ NUMPY: Functions = {
     **triangles.FUNCTIONS,
     **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
-    "take": take,
+    "take": of_arguments(as_in_jax(take)),
     **FORMS,
     **REDUCTION_FORMS,
     **CALCULUS,

@@ -23,7 +23,7 @@ from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, resolve_axis
+from namedax.operands.axes import axis_key, axis_needed, resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.operands.nmap import Lifted
@@ -37,6 +37,7 @@ _MODES = ("fill", "clip", "wrap")
 
 
 @of_arguments
+@axis_needed()
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
     """Entries of `x` along one axis.
 
@@ -44,7 +45,8 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
       x: an array, named or not.
       indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
         then has it as `indices` does.
-      axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one.
+      axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one. It
+        must be given where all axes have names.
       mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
         `"wrap"`. Negative indices count from the end, but not with `"clip"`.
       fill_value: what to fill with.

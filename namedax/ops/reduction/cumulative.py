@@ -16,12 +16,13 @@ from jax import lax
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.display import type_text
 from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axes_together, axis_key
+from namedax.operands.axes import as_in_jax, axis_key, axis_needed
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.shortcuts import of_arguments
@@ -29,7 +30,7 @@ from namedax.ops.reduction.site import Site, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.real_entries import masked, only_real, real_blocks, real_entries
 
-__all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "flatten_positional", "site_of_one_axis"]
+__all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "cumprod", "cumsum", "flatten_positional", "site_of_one_axis"]
 
 
 def site_of_one_axis(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Site:
@@ -179,14 +180,14 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-@axes_together
+@axis_needed()
 @of_arguments
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`.
+      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`. It must be given where all axes have names.
       dtype: element type of the result, as in `jnp.cumsum`.
       reverse: whether to begin at the end of the axis.
 
@@ -208,7 +209,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axes_together
+@axis_needed()
 @of_arguments
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
@@ -220,7 +221,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@axes_together
+@axis_needed()
 @of_arguments
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
@@ -232,7 +233,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axes_together
+@axis_needed()
 @of_arguments
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
@@ -248,7 +249,8 @@ def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_i
     if axis is None:
         if dims_of(x).count(None) != 1:
             raise PositionalAxisError(
-                f"{op}: axis= is needed unless there is exactly one positional axis. Write a position or a name."
+                f"{op}: axis= is needed unless there is exactly one positional axis, and {type_text(x)} has {dims_of(x).count(None)}. Write a "
+                "position or a name."
             )
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
@@ -344,6 +346,9 @@ LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
 #: The functions of `jax.numpy`, and those of `jax.lax` that have no namesake there.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
-    for f in (cumsum, cumprod, nancumsum, nancumprod, cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp)
+    for f in (
+        *map(as_in_jax, (cumsum, cumprod, nancumsum, nancumprod)),
+        *(cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp),
+    )
     if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)
 }

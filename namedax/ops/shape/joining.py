@@ -21,6 +21,7 @@ from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, shown
+from namedax.operands.axes import as_in_jax, axis_needed, refuse_axes_apart
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
@@ -58,6 +59,7 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
     Array([1, 2, 3], dtype=int32)
     """
     arrays = _list_of("concatenate", arrays)
+    refuse_axes_apart("concatenate", (arrays, axis, dtype), 1)
     if not is_name(axis):
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # which says what it is, if it is none
@@ -149,8 +151,11 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
+@axis_needed()
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does; `axis=None` flattens the positional axes first.
+    """Joins two arrays, as `concatenate([arr, values], axis)` does.
+
+    `axis=None` flattens the positional axes first; it must be given where all axes have names.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
@@ -229,4 +234,4 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
     return wrap(data, (name, *dims))
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (concatenate, append, stack)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"concatenate": concatenate, "append": as_in_jax(append), "stack": stack}

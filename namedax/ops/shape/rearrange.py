@@ -26,6 +26,7 @@ from namedax.errors import (
     shown,
     usage,
 )
+from namedax.operands.axes import axis_needed
 from namedax.operands.one_axis import run
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
@@ -188,12 +189,17 @@ def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: i
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
+def _is_pattern(x: Any = None, repeats: Any = None, *_: Any, **sizes: Any) -> bool:
+    return isinstance(repeats, str) or not {"axis", "total_repeat_length", "out_axis"}.issuperset(sizes)
+
+
 @overload
 def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
 @overload
 def repeat(
     x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array: ...
+@axis_needed(_is_pattern)
 def repeat(
     x: Any,
     repeats: Any,
@@ -212,7 +218,7 @@ def repeat(
       x: an array, named or not.
       repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
         or an integer array with one for each.
-      axis: without a pattern: a position or a name; `None`: the flattened positional axes.
+      axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
       total_repeat_length: as in `nx.numpy.repeat`.
       out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
       **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.

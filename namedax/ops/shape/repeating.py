@@ -18,7 +18,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, shown
-from namedax.operands.axes import axis_key, new_names, resolve_axis
+from namedax.operands.axes import as_in_jax, axis_key, axis_needed, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
@@ -27,12 +27,13 @@ from namedax.resources import communication as comm
 __all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
 
 
+@axis_needed()
 def flip(m: Any, axis: Any = None) -> LikeArguments:
     """Reverses axes.
 
     Args:
       m: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None`: all positional axes.
+      axis: a position, a name, or a tuple of both; `None`: all positional axes, `...`: all. It must be given where all axes have names.
 
     Returns:
       An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
@@ -102,6 +103,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
+@axis_needed()
 @operation("axis")
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
@@ -184,4 +186,4 @@ def repeat(
     return finish(compute, dims, frozenset(old) - frozenset(new))
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (flip, tile, repeat)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"flip": as_in_jax(flip), "tile": tile, "repeat": as_in_jax(repeat)}

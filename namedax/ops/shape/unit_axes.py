@@ -13,7 +13,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import resolve_axis
+from namedax.operands.axes import as_in_jax, axis_needed, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.one_axis import along, data_and_dims
 from namedax.ops.shape.joining import named_from_front, new_place
@@ -65,12 +65,13 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     return result
 
 
+@axis_needed()
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Removes axes of size 1.
 
     Args:
       a: an array, named or not.
-      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1.
+      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
 
     Returns:
       The array without these axes. Moves nothing.
@@ -111,6 +112,6 @@ _lax_expand_dims.__name__ = _lax_expand_dims.__qualname__ = "expand_dims"
 _lax_expand_dims.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (expand_dims, squeeze)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": expand_dims, "squeeze": as_in_jax(squeeze)}
 #: Those that have other parameters in `jax.lax`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": _lax_expand_dims}

@@ -21,7 +21,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key
+from namedax.operands.axes import as_in_jax, axis_key, axis_needed
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
@@ -80,6 +80,7 @@ def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
+@axis_needed()
 def bincount(
     x: Any,
     weights: Any = None,
@@ -96,7 +97,7 @@ def bincount(
       weights: what each element counts, broadcast by name; default: 1.
       minlength: the least length, where `length` is not given.
       length: the number of bins. Needed in a mapped function and under `jit`, since it shapes the result.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes. It must be given where all axes have names.
       out_axis: the name of the bins' axis; default: it is positional, and the last.
 
     Returns:
@@ -138,6 +139,7 @@ def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
+@axis_needed()
 def histogram(
     x: Any,
     bins: Any = 10,
@@ -156,7 +158,7 @@ def histogram(
       range: the ends of the first and last bin; default: minimum and maximum, for each instance of the remaining axes.
       weights: what each element counts, broadcast by name; default: 1.
       density: whether to divide by the width of the bin and the sum of all.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes. It must be given where all axes have names.
       out_axis: the name of the bins' axis in the counts; default: it is positional, and the last.
 
     Returns:
@@ -257,4 +259,4 @@ def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
     return counts / result / total
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (bincount, histogram)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"bincount": as_in_jax(bincount), "histogram": as_in_jax(histogram)}

@@ -21,7 +21,7 @@ from namedax.core.element_types import inexact_type
 from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisSizeError, shown
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import is_axis_name, resolve_axis
+from namedax.operands.axes import as_in_jax, axis_needed, is_axis_name, resolve_axis
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction import cumulative
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -119,6 +119,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     return _sum(_where_at(y, name, (n - 1,), areas * 0, areas), name)
 
 
+@axis_needed()
 @operation("axis")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
@@ -127,7 +128,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
       f: values, named or not.
       *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
         or a plain one.
-      axis: a position, a name, or a tuple of both; default: all positional axes.
+      axis: a position, a name, or a tuple of both; default: all positional axes. It must be given where all axes have names.
       edge_order: not supported, as in `jnp.gradient`.
 
     Returns:
@@ -249,4 +250,4 @@ def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwr
 
 
 #: The functions of this module, by their names in `nx.numpy` and `nx.scipy`.
-CALCULUS: dict[str, Callable[..., Any]] = {"gradient": gradient, "trapezoid": trapezoid, "unwrap": unwrap}
+CALCULUS: dict[str, Callable[..., Any]] = {"gradient": as_in_jax(gradient), "trapezoid": trapezoid, "unwrap": unwrap}

@@ -32,7 +32,7 @@ from namedax.errors import (
     show_names,
     shown,
 )
-from namedax.operands.axes import new_names
+from namedax.operands.axes import as_in_jax, axis_needed, new_names
 from namedax.operands.broadcasting import align, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
@@ -49,6 +49,7 @@ Axes = tuple[str, ...]
 # --- roll and shift -------------------------------------------------------------------------------------------------
 
 
+@axis_needed()
 def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
@@ -57,6 +58,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
       shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
         names shifts positional axes, each instance by its own.
       axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
+        It must be given where all axes have names.
 
     Returns:
       An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
@@ -281,6 +283,16 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
 _PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
 
 
+_NOT_PADDED = (
+    "a width without names is for those only. Write the names with it, as in pad_width={{{last!r}: (1, 2)}}; it has {names}."
+)
+
+
+def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) -> bool:
+    return isinstance(pad_width, (Mapping, str))
+
+
+@axis_needed(_is_by_name, _NOT_PADDED)
 @operation("pad_width")
 def pad(
     array: Any,
@@ -456,4 +468,4 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
 
 
 #: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (roll, shift, halo, pad, diff)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (as_in_jax(roll), shift, halo, as_in_jax(pad), diff)}

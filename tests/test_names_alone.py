@@ -1,0 +1,148 @@
+"""Arrays all of whose axes have names: what would act on no axis at all is an error, which names the axes.
+
+In `nx.numpy` the axis may be left out, as in JAX, and then means the positional axes: there are none.
+"""
+
+import numpy as np
+import pytest
+
+import namedax as nx
+from namedax.errors import ArgumentTypeError, PositionalAxisError
+from tests.harness import array, said
+
+X = nx.named(array(4, 6), ["q", "k"])
+T = nx.named(array(8), ["t"])
+LABELS = nx.named(array(4, 6, kind="bool").astype(int), ["q", "k"])
+
+WITHOUT_AXIS = {
+    "cumsum": nx.cumsum,
+    "cumprod": nx.cumprod,
+    "nancumsum": nx.nancumsum,
+    "nancumprod": nx.nancumprod,
+    "flip": nx.flip,
+    "roll": lambda x: nx.roll(x, 1),
+    "squeeze": nx.squeeze,
+    "repeat": lambda x: nx.repeat(x, 2),
+    "take": lambda x: nx.take(x, 0),
+    "append": lambda x: nx.append(x, x),
+    "gradient": lambda x: nx.gradient(x, 0.5),
+    "histogram": lambda x: nx.histogram(x, 3),
+    "bincount": lambda x: nx.bincount(x, length=2),
+    "unique": nx.unique,
+}
+METHODS = {
+    "cumsum": lambda x: x.cumsum(),
+    "cumprod": lambda x: x.cumprod(),
+    "squeeze": lambda x: x.squeeze(),
+    "repeat": lambda x: x.repeat(2),
+    "take": lambda x: x.take(0),
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "call"), [*WITHOUT_AXIS.items(), *METHODS.items()], ids=[*WITHOUT_AXIS, *(f"x.{op}" for op in METHODS)]
+)
+def test_an_operation_along_an_axis_asks_for_it(op, call):
+    with pytest.raises(PositionalAxisError) as error:
+        call(LABELS)
+    assert said(error.value) == (
+        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without axis= {op} acts on those only. Write the axis that is meant, as in "
+        "axis='k'; it has 'q', 'k'."
+    )
+
+
+@pytest.mark.parametrize(("op", "call"), WITHOUT_AXIS.items(), ids=WITHOUT_AXIS)
+def test_so_it_does_in_a_body(op, call):
+    with pytest.raises(PositionalAxisError, match=f"without axis= {op} acts on those only"):
+        nx.xmap(call)(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda x: nx.numpy.cumsum(x), (1,)),
+        (lambda x: nx.numpy.flip(x), ()),
+        (lambda x: nx.numpy.roll(x, 1), ()),
+        (lambda x: nx.numpy.squeeze(x), ()),
+        (lambda x: nx.numpy.repeat(x, 2), (2,)),
+        (lambda x: nx.numpy.take(x, 0), ()),
+        (lambda x: nx.numpy.append(x, x), (2,)),
+        (lambda x: nx.numpy.histogram(x, 3)[0], (3,)),
+        (lambda x: nx.numpy.bincount(x, length=2), (2,)),
+        (lambda x: nx.numpy.pad(x, 1), ()),
+        (lambda x: nx.cumsum(x, None), (1,)),
+        (lambda x: nx.flip(x, axis=None), ()),
+        (lambda x: x.cumsum(axis=None), (1,)),
+    ],
+)
+def test_none_and_the_namespaces_of_jax_mean_all_positions(call, shape):
+    result = call(LABELS)
+    assert result.shape == shape
+    assert dict(result.named_shape) == {"q": 4, "k": 6}
+
+
+def test_by_name_and_by_position_all_is_as_before():
+    x = nx.named(array(4, 6), ["q", ...])
+    np.testing.assert_array_equal(nx.flip(X, ...).data, X.data[::-1, ::-1])
+    np.testing.assert_array_equal(nx.flip(x).data, x.data[:, ::-1])
+    np.testing.assert_allclose(nx.cumsum(x).data, np.cumsum(x.data, 1), rtol=1e-5)
+    np.testing.assert_allclose(nx.gradient(X, 0.5, axis="k").data, np.gradient(X.data, 0.5, axis=1), rtol=1e-5)
+    assert nx.repeat(X, "{q, k} -> {q, k, n}", n=2).named_shape == {"q": 4, "k": 6, "n": 2}
+    assert nx.expand_dims(X, "one").squeeze("one").named_shape == {"q": 4, "k": 6}
+
+
+def test_a_width_without_names():
+    with pytest.raises(PositionalAxisError) as error:
+        nx.pad(X, 1)
+    assert said(error.value) == (
+        "pad: f32[]{q:4, k:6} has no positional axis, and a width without names is for those only. Write the names with it, as in "
+        "pad_width={'k': (1, 2)}; it has 'q', 'k'."
+    )
+    assert nx.pad(X, {"k": 1}).named_shape == {"q": 4, "k": 8}
+    assert nx.pad(X, pad_width={"k": 1}).named_shape == {"q": 4, "k": 8}
+
+
+@pytest.mark.parametrize(
+    ("op", "call"),
+    [
+        ("reshape", lambda x: x.reshape(-1)),
+        ("reshape", lambda x: x.reshape((1, -1))),
+        ("reshape", lambda x: np.reshape(x, -1)),
+        ("ravel", lambda x: x.ravel()),
+        ("ravel", lambda x: x.ravel("F")),
+        ("flatten", lambda x: x.flatten()),
+    ],
+)
+def test_names_are_not_flattened(op, call):
+    with pytest.raises(PositionalAxisError) as error:
+        call(X)
+    assert said(error.value) == (
+        f"{op}: f32[]{{q:4, k:6}} has no positional axis, and names have no order, so there is nothing to {op}. Write "
+        "nx.merge_axes(x, ('q', 'k'), 'flat') for one axis with a name, or nx.positional(x, ['q', 'k']) for an array of positions."
+    )
+    with pytest.raises(
+        PositionalAxisError, match=r"nothing to \w+\. Write nx\.positional\(x, \['t'\]\) for an array of positions"
+    ):
+        call(T)
+
+
+def test_positions_of_size_one_may_be_asked_for():
+    assert X.reshape(1, 1).shape == (1, 1)
+    assert X.reshape(()).shape == ()
+
+
+def test_sizes_of_all_axes():
+    assert (X.size, X.shape, X.ndim) == (1, (), 0)
+    assert (nx.size(X, ...), dict(X.named_shape), len(X.dims)) == (24, {"q": 4, "k": 6}, 2)
+
+
+@pytest.mark.parametrize("join", [nx.concatenate, nx.numpy.concatenate])
+def test_two_axes_of_a_joint_are_no_element_type(join):
+    """As the argument behind the axis, "q" would be the 64-bit integers."""
+    with pytest.raises(ArgumentTypeError) as error:
+        join([X, X], "k", "q")
+    assert said(error.value) == (
+        "concatenate: 'k', 'q' are given one by one, and one argument says over which axes of f32[]{q:4, k:6} it goes. Several axes are a "
+        "tuple; write axis=('k', 'q')."
+    )
+    assert join([X, X], "k", "float16").dtype == "float16"
