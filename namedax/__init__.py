@@ -16,6 +16,7 @@ from typing import Any as _Any
 from jax.extend import source_info_util as _source_info_util
 
 from namedax.core.array import NamedArray as NamedArray
+from namedax.core.other_words import at_top as _at_top
 from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
 
@@ -598,6 +599,7 @@ _FACE = {
 __version__ = "0.1.0"
 
 __all__ = list(_FACE)
+_at_top.update(__all__)  # for messages, which say functions by the shortest path
 
 
 def _elsewhere(name: str) -> str:

@@ -1,6 +1,6 @@
 """What can go wrong, as exception classes that name the axes.
 
-Every error of namedax derives from `NamedaxError` and from `ValueError` or `TypeError`, so code that
+Every error of namedax derives from `NamedaxError` and from `ValueError`, `TypeError` or `AttributeError`, so code that
 catches the built-in classes keeps working. A message says four things, in this order: the operation, the axes with their
 sizes, the rule that was broken, and what to write instead. It ends with the code of its class, which never changes its meaning.
 """
@@ -19,6 +19,7 @@ import numpy as np
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "ArrayAttributeError",
     "ArrayTypeError",
     "AxisMappingError",
     "AxisNameError",
@@ -217,6 +218,12 @@ class ArrayTypeError(NamedaxError, TypeError):
     code = "NX021"
 
 
+class ArrayAttributeError(NamedaxError, AttributeError):
+    """A named array has no attribute of that name, or it cannot be set. An `AttributeError`, so that `hasattr` is false."""
+
+    code = "NX022"
+
+
 def show_name(name: Hashable) -> str:
     """A name as messages show it: quoted if it is a string."""
     return shown(name)
@@ -314,11 +321,6 @@ def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
         raise ArgumentTypeError(f"{op}: {shown(value)} stands where {wanted} is expected.{usage(op)}")
 
 
-def refuse_call(op: str, error: TypeError) -> NoReturn:
-    """Raises what Python says of a call that does not fit a signature, and how the function is called."""
-    raise ArgumentTypeError(f"{op}: {str(error).removeprefix(f'{op}() ')}.{usage(op)}") from None
-
-
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     """An argument that must be an integer, known when the program is compiled.
 
@@ -367,8 +369,8 @@ def check_options(op: str, **options: Any) -> None:
 
 
 def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
-    """The candidate whose text is closest to that of `name`, or else one with its stem; `None` where none is close."""
-    by_text = {str(candidate): candidate for candidate in candidates}
+    """The candidate, another than `name`, whose text is closest to that of `name`, or else one with its stem; `None` where none is close."""
+    by_text = {str(candidate): candidate for candidate in candidates if candidate != name}
     close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6) or [
         text for text in by_text if _have_one_stem(name, text)
     ]

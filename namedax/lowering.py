@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.array import dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
+from namedax.core.functions import Source
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
@@ -311,7 +312,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
             to_spec(data, spec, None if from_context else mesh)
             for spec, data in zip(call.specs(region.resources), datas, strict=True)
         ]
-        traced = Traced(call.flat_body, make_jaxpr=call.region.outside.make_jaxpr)
+        traced = Traced(call.flat_body, make_jaxpr=call.region.outside.make_jaxpr, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
@@ -359,6 +360,7 @@ class Call:
     ):
         self.function, self.name, self.out_axes, self.resources, self.sizes = function, name, out_axes, resources, sizes
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
+        self.source: Source | None = getattr(function, "__wrapped__", None)  # where the user has written it
         # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
@@ -521,11 +523,11 @@ class Call:
 
     def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = ()) -> Callable[..., Any]:
         """`body`, looked through when it has been traced, and its sums postponed."""
-        return postponing(body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr)
+        return postponing(body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr, self.source)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """The flat body, to be traced before it is executed; likewise."""
-        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr)
+        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr, self.source)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or raw reductions of blocks."""

@@ -21,6 +21,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
 from namedax.core.display import type_text
+from namedax.core.functions import shown_as, source_of
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError, shown
@@ -242,8 +243,9 @@ def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
-    if xmapped._parameters is not None:  # for JAX's messages
-        run.__signature__ = inspect.signature(xmapped._fun)  # type: ignore[attr-defined]
+    signature = inspect.signature(run if xmapped._parameters is None else xmapped._fun)
+    run.__signature__ = signature  # type: ignore[attr-defined]  # for JAX's messages
+    shown_as(run, source_of(xmapped._fun), signature)
     return jax.jit(
         run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
     )
@@ -530,6 +532,8 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     def function(named: list[Any]) -> Any:
         args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
         return xmapped._fun(*args_, **kwargs_)
+
+    shown_as(function, source_of(xmapped._fun), inspect.signature(function))
 
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
         for name in sizes:

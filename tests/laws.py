@@ -74,6 +74,9 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "errors": "operands reductions renaming_taking_and_making contractions collectives mapped_functions"
         " an_error_is_reported_at_the_line_that_made_it every_message_begins_with_its_operation suggestions",
         "mistakes": "a_function_of_positions_says_what_it_saw other_mistakes",
+        "names_alone": "an_operation_along_an_axis_asks_for_it",
+        "words_of_jax": "a_value_that_is_not_known_is_said_to_be_the_users arguments_that_it_does_not_have",
+        "other_words": "every_word_of_others_has_one_of_ours",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",
         "uneven": "what_knows_no_padding_says_so a_name_that_is_born_uneven_has_to_be_known",

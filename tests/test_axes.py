@@ -461,7 +461,8 @@ def test_shard_says_what_is_wrong():
     x = nx.named(make.zeros((6, 4), jnp.int32), ["a", "b"])
     assert message(nx.shard, x, {"a": "x"}) == (
         MeshError,
-        "shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).",
+        "shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` "
+        "sets none.",
     )
     assert message(nx.shard, x, {"a": "z"}, mesh) == (
         MeshError,

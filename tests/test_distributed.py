@@ -548,7 +548,8 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}),
             MeshError,
-            "from_process_local: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).",
+            "from_process_local: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with "
+            "jax.set_mesh(mesh); `with mesh:` sets none.",
         ),
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh.abstract_mesh),

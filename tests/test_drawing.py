@@ -584,7 +584,8 @@ def test_messages():
         (
             lambda: nx.draw(w, {"a": "x"}),
             MeshError,
-            "draw: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh).",
+            "draw: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` "
+            "sets none.",
         ),
         (
             lambda: nx.draw(w, {"a": "xx"}, MESH),

@@ -214,10 +214,17 @@ def test_axes_one_by_one(op, as_method):
     )
 
 
-def test_an_element_type_that_is_none_keeps_the_words_of_numpy():
-    with pytest.raises(TypeError, match="data type 'flaot' not understood") as error:
-        nx.sum(X, "k", "flaot")
-    assert not isinstance(error.value, NamedaxError)
+@pytest.mark.parametrize("function", [nx.sum, nx.numpy.sum, nx.cumsum, nx.mean, nx.numpy.var])
+def test_neither_an_axis_nor_an_element_type(function):
+    text = f"{function.__name__}: {{!r}} stands behind the axis, and is neither an axis of f32[]{{{{q:4, k:6}}}} nor an element type."
+    assert message(lambda: function(X, "k", "flaot"), ArgumentTypeError) == (
+        text.format("flaot") + " Did you mean 'float'? Several axes are a tuple; write axis=('k', 'flaot')."
+    )
+    assert message(lambda: function(X, "k", "qq"), ArgumentTypeError) == (
+        text.format("qq") + " Did you mean 'q'? Several axes are a tuple; write axis=('k', 'qq')."
+    )
+    with pytest.raises(TypeError, match="data type 'flaot' not understood"):
+        function(X.data, 0, "flaot")
 
 
 def test_resources_in_the_place_of_mappings():
@@ -362,7 +369,8 @@ def test_resources_the_wrong_way_round():
         message(call, MeshError)
         == f"{lacks.format('t')} Names come first, and mesh axes behind them: did you mean {{'t': 'x'}}?"
     )
-    assert message(in_body(lambda t: t, T, resources={"x": "z"}), MeshError) == lacks.format("z")
+    loop = " If 'z' is to be a loop, call within nx.serial_loop('z', steps)."
+    assert message(in_body(lambda t: t, T, resources={"x": "z"}), MeshError) == lacks.format("z") + loop
 
 
 # --- sizes, shapes, keys, meshes -----------------------------------------------------------------------------------

@@ -189,6 +189,12 @@ SPECIMENS = [
         "The function says that it takes an array over `batch` alone, and `x` has `k`, too. A mistake is found where it is made.",
         '@nx.checked\ndef half(x: nx.typing.f32[{"batch"}]) -> nx.typing.f32[{"batch"}]:\n    return x / 2\n\n\nhalf(nx.sum(x, "k"))',
     ),
+    Specimen(
+        nx.errors.ArrayAttributeError,
+        "x.isel(k=3)",
+        "Arrays of other libraries have words of their own. Here an axis is indexed by its name, in the brackets that all arrays have.",
+        'x["k", 3]',
+    ),
 ]
 
 

@@ -20,8 +20,16 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.names import Dims, check_dims
+from namedax.core.other_words import what_to_write
 from namedax.core.region import Region, ambient, inhabited
-from namedax.errors import ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, refuse_names
+from namedax.errors import (
+    ArgumentTypeError,
+    ArrayAttributeError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    refuse_names,
+    show_names,
+)
 
 __all__ = [
     "NamedArray",
@@ -119,7 +127,16 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             if name == "_tail":
                 _set_tail(self, tail_of(_get_dims(self)))
                 return self._tail
-            raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+            if name.startswith("_"):  # protocols, for which many ask
+                raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+            names = [dim for dim in self._dims if dim is not None]
+            remedy = what_to_write(name, names)
+            instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
+            try:
+                text = type_text(self)
+            except PositionalAxisError:  # its data do not fit, which is not what was asked
+                text = "NamedArray"
+            raise ArrayAttributeError(f"{name}: {text} has no attribute {name!r}. {instead}", name=name, obj=self)
 
         def __setitem__(self, index: Any, value: Any) -> None:
             # Not for type checkers, to which an array that has it can be changed.
@@ -138,10 +155,10 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
+        raise ArrayAttributeError(f"setattr: NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"NamedArray is immutable: {name!r} cannot be deleted.")
+        raise ArrayAttributeError(f"delattr: NamedArray is immutable: {name!r} cannot be deleted.")
 
     def __reduce__(self) -> Any:
         return (NamedArray, (self._data, self._dims))
@@ -167,18 +184,18 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the positional axes."""
+        """Sizes of the positional axes; those of names are in `named_shape`."""
         dims = positions(self, "shape")
         return tuple(n for n, dim in zip(self._data.shape, dims, strict=True) if dim is None)
 
     @property
     def ndim(self) -> int:
-        """The number of positional axes."""
+        """The number of positional axes; `len(x.dims)` is that of all."""
         return self._dims.count(None)
 
     @property
     def size(self) -> int:
-        """The product of the sizes of the positional axes."""
+        """The product of the sizes of the positional axes; `nx.size(x, ...)` is that of all."""
         return math.prod(self.shape)
 
     @property
@@ -217,17 +234,18 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     # --- as Python and NumPy see it ---------------------------------------------------------------------------------
 
-    def _nameless(self, what: str) -> Any:
+    def _nameless(self, what: str, also: str = "") -> Any:
         if any(dim is not None for dim in self._dims):
             names = ", ".join(repr(dim) for dim in self._dims if dim is not None)
             raise NamedAxesLeftError(
                 f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. Reduce them, or "
-                f"give them positions with nx.positional(x, [{names}, ...])."
+                f"give them positions with nx.positional(x, [{names}, ...]).{also}"
             )
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._nameless("np.asarray"), dtype=dtype, copy=copy)
+        also = " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+        return np.array(self._nameless("np.asarray", also), dtype=dtype, copy=copy)
 
     def __bool__(self) -> bool:
         return bool(self._nameless("bool()"))

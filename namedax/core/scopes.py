@@ -16,10 +16,11 @@ from typing import Any, TypeVar, cast
 import jax
 
 from namedax.core.array import NamedArray
+from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import inhabited
-from namedax.errors import UnevenAxisError, refuse_call
+from namedax.errors import UnevenAxisError
 
 __all__ = [
     *("Renaming", "Scope", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
@@ -182,21 +183,18 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
 
         @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
-            if _open.get() or not is_worth_saying(args):
-                try:
-                    return function(*args, **kwargs)
-                except TypeError as error:
-                    if (
-                        error.__traceback__ is not None and error.__traceback__.tb_next is None
-                    ):  # the arguments do not fit its parameters
-                        refuse_call(said, error)
-                    raise
             try:
-                text = scope_text(said, names_in(read(*args, **kwargs), args), module)
-            except TypeError:  # arguments that the function itself refuses
-                text = scope_text(said, (), module)
-            with Scope(text, holds):
-                return function(*args, **kwargs)
+                if _open.get() or not is_worth_saying(args):
+                    return function(*args, **kwargs)
+                try:
+                    text = scope_text(said, names_in(read(*args, **kwargs), args), module)
+                except TypeError:  # arguments that the function itself refuses
+                    text = scope_text(said, (), module)
+                with Scope(text, holds):
+                    return function(*args, **kwargs)
+            except TypeError as error:
+                refuse_miscall(said, function, args, kwargs, error)
+                raise
 
         return cast("F", scoped)
 

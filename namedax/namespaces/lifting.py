@@ -94,7 +94,8 @@ class Namespace:
             return importlib.import_module(f"{self.name}.{name}")
         theirs = vars(self.module).get(name, _ABSENT)
         if name.startswith("_") or (name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))):
-            raise AttributeError(f"module {self.name!r} has no attribute {name!r}", name=name, obj=sys.modules[self.name])
+            now = f"; it is {_DROPPED[name]} now" if name in _DROPPED else ""
+            raise AttributeError(f"module {self.name!r} has no attribute {name!r}{now}", name=name, obj=sys.modules[self.name])
         return vars(sys.modules[self.name]).setdefault(name, self._make(name, theirs))
 
     def _make(self, name: str, theirs: Any) -> Any:
@@ -113,6 +114,9 @@ class Namespace:
 
 
 _ABSENT: Any = object()
+
+# What JAX had in the days of xmap under names that are not public here.
+_DROPPED = {"xeinsum": "namedax.einsum, whose names stand in braces"}
 
 #: All that were made, by the modules of this package that show them.
 NAMESPACES: dict[str, Namespace] = {}

@@ -19,8 +19,9 @@ import jax
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.miscalls import bound
 from namedax.core.region import ambient
-from namedax.errors import UnsupportedArgumentError, refuse_call
+from namedax.errors import UnsupportedArgumentError
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
 from namedax.operands.nmap import Lifted
 
@@ -161,10 +162,7 @@ class _Plan:
         Raises:
           UnsupportedArgumentError: an argument that `own` lacks is not JAX's default.
         """
-        try:
-            given = self.signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            refuse_call(own.__name__, error)
+        given = bound(own.__name__, self.signature, args, kwargs).arguments
         by_place: list[Any] = []
         by_name: dict[str, Any] = {}
         contiguous = True

@@ -16,6 +16,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
+from namedax.core.miscalls import bound
 from namedax.errors import AxisNameError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes, to_front
 from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
@@ -53,7 +54,7 @@ def axes_checked(function: F) -> F:
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check_axes(function.__name__, signature().bind(*args, **kwargs).arguments)
+        check_axes(function.__name__, bound(function.__name__, signature(), args, kwargs).arguments)
         return function(*args, **kwargs)
 
     return cast(F, checked)

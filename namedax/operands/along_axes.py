@@ -17,9 +17,10 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
+from namedax.core.miscalls import bound as bound_arguments
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, is_worth_saying, scope_of_lifted
-from namedax.errors import AxisNameError, raise_not_found, refuse_call
+from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.axes import check_axes, is_axis_name
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import nmap
@@ -39,10 +40,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
 
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature().bind(*args, **kwargs)
-        except TypeError as error:
-            refuse_call(name, error)
+        bound = bound_arguments(name, signature(), args, kwargs)
         check_axes(name, bound.arguments, axis_parameters)
         wanted: list[Any] = []
         for parameter in axis_parameters:

@@ -14,9 +14,19 @@ import numpy as np
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, show_names, shown, usage
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    PositionalAxisError,
+    did_you_mean,
+    raise_not_found,
+    show_names,
+    shown,
+    usage,
+)
 
 __all__ = [
     "AXIS_PARAMETERS",
@@ -165,16 +175,33 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
 
     @functools.wraps(function)
     def said(*args: Any, **kwargs: Any) -> Any:
-        if len(args) <= place and "axis" not in kwargs and args and type(args[0]) is NamedArray:
-            names = names_alone(args[0])
-            if names and not (unless is not None and unless(*args, **kwargs)):
-                reason = why.format(op=op, names=show_names(names), last=names[-1])
-                raise PositionalAxisError(f"{op}: {type_text(args[0])} has no positional axis, and {reason}")
+        if args and type(args[0]) is NamedArray and not (unless is not None and unless(*args, **kwargs)):
+            if len(args) <= place and "axis" not in kwargs:
+                names = names_alone(args[0])
+                if names:
+                    refuse_miscall(op, function, args, kwargs, TypeError())
+                    reason = why.format(op=op, names=show_names(names), last=names[-1])
+                    raise PositionalAxisError(f"{op}: {type_text(args[0])} has no positional axis, and {reason}")
         if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            _refuse_numpy(op, args, kwargs)
+            refuse_miscall(op, function, args, kwargs, error)
+            raise
 
     return cast(F, said)
+
+
+def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises where NumPy's own function has called the method of an array, with its argument `out`, which no array of JAX has."""
+    if "out" in kwargs and args and type(args[0]) is NamedArray:
+        names = [dim for dim in args[0]._dims if dim is not None]
+        of = f", where axis is one of {show_names(names)}, a tuple of them, or ... for all" if names else ""
+        raise ArgumentTypeError(
+            f"{op}: {type_text(args[0])} is given out=, as np.{op} does, and NumPy's functions know no names. Write nx.{op}(x, axis){of}."
+        )
 
 
 def refuse_reversal(op: str, x: Any) -> None:
@@ -232,6 +259,20 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
                 f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(x)} it goes. "
                 f"Several axes are a tuple; write axis={tuple(entries)!r}."
             )
+        if type(x) is NamedArray and not _is_element_type(entries[1]):
+            candidates = [*(dim for dim in x._dims if dim is not None), "float", "int", "bool", "float16", "bfloat16", "int8"]
+            raise ArgumentTypeError(
+                f"{op}: {entries[1]!r} stands behind the axis, and is neither an axis of {type_text(x)} nor an element type."
+                f"{did_you_mean(entries[1], candidates)} Several axes are a tuple; write axis={tuple(entries)!r}."
+            )
+
+
+def _is_element_type(word: str) -> bool:
+    try:
+        jnp.dtype(word)
+    except TypeError:
+        return False
+    return True
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:

@@ -6,6 +6,7 @@ The function sees positional arrays. It is vectorised over every named axis of i
 from __future__ import annotations
 
 import functools
+import re
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -37,7 +38,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.plain_layouts import with_plain_layouts
-from namedax.programs.raw import DELIBERATE
+from namedax.programs.raw import DELIBERATE, said_of_names
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Lifted", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
@@ -48,15 +49,38 @@ _NOTE = (
 )
 
 
+_EINSUM = (
+    "namedax: the einsum of JAX has letters only. nx.einsum has names too, in braces: one pair of braces with commas for each operand, "
+    "'{batch, k}, {k, out} -> {batch, out}'."
+)
+_XEINSUM = "namedax: JAX has dropped xeinsum with xmap; here it is nx.einsum, whose names stand in braces."
+
+
+def _note_on(error: BaseException) -> str | None:
+    """What there is to say about an error of JAX in code that has named arrays."""
+    if isinstance(error, TypeError) and "NamedArray" in str(error):
+        left = re.search(r"Gradient only defined .*? NamedArray\((\S+?\{.*?\})", str(error))
+        if left is None:
+            return _NOTE
+        return (
+            f"namedax: what is differentiated returns {left[1]}, and a gradient is that of one number. Reduce the names that are left in "
+            "the function: nx.mean(loss, axis=...) reduces all of them."
+        )
+    if isinstance(error, ValueError) and re.search(r"einsum|Einstein sum|Output character '[{}]'", str(error)):
+        return _EINSUM
+    return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
+
+
 class _ExplainTypeErrors:
-    """Adds a note about `nmap` to JAX's complaint that a named array is not an array. A context manager without state."""
+    """Adds a note to errors of JAX about named arrays, which say that these are no arrays. A context manager without state."""
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, TypeError) and "NamedArray" in str(error) and _NOTE not in getattr(error, "__notes__", ()):
-            error.add_note(_NOTE)
+        note = None if error is None or isinstance(error, NamedaxError) else _note_on(error)
+        if note is not None and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)  # type: ignore[union-attr]
 
 
 explain_type_errors = _ExplainTypeErrors()
@@ -80,6 +104,8 @@ class _ExplainNames:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, NameError) and self._theirs and (said := said_of_names(error, self._function)) is not None:
+            raise ArgumentTypeError(said) from error
         if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(error, NamedaxError):
             return
         named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]

@@ -13,6 +13,7 @@ as it was. Values that are added to such a sum on the way (a residual) are added
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -23,6 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal
 
+from namedax.core.functions import Source, shown_as
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined
@@ -55,6 +57,8 @@ Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
+_ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)])
+
 
 def postponing(
     body: Callable[..., Any],
@@ -62,6 +66,7 @@ def postponing(
     check: Check | None = None,
     late: bool = True,
     make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
+    source: Source | None = None,
 ) -> Callable[..., Any]:
     """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
 
@@ -71,6 +76,7 @@ def postponing(
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
       make_jaxpr: traces it.
+      source: where the user has written what the body runs.
     """
 
     def run(*datas: Any) -> Any:
@@ -83,6 +89,7 @@ def postponing(
             structures.append(structure)
             return leaves
 
+        shown_as(flat, source, _ARGUMENTS)
         closed = make_jaxpr(flat)(*datas)
         if check is not None:
             check(closed)
@@ -111,6 +118,7 @@ class Traced:
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
       make_jaxpr: traces it.
+      source: where the user has written what the body runs.
     """
 
     def __init__(
@@ -120,13 +128,20 @@ class Traced:
         check: Check | None = None,
         late: bool = True,
         make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
+        source: Source | None = None,
     ):
-        self._body, self._loops, self._check, self._late, self._make_jaxpr = body, loops, check, late, make_jaxpr
+        self._body, self._loops, self._check, self._late = body, loops, check, late
+        self._make_jaxpr, self._source = make_jaxpr, source
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
         """Traces the function, and returns nothing."""
-        self._closed = self._make_jaxpr(self._body)(*datas)
+
+        def flat(*blocks: Any) -> list[Any]:
+            return self._body(*blocks)
+
+        shown_as(flat, self._source, _ARGUMENTS)
+        self._closed = self._make_jaxpr(flat)(*datas)
         if self._check is not None:
             self._check(self._closed)
         return ()

@@ -20,6 +20,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
+from namedax.core.other_words import namesake
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, show_names
 from namedax.programs.primitives import (
@@ -35,7 +36,7 @@ from namedax.programs.primitives import (
     programs_of,
 )
 
-__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "refuse_raw"]
+__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "refuse_raw", "said_of_names"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
@@ -146,14 +147,39 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
     try:
         yield
     except (NameError, AssertionError, NotImplementedError) as error:  # which of them, depends on the mesh and on jit
+        said = said_of_names(error)
+        if said is not None:
+            raise RawBlockError(said.replace(": ", f": in the body of {function} ", 1)) from error
         found = _unbound(error)
         if found is None:
             raise
-        called, axis = found
+        called, axis, _ = found
         raise RawBlockError(
             f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX know mesh axes only, and would work on "
             f"the blocks of devices. Use nx.lax.{called} with the name of an axis."
         ) from error
+
+
+def said_of_names(error: BaseException, function: str | None = None) -> str | None:
+    """What to say where a function of JAX with an axis, such as `jnp.sum`, has taken a name for one; `None` where no error is about that.
+
+    It passes the name on to a collective, of which the user knows nothing.
+
+    Args:
+      error: an error of JAX.
+      function: the function, if it is known; JAX takes its own frames out of the tracebacks that leave it.
+    """
+    found = _unbound(error)
+    unbound = re.search(r"unbound axis name: (\S+?)\. ", str(error))
+    called, axis = function, unbound and unbound[1]
+    if found is not None and found[2] is not None:
+        _, axis, called = found
+    if called is None or axis is None:
+        return None
+    return (
+        f"{called}: JAX's own function is given axis={axis!r}, which is a name, and it takes positions; names are mesh axes to it. Write "
+        f"{namesake(called) or 'the function of namedax'}, which takes names."
+    )
 
 
 @contextlib.contextmanager
@@ -177,16 +203,23 @@ def explain_values_from_around(function: str) -> Iterator[None]:
         ) from error
 
 
-def _unbound(error: BaseException) -> tuple[str, Any] | None:
-    """The collective of JAX that a traceback ends in, and what it was to go over, if a body has called it itself."""
-    called: tuple[str, Any] | None = None
+def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
+    """The collective of JAX that a traceback ends in, what it was to go over, and the function with an axis that has called it.
+
+    If a body has called these themselves. The last is `None` where the body called the collective.
+    """
+    called: tuple[str, Any, str | None] | None = None
+    reduction: tuple[str, Any] | None = None
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not _is_of_jax(code.co_filename):
-            called = None
+            called = reduction = None
         elif called is None and code.co_name in COLLECTIVES:
-            called = (code.co_name, traceback.tb_frame.f_locals.get("axis_name"))
+            axis, by = reduction[::-1] if reduction is not None else (traceback.tb_frame.f_locals.get("axis_name"), None)
+            called = (code.co_name, axis, by)
+        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and namesake(code.co_name):
+            reduction = (code.co_name, traceback.tb_frame.f_locals.get("axis"))
         traceback = traceback.tb_next
     return called
 

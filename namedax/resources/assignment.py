@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names, shown
+from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis
 
 __all__ = ["Assignment", "check_mesh_axes", "dividing", "named_sharding", "parse_resources", "partition_spec"]
@@ -63,8 +64,7 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
     for name, axes in assignment.items():
         if mesh is None or not mesh.axis_names:
             raise MeshError(
-                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. Give one as "
-                "mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh)."
+                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. {HOW_TO_GIVE_A_MESH}{_or_a_loop(op, axes)}"
             )
         for axis in axes:
             if axis not in mesh.axis_names:
@@ -73,8 +73,12 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {shown(axis)}, which the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
-                    f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names)}"
+                    f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])}"
                 )
+
+
+def _or_a_loop(op: str, axes: Sequence[str]) -> str:
+    return f" If {axes[-1]!r} is to be a loop, call within nx.serial_loop({axes[-1]!r}, steps)." if op == "xmap" else ""
 
 
 def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[Hashable, tuple[str, ...]]) -> PartitionSpec:

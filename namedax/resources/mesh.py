@@ -39,6 +39,11 @@ __all__ = [
     "without_mesh",
 ]
 
+#: What messages say where there is none. JAX keeps the context of old, `with mesh:`, apart from the mesh that is set.
+HOW_TO_GIVE_A_MESH = (
+    "Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` sets none."
+)
+
 
 def current_mesh() -> Any:
     """The mesh of the surrounding `jax.set_mesh`, as an abstract mesh, or `None`."""
@@ -116,7 +121,7 @@ def any_mesh(mesh: Any, op: str) -> Any:
 
 
 def _no_mesh(op: str) -> str:
-    return f"{op}: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one with jax.set_mesh(mesh)."
+    return f"{op}: there is no mesh. {HOW_TO_GIVE_A_MESH}"
 
 
 def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:

@@ -66,7 +66,8 @@ def _size(op: str, name: Hashable) -> int:
     region = ambient()
     if region is None or name not in region.sizes:
         known = list(region.sizes) if region is not None else []
-        where = f"the names here are {show_names(known)}" if known else "no mapped function is being traced here"
+        here = f"the names here are {show_names(known)}" if known else "no axis here has a name"
+        where = here if region is not None else "no mapped function is being traced here"
         raise AxisNotFoundError(
             f"{op}: axis {name!r} has no size; {where}.{did_you_mean(name, known)} Give an argument that axis in in_axes, or its size in "
             "axis_sizes of xmap."

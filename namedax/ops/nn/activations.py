@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
 from namedax.core.functions import signature_of, summary_of
+from namedax.core.miscalls import bound as bound_arguments
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.axes import axis_key
@@ -45,7 +46,7 @@ def _activation(name: str) -> Callable[..., Any]:
         if len(args) == 1 and not kwargs:
             return shortcut(args[0])
         # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
-        bound = signature().bind(*args, **kwargs).arguments
+        bound = bound_arguments(name, signature(), args, kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
         return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))

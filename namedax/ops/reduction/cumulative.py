@@ -347,7 +347,7 @@ LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        *map(as_in_jax, (cumsum, cumprod, nancumsum, nancumprod)),
+        *(as_in_jax(cumsum), as_in_jax(cumprod), as_in_jax(nancumsum), as_in_jax(nancumprod)),
         *(cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp),
     )
     if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)

@@ -12,6 +12,7 @@ import numpy as np
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.miscalls import well_called
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -33,6 +34,7 @@ from namedax.ops.shape.joining import stack
 __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
+@well_called
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
     """Evenly spaced values, along a name if `axis` is given.
 
@@ -72,6 +74,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
 
 
+@well_called
 def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 

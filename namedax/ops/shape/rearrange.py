@@ -13,6 +13,7 @@ import numpy as np
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -263,6 +264,7 @@ def _require(op: str, x: Any, name: Any) -> None:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
+@well_called
 def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
     """Splits one named axis into several, row-major.
 
@@ -312,6 +314,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return execute(op, x, left, right, known)
 
 
+@well_called
 def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 

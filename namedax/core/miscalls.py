@@ -1,0 +1,95 @@
+"""Calls that a function does not take: which arguments it has is said.
+
+Python's own words count positions. Where a call fails it is compared with the signature; a call that succeeds pays nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from namedax.errors import ArgumentTypeError, closest, usage
+
+__all__ = ["bound", "refuse_miscall", "well_called"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def refuse_miscall(
+    op: str, called: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError
+) -> None:
+    """Raises where a call has failed because the function has no such arguments, or needs more of them.
+
+    Args:
+      op: the operation.
+      called: the function, or its signature.
+      args: what it was called with.
+      kwargs: likewise, by keyword.
+      error: with which the call has failed.
+
+    Raises:
+      ArgumentTypeError: the arguments are not those of the function.
+    """
+    if isinstance(error, ArgumentTypeError):
+        return
+    try:
+        signature = called if isinstance(called, inspect.Signature) else inspect.signature(called)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as reason:
+        words = str(error).partition("() ")[2] or str(reason)  # Python's own, where the call itself has failed
+        raise ArgumentTypeError(f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}") from None
+
+
+def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """The arguments of a call by parameter.
+
+    Raises:
+      ArgumentTypeError: they are not those of the function.
+    """
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        refuse_miscall(op, signature, args, kwargs, error)
+        raise
+
+
+def well_called(function: F) -> F:
+    """`function`, whose miscalls are said in words, for what is not an operation by another decorator, which does so too."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            refuse_miscall(called.__name__, function, args, kwargs, error)
+            raise
+
+    return cast(F, called)
+
+
+# Words of others for arguments.
+_CALLED = {
+    **dict.fromkeys(("dim", "dims", "axes", "axis_name", "normalized_shape"), "axis"),
+    **dict.fromkeys(("gamma", "weight", "gain"), "scale"),
+    **dict.fromkeys(("beta", "offset", "shift"), "bias"),
+    **dict.fromkeys(("eps", "variance_epsilon"), "epsilon"),
+    **dict.fromkeys(("keepdim", "keep_dims"), "keepdims"),
+    **dict.fromkeys(("p", "dropout_rate"), "rate"),
+    **dict.fromkeys(("rng", "seed", "generator"), "key"),
+    **dict.fromkeys(("targets", "target"), "labels"),
+}
+
+
+def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
+    """What else the function takes, and what others call it."""
+    has = signature.parameters
+    more = [f"{p.name}=" for p in has.values() if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "axis"]
+    called = [_CALLED[word] if _CALLED.get(word) in has else closest(word, has) for word in kwargs if word not in has]
+    hints = "".join(f" Did you mean {word}=?" for word in called if word is not None)
+    by_name = f" By name it takes {', '.join(more)} too." if more else ""
+    return by_name + hints

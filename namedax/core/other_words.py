@@ -1,0 +1,147 @@
+"""What NumPy, PyTorch, xarray, Haliax, Penzai and coordax call things, and what they are called here.
+
+Read where an array is asked for an attribute that it does not have. `docs/roads` has the words of each library in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["at_top", "namesake", "what_to_write"]
+
+# {axis} is the last of the array's names, {names} are all.
+_INDEX = "x[{axis}, 3], or x[{{{axis}: idx}}] with an array of indices"
+_POSITIONS = "nx.positional(x, [{names}]), which gives the axes an order"
+_NO_COORDINATES = "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array has names only"
+_WORDS: dict[str, str] = {
+    # where and how large axes are
+    **dict.fromkeys(
+        ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"), "x.dims, or x.named_shape with the sizes"
+    ),
+    **dict.fromkeys(("sizes", "axis_size", "named_axes"), "x.named_shape[{axis}]"),
+    **dict.fromkeys(("dim", "rank"), "len(x.dims) for all axes, x.ndim for the positional ones"),
+    **dict.fromkeys(("positional_shape",), "x.shape"),
+    **dict.fromkeys(
+        ("has_axis", "has_names", "resolve_axis", "axis_indices", "get_axis_num", "contains_dims"), "{axis} in x.dims"
+    ),
+    "element_size": "x.itemsize",
+    **dict.fromkeys(("numel", "count"), "nx.size(x, ...)"),
+    # what is in it
+    **dict.fromkeys(("array", "data_array", "raw_array"), "x.data, or " + _POSITIONS),
+    **dict.fromkeys(("values", "numpy", "to_numpy", "as_numpy"), "np.asarray(nx.positional(x, [{names}]))"),
+    **dict.fromkeys(("unwrap", "untag_prefix", "to_tensor"), _POSITIONS),
+    "scalar": "x.item() where no name is left",
+    # names
+    **dict.fromkeys(("rename_", "refine_names_"), "x.rename({{{axis}: 'other'}})"),
+    **dict.fromkeys(("tag", "tag_prefix", "refine_names", "wrap"), "nx.named(x, ['new', ...]), which names positional axes"),
+    "untag": "nx.untag(x, [{axis}, ...]), or nx.positional(x, [{names}]) for all",
+    "swap_dims": "x.rename({{{axis}: 'other'}})",
+    "replace_axis": "x.rename({{{axis}: 'other'}})",
+    # order and shape
+    **dict.fromkeys(
+        ("align_to", "order_as", "permute", "rearrange", "view"), "nx.rearrange(x, '{pattern}'), or nx.positional(x, [{names}])"
+    ),
+    **dict.fromkeys(("align_as", "order_like"), "nx.order_like(x, y); arithmetic meets axes by name, in any order"),
+    **dict.fromkeys(
+        ("broadcast_axis", "broadcast_to", "broadcast_like", "expand", "expand_as"),
+        "nx.broadcast_to(x, named_shape={{'new': 8}}); arithmetic does so by itself",
+    ),
+    **dict.fromkeys(("flatten_axes", "merge_axes", "stack"), "nx.merge_axes(x, ({names}), 'flat')"),
+    **dict.fromkeys(
+        ("unflatten", "unflatten_axis", "split_axis", "unstack"), "nx.split_axis(x, {axis}, {{'outer': 2, 'inner': None}})"
+    ),
+    **dict.fromkeys(("split", "chunk"), "nx.split(x, 2, {axis})"),
+    **dict.fromkeys(("unsqueeze", "expand_dims"), "nx.expand_dims(x, 'new')"),
+    **dict.fromkeys(("t", "adjoint"), "nx.rename(x, {{{axis}: 'other'}}) for the other side of a product: names have no order"),
+    "unbind": "nx.numpy.unstack(x, axis={axis})",
+    # entries
+    **dict.fromkeys(("isel", "index", "index_select", "select", "narrow"), _INDEX),
+    "slice": "x[{axis}, 2:5]",
+    **dict.fromkeys(
+        ("updated_slice", "fill", "fill_", "index_add", "scatter", "scatter_add"),
+        "x.at[{axis}, 3].set(value), which makes a new array",
+    ),
+    "gather": "nx.take_along_axis(x, idx, {axis}), or x[{{{axis}: idx}}]",
+    "masked_fill": "nx.where(mask, value, x)",
+    "fillna": "nx.where(nx.isnan(x), value, x)",
+    **dict.fromkeys(
+        ("sel", "loc", "coords", "indexes", "assign_coords", "drop_vars", "coordinate", "coord_fields", "interp"),
+        _NO_COORDINATES,
+    ),
+    **dict.fromkeys(("topk",), "nx.top_k(x, 3, axis={axis})"),
+    **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"),
+    "rolling": "nx.nn.avg_pool, nx.conv or nx.halo",
+    "groupby": "nx.segment_sum and its like",
+    **dict.fromkeys(("to_xarray", "to_dataset"), "nx.to_xarray(x)"),
+    # element types, devices, gradients
+    **dict.fromkeys(("float", "double"), "x.astype(float)"),
+    **dict.fromkeys(("int", "long"), "x.astype(int)"),
+    **dict.fromkeys(("bool",), "x.astype(bool)"),
+    **dict.fromkeys(("half", "bfloat16", "type", "type_as"), "x.astype(dtype)"),
+    **dict.fromkeys(("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"),
+    **dict.fromkeys(("device", "devices", "addressable_shards", "is_fully_replicated"), "x.sharding, or x.data.{word}"),
+    **dict.fromkeys(("detach",), "nx.lax.stop_gradient(x)"),
+    **dict.fromkeys(
+        ("backward", "grad", "requires_grad", "requires_grad_"),
+        "jax.grad(loss)(x), of a function whose result has no name left",
+    ),
+    **dict.fromkeys(("clone",), "x.copy(); arrays are immutable"),
+    **dict.fromkeys(
+        ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"), "x itself: there is nothing to do"
+    ),
+}
+
+
+def what_to_write(word: str, names: Sequence[Hashable]) -> str | None:
+    """What to write here for an attribute or a method that other arrays have; `None` where nobody has it.
+
+    Args:
+      word: the attribute.
+      names: the names of the array, which the examples use.
+
+    >>> what_to_write("isel", ("batch", "k"))
+    "x['k', 3], or x[{'k': idx}] with an array of indices"
+    >>> what_to_write("exp", ("k",))
+    'nx.exp(x)'
+    """
+    if word in _WORDS:
+        shown = [repr(name) for name in names] or ["'k'"]
+        return _WORDS[word].format(axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word)
+    ours = namesake(word)
+    return None if ours is None else f"{ours}(x)"
+
+
+#: The names at the top level, which the package says when it is imported.
+at_top: set[str] = set()
+
+
+def namesake(word: str) -> str | None:
+    """The function of this package that is called as one of JAX or NumPy is; `None` where there is none.
+
+    >>> namesake("sum"), namesake("softmax")
+    ('nx.sum', 'nx.nn.softmax')
+    """
+    for theirs, ours in _NAMESPACES:
+        function = vars(theirs).get(word)  # not what JAX is about to drop, of which it would warn
+        if callable(function) and not isinstance(function, type) and not word.startswith("_"):
+            return f"nx.{word}" if word in at_top and theirs in (jnp, jnp.linalg) else f"{ours}.{word}"
+    return None
+
+
+_NAMESPACES = (
+    (jnp, "nx.numpy"),
+    (jax.nn, "nx.nn"),
+    (jax.lax, "nx.lax"),
+    (jnp.linalg, "nx.numpy.linalg"),
+    (jnp.fft, "nx.numpy.fft"),
+)
+
+
+def _turned(names: Sequence[Hashable]) -> str:
+    """A pattern that turns the order of the names round."""
+    words = [name for name in names if isinstance(name, str) and name.isidentifier()]
+    return f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}" if len(words) > 1 else "{b, k} -> {k, b}"

@@ -1,0 +1,124 @@
+"""Words of other libraries: an attribute that an array does not have says what it is called here."""
+
+import copy
+import pickle
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import namedax as nx
+from namedax.core import other_words
+from namedax.errors import ArrayAttributeError
+from tests.harness import array, said
+
+X = nx.named(array(4, 6), ["q", "k"])
+OF_XARRAY = "sel isel loc values coords sizes indexes swap_dims rolling groupby fillna to_numpy assign_coords expand_dims broadcast_like stack"
+OF_HALIAX = "axes array resolve_axis axis_size rearrange broadcast_axis broadcast_to flatten_axes unflatten_axis updated_slice unbind scalar"
+OF_PENZAI = "tag untag unwrap order_as order_like tag_prefix untag_prefix positional_shape data_array canonicalize check_valid"
+OF_COORDAX = "coordinate coord_fields named_axes named_dims to_xarray"
+OF_PYTORCH = "names refine_names align_to align_as rename_ unflatten unsqueeze permute view matmul numpy numel detach backward to cuda float long"
+OF_NUMPY = "fill flip searchsorted partition"
+
+
+def missing(word, x=X):
+    with pytest.raises(AttributeError) as error:
+        getattr(x, word)
+    assert type(error.value) is ArrayAttributeError
+    assert (error.value.name, error.value.obj) == (word, x) if x is not X else error.value.name == word
+    return said(error.value)
+
+
+@pytest.mark.parametrize("word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY]).split())
+def test_every_word_of_others_has_one_of_ours(word):
+    assert missing(word).startswith(f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write ")
+    assert not hasattr(X, word)
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("isel", "x['k', 3], or x[{'k': idx}] with an array of indices"),
+        ("values", "np.asarray(nx.positional(x, ['q', 'k']))"),
+        ("axes", "x.dims, or x.named_shape with the sizes"),
+        ("array", "x.data, or nx.positional(x, ['q', 'k']), which gives the axes an order"),
+        ("resolve_axis", "'k' in x.dims"),
+        ("rearrange", "nx.rearrange(x, '{q, k} -> {k, q}'), or nx.positional(x, ['q', 'k'])"),
+        ("untag", "nx.untag(x, ['k', ...]), or nx.positional(x, ['q', 'k']) for all"),
+        ("exp", "nx.exp(x)"),
+        ("softmax", "nx.nn.softmax(x)"),
+        ("inv", "nx.numpy.linalg.inv(x)"),
+    ],
+)
+def test_what_is_to_be_written(word, written):
+    assert missing(word) == f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write {written}."
+
+
+def test_the_table_has_words_that_arrays_lack_and_functions_that_there_are():
+    for word in other_words._WORDS:
+        assert not hasattr(nx.NamedArray, word), word
+        text = other_words.what_to_write(word, ("q", "k"))
+        for path in re.findall(r"\bnx((?:\.\w+)+)", text):
+            found = nx
+            for part in path[1:].split("."):
+                found = getattr(found, part)
+        for attribute in re.findall(r"\bx\.(\w+)", text):
+            assert hasattr(X, attribute), text
+
+
+def test_what_is_said_runs():
+    """Where it is an expression of the array alone."""
+    for word in (
+        "axes",
+        "sizes",
+        "numel",
+        "values",
+        "unwrap",
+        "untag",
+        "swap_dims",
+        "rearrange",
+        "isel",
+        "slice",
+        "fillna",
+        "amax",
+        "unbind",
+    ):
+        text = other_words.what_to_write(word, ("q", "k"))
+        code = re.split(r", or | for |, which |, x\.min", text)[0]
+        value = {"nx": nx, "x": X, "np": __import__("numpy"), "idx": jnp.array([0]), "mask": X > 0, "value": 0.0}
+        assert eval(code, value) is not None, code
+
+
+def test_a_word_that_nobody_has():
+    assert (
+        missing("foo") == "foo: f32[]{q:4, k:6} has no attribute 'foo'. Its named axes are 'q', 'k'; dir(x) lists what it has."
+    )
+    assert missing("isel", nx.named(array(3), {})[None] * nx.named(array(2), ["t"])).endswith(
+        "Write x['t', 3], or x[{'t': idx}] with an array of indices."
+    )
+
+
+@pytest.mark.parametrize("set_or_delete", [lambda x: setattr(x, "name", 1), lambda x: delattr(x, "dims")])
+def test_an_attribute_that_cannot_be_set(set_or_delete):
+    with pytest.raises(ArrayAttributeError, match="NamedArray is immutable"):
+        set_or_delete(X)
+
+
+def test_protocols_are_asked_for_as_of_any_object():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not any(hasattr(X, name) for name in ("__jax_array__", "__array_function__", "_mesh", "aval", "unbox"))
+    with pytest.raises(AttributeError) as error:
+        X.__jax_array__  # noqa: B018 - the attribute is what is tried
+    assert type(error.value) is AttributeError
+    assert pickle.loads(pickle.dumps(X)).dims == copy.deepcopy(X).dims == X.dims
+
+
+def test_an_array_whose_data_do_not_fit_is_still_asked():
+    """Between a transform of JAX and the array that it makes of it, the data are anything."""
+    leaf = jax.tree.map(lambda data: object(), X)
+    assert not hasattr(leaf, "foo")
+    inner = jax.tree.map(lambda data: X, X)
+    assert not hasattr(inner, "foo")

@@ -1,0 +1,329 @@
+"""What users of JAX and NumPy write out of habit: who takes names, and where the words of old have gone."""
+
+import functools
+import inspect
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import namedax as nx
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, MeshError, NamedaxError, NamedAxesLeftError, RawBlockError
+from tests.harness import array, make_mesh, said
+
+MESH = make_mesh((4, 2))
+X = nx.named(array(4, 6), ["q", "k"])
+PLACES = [{}, {"q": "x"}]
+
+
+def message(call, kind):
+    with pytest.raises(kind) as error:
+        call()
+    assert type(error.value) is kind
+    return said(error.value)
+
+
+def in_body(body, resources=None, x=X):
+    return nx.xmap(body, axis_resources=resources, mesh=MESH)(x)
+
+
+def note(call, kind):
+    """The note of namedax on an error of JAX."""
+    with pytest.raises(kind) as error:
+        call()
+    assert not isinstance(error.value, NamedaxError)
+    (found,) = (note for note in error.value.__notes__ if note.startswith("namedax"))
+    return found
+
+
+# --- names given to functions of JAX ----------------------------------------------------------------------------------
+
+
+OWN = "JAX's own function is given axis='q', which is a name, and it takes positions; names are mesh axes to it. Write {}, which takes names."
+
+
+@pytest.mark.parametrize(
+    ("function", "ours"), [(jnp.sum, "nx.sum"), (jnp.max, "nx.max"), (jnp.mean, "nx.mean"), (jax.nn.softmax, "nx.nn.softmax")]
+)
+def test_an_axis_of_a_function_of_jax(function, ours):
+    by_name = functools.partial(function, axis="q")
+    name = function.__name__
+    assert message(lambda: nx.nmap(by_name)(X), ArgumentTypeError) == f"{name}: {OWN.format(ours)}"
+    assert message(lambda: nx.xmap(by_name, ["q", "k"], ["k"])(X.data), ArgumentTypeError) == f"{name}: {OWN.format(ours)}"
+    for resources in PLACES:
+        text = message(lambda resources=resources: in_body(lambda x: by_name(x.data), resources), RawBlockError)
+        assert text == f"{name}: in the body of <lambda> {OWN.format(ours)}"
+
+
+def test_a_collective_is_still_called_one():
+    for resources in PLACES:
+        text = message(lambda resources=resources: in_body(lambda x: lax.psum(x.data, "q"), resources), RawBlockError)
+        assert text.startswith("jax.lax.psum: in the body of <lambda> it names 'q'")
+
+
+@pytest.mark.parametrize("spec", ["{q,k}->{q}", "{q} {k} -> {q}", "ij->i"])
+def test_the_einsum_of_jax_in_a_body(spec):
+    for resources in PLACES:
+        assert "nx.einsum has names too, in braces" in note(
+            lambda resources=resources: in_body(lambda x: jnp.einsum(spec, x), resources), ValueError
+        )
+
+
+def test_what_has_become_of_xeinsum():
+    with pytest.raises(
+        AttributeError,
+        match=r"module 'namedax.lax' has no attribute 'xeinsum'; it is namedax.einsum, whose names stand in braces now",
+    ):
+        nx.lax.xeinsum  # noqa: B018 - the attribute is what is tried
+    assert "here it is nx.einsum" in note(lambda: in_body(lambda x: lax.xeinsum("{q,k}->{q}", x)), AttributeError)
+
+
+def test_a_gradient_of_what_has_names():
+    for resources in PLACES:
+        text = note(lambda resources=resources: in_body(lambda x: jax.grad(lambda y: nx.sum(y, "k"))(x), resources), TypeError)
+        left = "f32[]{q:4@x}" if resources else "f32[]{q:4}"
+        assert text == (
+            f"namedax: what is differentiated returns {left}, and a gradient is that of one number. Reduce the names that are left in the "
+            "function: nx.mean(loss, axis=...) reduces all of them."
+        )
+
+
+# --- values that are not known ----------------------------------------------------------------------------------------
+
+
+def of_float(x):
+    return float(nx.mean(x, ("q", "k")))
+
+
+def of_if(x):
+    return x if nx.mean(x, ("q", "k")) > 0 else -x
+
+
+def of_numpy(x):
+    return np.asarray(nx.sum(x, ("q", "k")))
+
+
+@pytest.mark.parametrize("body", [of_float, of_if, of_numpy])
+@pytest.mark.parametrize("resources", [{}, {"q": "x"}, {"q": nx.SerialLoop(2)}])
+@pytest.mark.parametrize("partitioning", ["manual", "auto"])
+def test_a_value_that_is_not_known_is_said_to_be_the_users(body, resources, partitioning):
+    f = nx.xmap(body, axis_resources=resources, mesh=MESH, partitioning=partitioning)
+    with pytest.raises((jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)) as error:
+        f(X)
+    line = inspect.getsourcelines(body)[1]
+    assert f"tracing the function {body.__name__} at {__file__}:{line} for" in str(error.value)
+    assert "namedax/" not in str(error.value).replace(__file__, "")
+
+
+def test_what_is_shown_does_not_keep_a_function():
+    """JAX's programs outlive a function, which may close over large arrays."""
+    import gc
+    import weakref
+
+    def f(x):
+        return x + 1
+
+    alive = weakref.ref(f)
+    nx.xmap(f, axis_resources={"q": "x"}, mesh=MESH)(X)
+    del f
+    gc.collect()
+    assert alive() is None
+
+
+# --- meshes and loops of old ------------------------------------------------------------------------------------------
+
+
+def test_with_mesh_sets_none():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with MESH:
+            text = message(lambda: nx.xmap(nx.sin, axis_resources={"q": "x"})(X), MeshError)
+            of_shard = message(lambda: nx.shard(X, {"q": "x"}), MeshError)
+    given = "Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` sets none."
+    assert text == (
+        f"xmap: axis_resources maps 'q' to mesh axes ('x',), but there is no mesh. {given} If 'x' is to be a loop, call within "
+        "nx.serial_loop('x', steps)."
+    )
+    assert of_shard == f"shard: there is no mesh. {given}"
+
+
+def test_a_loop_without_its_context():
+    text = message(lambda: nx.xmap(nx.sin, axis_resources={"q": "steps"}, mesh=MESH)(X), MeshError)
+    assert text.endswith(
+        "its axes are 'x', 'y' with sizes (4, 2). If 'steps' is to be a loop, call within nx.serial_loop('steps', steps)."
+    )
+    with nx.serial_loop("steps", 2):
+        assert nx.xmap(nx.sin, axis_resources={"q": "steps"}, mesh=MESH)(X).dims == ("q", "k")
+
+
+def test_a_body_without_names_is_a_body():
+    text = message(lambda: nx.xmap(lambda x: x + nx.lax.axis_index("z"), [], [])(jnp.ones(())), AxisNotFoundError)
+    assert text.startswith("axis_index: axis 'z' has no size; no axis here has a name. Give")
+    assert "no mapped function is being traced here" in message(lambda: nx.lax.axis_index("z"), AxisNotFoundError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x + nx.arange(axis="a3"),
+        lambda x: nx.nn.one_hot((x > 0).astype(int), axis="a3"),
+        lambda x: nx.zeros(named_shape={"a3": None}),
+    ],
+)
+def test_a_name_is_not_suggested_for_itself(make):
+    for out_axes in (["q", "k", "a3"], None):
+        with pytest.raises(AxisNotFoundError, match="axis 'a3' has no size here") as error:
+            nx.xmap(make, ["q", "k"], out_axes)(X.data)
+        assert "Did you mean" not in str(error.value)
+
+
+# --- NumPy ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min", "any", "all", "std", "var"])
+def test_a_reduction_of_numpy(name):
+    for call in (lambda: getattr(np, name)(X), lambda: getattr(np, name)(X, "k"), lambda: getattr(nx, name)(X, "k", out=None)):
+        assert message(call, ArgumentTypeError) == (
+            f"{name}: f32[]{{q:4, k:6}} is given out=, as np.{name} does, and NumPy's functions know no names. Write nx.{name}(x, axis), where "
+            "axis is one of 'q', 'k', a tuple of them, or ... for all."
+        )
+
+
+CONVERTING = [
+    np.asarray,
+    np.sort,
+    np.cumsum,
+    np.argmax,
+    np.linalg.norm,
+    lambda x: np.concatenate([x, x]),
+    jnp.asarray,
+    jnp.array,
+]
+
+
+@pytest.mark.parametrize("function", CONVERTING)
+def test_what_asks_for_an_array_of_numpy(function):
+    assert message(lambda: function(X), NamedAxesLeftError) == (
+        "np.asarray: f32[]{q:4, k:6} still has named axes, and np.asarray needs an array without names. Reduce them, or give them positions with "
+        "nx.positional(x, ['q', 'k', ...]). jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+    )
+
+
+def test_operators_of_numpy_and_arrays_without_names_are_as_before():
+    x = nx.named(array(4, 6), ["q", ...])
+    np.testing.assert_allclose(nx.positional(np.ones(6) + x, ["q", ...]), x.data + 1, rtol=1e-6)
+    np.testing.assert_array_equal(np.asarray(nx.NamedArray(jnp.ones(3), (None,))), np.ones(3))
+
+
+# --- arguments that a function does not have --------------------------------------------------------------------------
+
+STAR = "; what stands behind the star is given by its name."
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: nx.nn.layer_norm(X, "k", 1.0, 0.0),
+            "layer_norm: too many positional arguments, for f32[]{q:4, k:6}. Write layer_norm(x, axis, *, scale=None, bias=None, epsilon=1e-05, "
+            "where=None)" + STAR,
+        ),
+        (
+            lambda: nx.nn.layer_norm(X, "k", gamma=1.0, eps=1e-3),
+            "layer_norm: got an unexpected keyword argument 'gamma', for f32[]{q:4, k:6}. Write layer_norm(x, axis, *, scale=None, bias=None, "
+            "epsilon=1e-05, where=None)" + STAR + " Did you mean scale=? Did you mean epsilon=?",
+        ),
+        (
+            lambda: nx.sort(X, "q", "k"),
+            "sort: too many positional arguments, for f32[]{q:4, k:6}. Write sort(x, axis=-1, *, kind=None, order=None, stable=True, "
+            "descending=False)" + STAR,
+        ),
+        (
+            lambda: nx.nn.dropout(X, 0.5),
+            "dropout: missing a required argument: 'rate', for f32[]{q:4, k:6}. Write dropout(x, key, rate, *, shared=(), deterministic=False)"
+            + STAR,
+        ),
+        (
+            lambda: nx.split_axis(X, "k"),
+            "split_axis: missing a required argument: 'sizes', for f32[]{q:4, k:6}. Write split_axis(x, axis, sizes).",
+        ),
+        (lambda: nx.nn.relu(X, 1), "relu: too many positional arguments, for f32[]{q:4, k:6}. Write relu(x)."),
+        (
+            lambda: nx.dot(X, X),
+            "dot: missing a required argument: 'axis', for f32[]{q:4, k:6}. Write dot(x, y, axis, *, precision=None, preferred_element_type=None, "
+            "overlap=None)" + STAR,
+        ),
+        (
+            lambda: nx.arange(3, out_axis="k"),
+            "arange: got an unexpected keyword argument 'out_axis'. Write arange(start=None, stop=None, step=None, *, axis=None, dtype=None)"
+            + STAR
+            + " Did you mean axis=?",
+        ),
+    ],
+)
+def test_arguments_that_it_does_not_have(call, text):
+    assert message(call, ArgumentTypeError) == text
+    if "arange" not in text:
+        with pytest.raises(ArgumentTypeError, match=re.escape(text.partition(", for")[0])):
+            nx.xmap(lambda: call(), (), None)()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "var", "median", "cumsum", "flip", "logsumexp", "argmax"])
+@pytest.mark.parametrize("word", ["dim", "axes"])
+def test_other_words_for_the_axis(name, word):
+    text = message(lambda: getattr(nx, name)(X, **{word: "k"}), ArgumentTypeError)
+    assert text.startswith(f"{name}: got an unexpected keyword argument {word!r}, for f32[]{{q:4, k:6}}. Write {name}(")
+    assert text.endswith("Did you mean axis=?")
+
+
+def test_a_type_error_of_a_right_call_keeps_its_words():
+    with pytest.raises(TypeError) as error:
+        nx.sum(X, "k", keepdims=False, initial=object())
+    assert "too many" not in str(error.value)
+    assert "unexpected" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: nx.take(X, "k", 2),
+            "take: 'k', an axis of f32[]{q:4, k:6}, stands where take takes indices. Write axis='k', and indices in its place.",
+        ),
+        (
+            lambda: X.take("k"),
+            "take: 'k', an axis of f32[]{q:4, k:6}, stands where take takes indices. Write axis='k', and indices in its place.",
+        ),
+        (
+            lambda: nx.quantile(X, "q", 0.5),
+            "quantile: 'q', an axis of f32[]{q:4, k:6}, stands where quantile takes q. Write axis='q', and q in its place.",
+        ),
+        (
+            lambda: nx.roll(X, "k", 1),
+            "roll: 'k', an axis of f32[]{q:4, k:6}, stands where roll takes shift. Write axis='k', and shift in its place.",
+        ),
+        (
+            lambda: nx.norm(X, "k"),
+            "norm: 'k', an axis of f32[]{q:4, k:6}, stands where norm takes ord. Write axis='k', and ord in its place.",
+        ),
+        (
+            lambda: nx.nn.softmax(X, "q", "k"),
+            "softmax: where='k' is a word, not an array of truth values. Several axes are a tuple; for f32[]{q:4, k:6} write axis=('q', 'k').",
+        ),
+        (
+            lambda: X.rename("a"),
+            "rename: names='a' is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
+        ),
+    ],
+)
+def test_an_axis_in_another_place(call, text):
+    assert message(call, ArgumentTypeError) == text
+
+
+def test_a_word_that_is_an_axis_too():
+    x = nx.named(array(4, 6, 3), ["a", "b", "fro"])
+    np.testing.assert_allclose(nx.norm(x, "fro", ("a", "b")).data, np.linalg.norm(x.data, "fro", (0, 1)), rtol=1e-5)
