@@ -562,6 +562,7 @@ def test_numpy_refuses_names():
     message = (
         "np.asarray: i32[3]{a:2} still has named axes, and np.asarray needs an array without names. Reduce them, or give them "
         "positions with nx.positional(x, ['a', ...])."
+        " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
     )
     for convert in (np.asarray, np.array, jnp.asarray):
         with pytest.raises(NamedAxesLeftError) as error:

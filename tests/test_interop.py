@@ -613,6 +613,7 @@ def test_numpy_takes_a_placed_array_through_positional():
     assert said(raised.value) == (
         "np.asarray: f32[3]{a:8@x, b:4@y} still has named axes, and np.asarray needs an array without names. Reduce them, or give "
         "them positions with nx.positional(x, ['a', 'b', ...])."
+        " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
     )
 
 
