@@ -7,6 +7,7 @@ then before anything else is done, and what closes over them closes over values 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ class Outside:
                     known = len(self._noted)
                     try:
                         with _entering(known):
-                            closed = jax.make_jaxpr(lambda *datas: body(*datas))(*datas)
+                            closed = jax.make_jaxpr(_anew(body))(*datas)
                     except NotImplementedError:  # JAX does not bind a checkpoint that closes over one
                         if len(self._noted) == known:
                             raise
@@ -64,3 +65,12 @@ class Outside:
                 self._trace, self._noted, self._entered = None, [], {}
 
         return make
+
+
+def _anew(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Another function that is `body`: JAX does not trace a function again that it has traced."""
+
+    def again(*datas: Any) -> Any:
+        return body(*datas)
+
+    return functools.update_wrapper(again, body)  # for JAX's messages
