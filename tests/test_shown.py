@@ -106,10 +106,13 @@ ORDERS = {
         "the pattern is a string, as in '{batch, embed=(heads key)} -> {batch, heads, key}'; got f32[]{batch:8, k:4}. Write "
         "nx.rearrange(x, pattern).",
     ),
-    "top_k": (lambda: nx.top_k(X, "k", 2), "takes 2 positional arguments but 3 were given. Write nx.top_k(x, k, axis=...)."),
+    "top_k": (
+        lambda: nx.top_k(X, "k", 2),
+        "takes 2 positional arguments but 3 were given. Write nx.top_k(x, k, axis=...). By name it takes out_axis= too.",
+    ),
     "map": (
         lambda: nx.map(lambda r: r, "k", X),
-        "takes 2 positional arguments but 3 were given. Write nx.map(f, xs, axis=...).",
+        "takes 2 positional arguments but 3 were given. Write nx.map(f, xs, axis=...). By name it takes batch_size= too.",
     ),
     "unstack": (lambda: nx.numpy.unstack("k", X, 1), "too many positional arguments. Write nx.numpy.unstack(x, axis=...)."),
     "named": (

@@ -221,54 +221,50 @@ def test_operators_of_numpy_and_arrays_without_names_are_as_before():
 
 # --- arguments that a function does not have --------------------------------------------------------------------------
 
-STAR = "; what stands behind the star is given by its name."
-
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
         (
             lambda: nx.nn.layer_norm(X, "k", 1.0, 0.0),
-            "layer_norm: too many positional arguments, for f32[]{q:4, k:6}. Write layer_norm(x, axis, *, scale=None, bias=None, epsilon=1e-05, "
-            "where=None)" + STAR,
+            "layer_norm: takes 2 positional arguments but 4 were given. Write nx.nn.layer_norm(x, axis). By name it takes scale=, bias=, "
+            "epsilon=, where= too.",
         ),
         (
-            lambda: nx.nn.layer_norm(X, "k", gamma=1.0, eps=1e-3),
-            "layer_norm: got an unexpected keyword argument 'gamma', for f32[]{q:4, k:6}. Write layer_norm(x, axis, *, scale=None, bias=None, "
-            "epsilon=1e-05, where=None)" + STAR + " Did you mean scale=? Did you mean epsilon=?",
+            lambda: nx.nn.layer_norm(X, "k", gamma=1.0),
+            "layer_norm: got an unexpected keyword argument 'gamma'. Write nx.nn.layer_norm(x, axis). By name it takes scale=, bias=, epsilon=, "
+            "where= too. Did you mean scale=?",
         ),
         (
             lambda: nx.sort(X, "q", "k"),
-            "sort: too many positional arguments, for f32[]{q:4, k:6}. Write sort(x, axis=-1, *, kind=None, order=None, stable=True, "
-            "descending=False)" + STAR,
+            "sort: takes from 1 to 2 positional arguments but 3 were given. Write nx.sort(x, axis). By name it takes kind=, order=, stable=, "
+            "descending= too.",
         ),
         (
             lambda: nx.nn.dropout(X, 0.5),
-            "dropout: missing a required argument: 'rate', for f32[]{q:4, k:6}. Write dropout(x, key, rate, *, shared=(), deterministic=False)"
-            + STAR,
+            "dropout: missing 1 required positional argument: 'rate'. Write nx.nn.dropout(x, key, rate). By name it takes shared=, "
+            "deterministic= too.",
         ),
         (
             lambda: nx.split_axis(X, "k"),
-            "split_axis: missing a required argument: 'sizes', for f32[]{q:4, k:6}. Write split_axis(x, axis, sizes).",
+            "split_axis: missing 1 required positional argument: 'sizes'. Write nx.split_axis(x, axis, sizes).",
         ),
-        (lambda: nx.nn.relu(X, 1), "relu: too many positional arguments, for f32[]{q:4, k:6}. Write relu(x)."),
+        (lambda: nx.nn.relu(X, 1), "relu: too many positional arguments. Write nx.nn.relu(x)."),
         (
             lambda: nx.dot(X, X),
-            "dot: missing a required argument: 'axis', for f32[]{q:4, k:6}. Write dot(x, y, axis, *, precision=None, preferred_element_type=None, "
-            "overlap=None)" + STAR,
+            "dot: missing 1 required positional argument: 'axis'. Write nx.dot(x, y, axis). By name it takes precision=, "
+            "preferred_element_type=, overlap= too.",
         ),
         (
             lambda: nx.arange(3, out_axis="k"),
-            "arange: got an unexpected keyword argument 'out_axis'. Write arange(start=None, stop=None, step=None, *, axis=None, dtype=None)"
-            + STAR
-            + " Did you mean axis=?",
+            "arange: got an unexpected keyword argument 'out_axis'. Write nx.arange(start, stop, step, axis=...). By name it takes dtype= too. Did you mean axis=?",
         ),
     ],
 )
 def test_arguments_that_it_does_not_have(call, text):
     assert message(call, ArgumentTypeError) == text
     if "arange" not in text:
-        with pytest.raises(ArgumentTypeError, match=re.escape(text.partition(", for")[0])):
+        with pytest.raises(ArgumentTypeError, match=re.escape(text.partition(". Write")[0])):
             nx.xmap(lambda: call(), (), None)()
 
 
@@ -276,7 +272,7 @@ def test_arguments_that_it_does_not_have(call, text):
 @pytest.mark.parametrize("word", ["dim", "axes"])
 def test_other_words_for_the_axis(name, word):
     text = message(lambda: getattr(nx, name)(X, **{word: "k"}), ArgumentTypeError)
-    assert text.startswith(f"{name}: got an unexpected keyword argument {word!r}, for f32[]{{q:4, k:6}}. Write {name}(")
+    assert text.startswith(f"{name}: got an unexpected keyword argument {word!r}. Write nx.{name}(")
     assert text.endswith("Did you mean axis=?")
 
 
@@ -291,28 +287,8 @@ def test_a_type_error_of_a_right_call_keeps_its_words():
     ("call", "text"),
     [
         (
-            lambda: nx.take(X, "k", 2),
-            "take: 'k', an axis of f32[]{q:4, k:6}, stands where take takes indices. Write axis='k', and indices in its place.",
-        ),
-        (
-            lambda: X.take("k"),
-            "take: 'k', an axis of f32[]{q:4, k:6}, stands where take takes indices. Write axis='k', and indices in its place.",
-        ),
-        (
-            lambda: nx.quantile(X, "q", 0.5),
-            "quantile: 'q', an axis of f32[]{q:4, k:6}, stands where quantile takes q. Write axis='q', and q in its place.",
-        ),
-        (
-            lambda: nx.roll(X, "k", 1),
-            "roll: 'k', an axis of f32[]{q:4, k:6}, stands where roll takes shift. Write axis='k', and shift in its place.",
-        ),
-        (
-            lambda: nx.norm(X, "k"),
-            "norm: 'k', an axis of f32[]{q:4, k:6}, stands where norm takes ord. Write axis='k', and ord in its place.",
-        ),
-        (
             lambda: nx.nn.softmax(X, "q", "k"),
-            "softmax: where='k' is a word, not an array of truth values. Several axes are a tuple; for f32[]{q:4, k:6} write axis=('q', 'k').",
+            "softmax: 'k' stands where an array is expected. Write nx.nn.softmax(x, axis).",
         ),
         (
             lambda: X.rename("a"),

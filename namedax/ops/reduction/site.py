@@ -107,11 +107,6 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     """
     region = ambient()
     if where is not None:
-        if isinstance(where, str):
-            raise ArgumentTypeError(
-                f"{op}: where={where!r} is a word, not an array of truth values. Several axes are a tuple; for {type_text(x)} write "
-                f"axis={(axis, where)!r}."
-            )
         (data, mask), dims = align(op, x, where)
         data, mask = jnp.broadcast_arrays(data, mask)
         x = make_in_region(data, dims)
