@@ -257,7 +257,8 @@ def test_operators_of_numpy_and_arrays_without_names_are_as_before():
         ),
         (
             lambda: nx.arange(3, out_axis="k"),
-            "arange: got an unexpected keyword argument 'out_axis'. Write nx.arange(start, stop, step, axis=...). By name it takes dtype= too. Did you mean axis=?",
+            "arange: got an unexpected keyword argument 'out_axis'. Write nx.arange(start, stop, step, axis=...). By name it takes "
+            "dtype= too. Did you mean axis=?",
         ),
     ],
 )
