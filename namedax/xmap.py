@@ -243,9 +243,7 @@ def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
-    signature = inspect.signature(run if xmapped._parameters is None else xmapped._fun)
-    run.__signature__ = signature  # type: ignore[attr-defined]  # for JAX's messages
-    shown_as(run, source_of(xmapped._fun), signature)
+    shown_as(run, source_of(xmapped._fun), inspect.signature(run if xmapped._parameters is None else xmapped._fun))
     return jax.jit(
         run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
     )

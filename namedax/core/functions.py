@@ -43,8 +43,9 @@ def shown_as(function: Callable[..., Any], source: Source | None, signature: ins
 
     JAX looks for `__wrapped__`, and for the names of arguments at the signature.
     """
+    vars(function)["__signature__"] = signature
     if source is not None:
-        vars(function).update(__wrapped__=source, __signature__=signature)
+        vars(function)["__wrapped__"] = source
 
 
 def summary_of(function: Callable[..., Any]) -> str:
