@@ -15,7 +15,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
-from namedax.errors import ArgumentError
+from namedax.errors import ArgumentError, refuse_names
 from namedax.operands.along_axes import to_front
 from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -261,6 +261,7 @@ def logsumexp(
 
 
 def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
+    refuse_names(name, q, "a number")
     if weights is None and method != "inverted_cdf":
         return _QUANTILES[name](x, q, axis, method=method, keepdims=keepdims)
     x, function = as_array(x, name), getattr(jnp, name)
