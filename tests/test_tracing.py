@@ -122,6 +122,28 @@ def test_what_a_body_closes_over_is_replicated():
     np.testing.assert_allclose(jax.grad(lambda x: nx.sum(f(x), "k"))(x), np.full(8, np.sum(np.sin(w))), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("steps", [1, 40])
+def test_without_compilation_a_body_is_called_too(kind, steps):
+    mesh = jax.make_mesh((N,), ("x",), axis_types=(kind,), devices=jax.devices()[:N])
+    x = jnp.linspace(0.1, 1.0, 8)
+
+    def body(x):
+        for _ in range(steps):
+            x = nx.tanh(x)
+        return nx.sum(x, "b")
+
+    def plain(x):
+        for _ in range(steps):
+            x = jnp.tanh(x)
+        return x.sum()
+
+    f = nx.xmap(body, ["b"], [], axis_resources={"b": "x"}, mesh=mesh)
+    with jax.disable_jit():
+        np.testing.assert_allclose(f(x), plain(x), rtol=1e-5)
+        np.testing.assert_allclose(jax.grad(f)(x), jax.grad(plain)(x), rtol=1e-5)
+
+
 def layers(x, ws, remat=False):
     def step(x, w):
         return nx.tanh(nx.dot(x, w, "k") * (1.0 + nx.arange(8, axis="m"))), None

@@ -435,7 +435,8 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         return x, y, x
 
     # A call with two operands and three results says what there is to say of each.
-    (like,) = jax.make_jaxpr(jax.jit(part_of_body))(0.0, 0.0).jaxpr.eqns
+    with jax.disable_jit(False):
+        (like,) = jax.make_jaxpr(jax.jit(part_of_body))(0.0, 0.0).jaxpr.eqns
     counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
     changes = {
         name: value[:1] * counts[len(value)]
