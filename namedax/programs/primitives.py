@@ -434,8 +434,7 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
         return x, y, x
 
-    # A call with two operands and three results says what there is to say of each.
-    with jax.disable_jit(False):
+    with jax.disable_jit(False):  # a call with two operands and three results says what there is to say of each
         (like,) = jax.make_jaxpr(jax.jit(part_of_body))(0.0, 0.0).jaxpr.eqns
     counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
     changes = {
