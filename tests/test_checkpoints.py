@@ -414,8 +414,8 @@ def test_where_arrays_cannot_live_is_told(stored):
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        ({"f": [len]}, "f/0 of the tree is <built-in function len>, of type builtin_function_or_method, which cannot be stored"),
-        ({"t": np.array(["x"])}, "t of the tree is array(['x'], dtype='<U1'), of type ndarray, which cannot be stored"),
+        ({"f": [len]}, "f/0 of the tree is the function len, of type builtin_function_or_method, which cannot be stored"),
+        ({"t": np.array(["x"])}, "t of the tree is <U1[1], of type ndarray, which cannot be stored"),
         ({"u": nx.named(jnp.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has elements of a type that orbax's files lack."),
         ({Odd: 1}, f"a key of a dict is {Odd!r}, of type type, which cannot be stored"),
         ({"w": nx.NamedArray(jnp.ones((2, 2)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "two axes of w of the tree"),
