@@ -176,7 +176,6 @@ def test_methods_of_positional_axes_refuse_names_in_words():
     for call in (
         lambda: ODD.transpose("k", "q"),
         lambda: ODD.transpose(("k", "q")),
-        lambda: ODD.squeeze("k"),
         lambda: ODD.swapaxes("k", "q"),
         lambda: ODD.trace(axis1="k", axis2="q"),
     ):
