@@ -31,6 +31,7 @@ from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, 
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
+from namedax.programs.evaluator import opened
 from namedax.programs.late_sums import Traced, postponing
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.primitives import call_whole
@@ -290,8 +291,7 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
     consts = [replicated(const) for const in closed.consts]
     if all(new is const for new, const in zip(consts, closed.consts, strict=True)):
-        jaxpr = closed.jaxpr
-        flat = call_whole(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [*consts, *datas])
+        flat = call_whole(opened(closed.jaxpr), [*consts, *datas])
     else:
         flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
@@ -342,6 +342,7 @@ class Call:
       region: the region of the body.
       program: a token for the program, for regions.
       tracked: whether the mesh that was given to `xmap` has Explicit axes.
+      source: where the user has written the function.
       carried: names of a surrounding mapped function, which results may have though `out_axes` does not place them.
     """
 
@@ -356,11 +357,12 @@ class Call:
         region: Region,
         program: Hashable,
         tracked: bool,
+        source: Source | None,
         carried: frozenset[Hashable] = frozenset(),
     ):
         self.function, self.name, self.out_axes, self.resources, self.sizes = function, name, out_axes, resources, sizes
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
-        self.source: Source | None = getattr(function, "__wrapped__", None)  # where the user has written it
+        self.source = source
         # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []

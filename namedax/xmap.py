@@ -531,15 +531,13 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
         return xmapped._fun(*args_, **kwargs_)
 
-    shown_as(function, source_of(xmapped._fun), inspect.signature(function))
-
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
         for name in sizes:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", knows_padding=True)
         tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
         options = (xmapped._name, xmapped._out_axes, xmapped._resources, xmapped._axis_sizes)
-        return Call(function, *options, arguments, region, xmapped._shared.program, tracked, carried)
+        return Call(function, *options, arguments, region, xmapped._shared.program, tracked, source_of(xmapped._fun), carried)
 
     if outer is not None and outer.resources:
         return _run_within(xmapped, outer, sizes, resources, left_out, call_in)

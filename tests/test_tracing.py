@@ -1,7 +1,7 @@
 """What tracing does not do: bind again what no pass changes, take out casts that have no gradient, lose the lines of the body."""
 
-import cProfile
-import gc
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,9 @@ from jax.extend.core import subjaxprs
 from jax.sharding import AxisType
 
 import namedax as nx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import check
 
 N = 4
 
@@ -74,8 +77,8 @@ def test_a_long_body_is_the_same_program_for_gradients_from_outside(mesh):
     np.testing.assert_allclose(jax.hessian(f, 1)(x, w), jax.hessian(plain, 1)(x, w), rtol=1e-4)
 
 
-def traced_with_parameters(count, kind):
-    """A step on so many parameters, traced, and how many functions that called."""
+def on_parameters(count, kind):
+    """A step on so many parameters, and its arguments."""
     mesh = jax.make_mesh((N,), ("x",), axis_types=(kind,), devices=jax.devices()[:N])
     one = nx.shard(nx.named(jnp.ones(8), ["n"]), {"n": "x"}, mesh)
     params = {f"p{i}": one for i in range(count)}
@@ -83,31 +86,20 @@ def traced_with_parameters(count, kind):
     def step(params, grads):
         return {key: value - 0.1 * grads[key] for key, value in params.items()}
 
-    jax.clear_caches()
-    gc.collect()
-    gc.disable()
-    profile = cProfile.Profile()
-    try:
-        profile.enable()
-        traced = nx.xmap(step, axis_resources={"n": "x"}, mesh=mesh).trace(params, params)
-    finally:
-        profile.disable()
-        gc.enable()
-    return traced, sum(entry.callcount for entry in profile.getstats())
+    return nx.xmap(step, axis_resources={"n": "x"}, mesh=mesh), (params, params)
 
 
 def test_explicit_axes_do_not_trace_a_body_twice():
     # What it closes over must be replicated there, which is seen when it has been traced.
     called = {}
     for kind in (AxisType.Auto, AxisType.Explicit):
-        called[kind] = traced_with_parameters(60, kind)[1] - traced_with_parameters(20, kind)[1]
+        called[kind] = check.entered_to_trace(*on_parameters(60, kind)) - check.entered_to_trace(*on_parameters(20, kind))
     assert called[AxisType.Explicit] < 1.25 * called[AxisType.Auto]
 
 
 def test_arguments_in_place_are_not_resharded():
-    assert "reshard" not in {
-        eqn.primitive.name for eqn in equations(traced_with_parameters(3, AxisType.Explicit)[0].jaxpr.jaxpr)
-    }
+    step, args = on_parameters(3, AxisType.Explicit)
+    assert "reshard" not in {eqn.primitive.name for eqn in equations(step.trace(*args).jaxpr.jaxpr)}
 
 
 def test_what_a_body_closes_over_is_replicated():

@@ -9,7 +9,7 @@ from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
 from namedax.hlo import size_text
 
-__all__ = ["Elsewhere", "findings_of"]
+__all__ = ["Elsewhere", "NoRing", "findings_of"]
 
 # An array that is smaller is not worth a word.
 _LARGE = 1 << 20

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from namedax.analysis.records import Totals
-from namedax.core.display import dtype_text
+from namedax.errors import show_dtype
 from namedax.hlo import size_text
 
 __all__ = ["difference", "flops_text", "html", "text"]
@@ -121,7 +121,7 @@ def _sent_rows(report: Any) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("wire", "payload", "times", "collective", "over", "operation", "line", "")]
     for key, (count, wire, payload) in sorted(groups.items(), key=lambda item: -item[1][1]):
         kind, axes, where, source, phase, dtype = key
-        what = f"{kind} {dtype_text(np.dtype(dtype))}"
+        what = f"{kind} {show_dtype(np.dtype(dtype))}"
         rows.append((size_text(wire), size_text(payload), str(count), what, axes, where, source, phase))
     return rows
 

@@ -11,9 +11,9 @@ import numpy as np
 from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, shown
 from namedax.checkpoints.written_names import identity, written_name
 from namedax.core.array import NamedArray, positions
-from namedax.core.display import dtype_text, type_text
+from namedax.core.display import type_text
 from namedax.core.names import Dims
-from namedax.errors import CheckpointError, did_you_mean, show_names
+from namedax.errors import CheckpointError, did_you_mean, show_dtype, show_names
 from namedax.errors import shown as shown_value
 from namedax.operands.leaves import data_of
 
@@ -131,7 +131,7 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
 def _of_types(have: Stored, want: Wanted) -> str:
     if have.dtype != want.dtype:
         cast = "" if is_key(have) or is_key(want) else " Restore it as it is stored, and cast it then (astype)."
-        return f"its elements are {dtype_text(have.dtype)}, not {dtype_text(want.dtype)}.{cast}"
+        return f"its elements are {show_dtype(have.dtype)}, not {show_dtype(want.dtype)}.{cast}"
     if not want.host and not is_key(have) and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype:
-        return f"JAX has no {dtype_text(have.dtype)} while jax_enable_x64 is off. Switch it on, or ask for a NumPy array: put one into like=."
+        return f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is off. Switch it on, or ask for a NumPy array: put one into like=."
     return ""

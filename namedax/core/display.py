@@ -20,10 +20,9 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError, shown
-from namedax.errors import show_dtype as dtype_text
+from namedax.errors import AxisSizeError, NamedAxesLeftError, show_dtype, shown
 
-__all__ = ["Shown", "dtype_text", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
+__all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
 
 
 class Shown:
@@ -111,7 +110,7 @@ def positional_type_text(value: Shown) -> str:
     >>> positional_type_text(nx.NamedArray(jnp.zeros((5, 20)), (None, "batch")))
     'f32[5]'
     """
-    return f"{dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
+    return f"{show_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
 
 
 def type_text(value: Any) -> str:
@@ -123,17 +122,17 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
-        return f"{dtype_text(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else shown(value)
+        return f"{show_dtype(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else shown(value)
     data: Any = value.data
     dims = value.dims
     if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{dtype_text(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else shown(data)
+        what = f"{show_dtype(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else shown(data)
         return f"{what} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
     sizes = value.named_shape
     named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
-    return f"{dtype_text(value.dtype)}[{shape}]{{{named}}}"
+    return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
 
 # --- values, and IPython's displays -----------------------------------------------------------------------------------

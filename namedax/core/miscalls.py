@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from namedax.errors import ArgumentTypeError, closest, usage
 
-__all__ = ["bound", "refuse_miscall", "well_called"]
+__all__ = ["bound", "call_or_refuse", "refuse_miscall", "well_called"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,16 +58,21 @@ def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Ma
         raise
 
 
+def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`function(*args, **kwargs)`, where it may be a call that the function does not take."""
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        refuse_miscall(function.__name__, function, args, kwargs, error)
+        raise
+
+
 def well_called(function: F) -> F:
     """`function`, whose miscalls are said in words, for what is not an operation by another decorator, which does so too."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            refuse_miscall(called.__name__, function, args, kwargs, error)
-            raise
+        return call_or_refuse(function, args, kwargs)
 
     return cast(F, called)
 

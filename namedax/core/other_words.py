@@ -23,7 +23,7 @@ _WORDS: dict[str, str] = {
     ),
     **dict.fromkeys(("sizes", "axis_size", "named_axes"), "x.named_shape[{axis}]"),
     **dict.fromkeys(("dim", "rank"), "len(x.dims) for all axes, x.ndim for the positional ones"),
-    **dict.fromkeys(("positional_shape",), "x.shape"),
+    "positional_shape": "x.shape",
     **dict.fromkeys(
         ("has_axis", "has_names", "resolve_axis", "axis_indices", "get_axis_num", "contains_dims"), "{axis} in x.dims"
     ),
@@ -71,7 +71,7 @@ _WORDS: dict[str, str] = {
         ("sel", "loc", "coords", "indexes", "assign_coords", "drop_vars", "coordinate", "coord_fields", "interp"),
         _NO_COORDINATES,
     ),
-    **dict.fromkeys(("topk",), "nx.top_k(x, 3, axis={axis})"),
+    "topk": "nx.top_k(x, 3, axis={axis})",
     **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
     **dict.fromkeys(("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"),
     "rolling": "nx.nn.avg_pool, nx.conv or nx.halo",
@@ -80,16 +80,16 @@ _WORDS: dict[str, str] = {
     # element types, devices, gradients
     **dict.fromkeys(("float", "double"), "x.astype(float)"),
     **dict.fromkeys(("int", "long"), "x.astype(int)"),
-    **dict.fromkeys(("bool",), "x.astype(bool)"),
+    "bool": "x.astype(bool)",
     **dict.fromkeys(("half", "bfloat16", "type", "type_as"), "x.astype(dtype)"),
     **dict.fromkeys(("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"),
     **dict.fromkeys(("device", "devices", "addressable_shards", "is_fully_replicated"), "x.sharding, or x.data.{word}"),
-    **dict.fromkeys(("detach",), "nx.lax.stop_gradient(x)"),
+    "detach": "nx.lax.stop_gradient(x)",
     **dict.fromkeys(
         ("backward", "grad", "requires_grad", "requires_grad_"),
         "jax.grad(loss)(x), of a function whose result has no name left",
     ),
-    **dict.fromkeys(("clone",), "x.copy(); arrays are immutable"),
+    "clone": "x.copy(); arrays are immutable",
     **dict.fromkeys(
         ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"), "x itself: there is nothing to do"
     ),

@@ -65,31 +65,27 @@ class Arrivals:
             kinds = self._begin(context)
         for known in kinds:
             shardings = known.shardings
-            waiting: list[Any] = [args, kwargs.values()] if kwargs else [args]
-            for values in waiting:  # to which containers are added as they come
-                for value in values:
+            waiting: list[Any] = [*args, *kwargs.values()]
+            for value in waiting:  # to which what containers hold is added as they come
+                kind = type(value)
+                if kind is NamedArray:
+                    value = value._data
                     kind = type(value)
-                    if kind is NamedArray:
-                        value = value._data
-                        kind = type(value)
-                    if kind in whole_types:
-                        if id(value.sharding) not in shardings and not known.learns(value):
-                            break
-                    elif kind is list or kind is tuple:
-                        waiting.append(value)
-                    elif kind is dict:
-                        waiting.append(value.values())
-                    elif isinstance(value, jax.Array):
-                        if isinstance(value, jax.core.Tracer) or not known.learns(value):
-                            break
-                        whole_types.add(kind)
-                    else:
-                        leaves = jax.tree.leaves(value)
-                        if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
-                            waiting.append(leaves)
+                if kind in whole_types:
+                    if id(value.sharding) not in shardings and not known.learns(value):
+                        break
+                elif kind is list or kind is tuple:
+                    waiting += value
+                elif kind is dict:
+                    waiting += value.values()
+                elif isinstance(value, jax.Array):
+                    if isinstance(value, jax.core.Tracer) or not known.learns(value):
+                        break
+                    whole_types.add(kind)
                 else:
-                    continue
-                break
+                    leaves = jax.tree.leaves(value)
+                    if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
+                        waiting += leaves
             else:
                 return True
         return False

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import jax
 
 from namedax.core.array import NamedArray, Parts, make
-from namedax.core.miscalls import refuse_miscall
+from namedax.core.miscalls import call_or_refuse
 from namedax.core.region import inhabited
 from namedax.core.scopes import Scope, is_open
 from namedax.operands.compiled_ops import SCALARS, new_table, remember, type_key, varies, watched, whole_types
@@ -40,21 +40,12 @@ def _learn(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """`function(*args, **kwargs)`; if it came down to one kernel of `datas`, that and the dims of its result are remembered."""
-    result, calls = watched(_called, (function, args, kwargs), {})
+    result, calls = watched(call_or_refuse, (function, args, kwargs), {})
     if len(calls) == 1:
         call, dims, scope, given, own = calls[0]
         if own is result and len(given) == len(datas) and all(a is b for a, b in zip(given, datas, strict=True)):
             remember(table, key, (call, dims, scope))
     return result
-
-
-def _called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`function(*args, **kwargs)`, where it may be a call that the function does not take."""
-    try:
-        return function(*args, **kwargs)
-    except TypeError as error:
-        refuse_miscall(function.__name__, function, args, kwargs, error)
-        raise
 
 
 # --- functions whose arguments are all operands, and which act on every element by itself ------------------------------------
@@ -201,11 +192,7 @@ def of_arguments(function: F) -> F:
     @functools.wraps(function)
     def shortcut(*args: Any, **kwargs: Any) -> Any:
         if inhabited:
-            try:
-                return function(*args, **kwargs)
-            except TypeError as error:
-                refuse_miscall(function.__name__, function, args, kwargs, error)
-                raise
+            return call_or_refuse(function, args, kwargs)
         if len(args) == 2 and not kwargs and type(args[0]) is NamedArray and type(args[1]) is str:  # the most common case
             key: Any = (args[0]._dims, args[1])
             datas: Any = (args[0]._data,)
@@ -215,7 +202,7 @@ def of_arguments(function: F) -> F:
         else:
             described = _described(args, kwargs)
             if described is None:
-                return _called(function, args, kwargs)
+                return call_or_refuse(function, args, kwargs)
             key, datas = described
         is_traced = False
         for data in datas:

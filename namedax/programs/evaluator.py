@@ -37,6 +37,7 @@ __all__ = [
     "inlined",
     "is_inexact",
     "number_of",
+    "opened",
     "skip",
     "source_of",
     "summed_axes",
@@ -128,6 +129,11 @@ def has_sums(jaxpr: Any, known: dict[int, bool] | None = None) -> bool:
             for part in programs_of(eqn)
         )
     return known[id(jaxpr)]
+
+
+def opened(jaxpr: Any) -> Any:
+    """A jaxpr that takes its constants as its first arguments."""
+    return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
 def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:

@@ -27,7 +27,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from namedax.core.functions import Source, shown_as
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined
+from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined, opened
 from namedax.programs.indices import Index, Indices
 from namedax.programs.primitives import (
     LOCAL_KINDS,
@@ -105,8 +105,7 @@ def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: b
     values = [*closed.consts, *datas]
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
-    jaxpr = closed.jaxpr
-    return as_one_call(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), values)
+    return as_one_call(opened(closed.jaxpr), values)
 
 
 class Traced:

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
-from namedax.programs.evaluator import Evaluator, is_inexact, skip, source_of
+from namedax.programs.evaluator import Evaluator, is_inexact, opened, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, remat_with
 from namedax.resources.mesh import brought_in, is_foreign
@@ -244,7 +244,7 @@ def apart_from_constants(
     casts = sorted(finder.found, key=lambda pair: (pair[0], sorted(pair[1])))
     varied = [*consts, *(cast_data(consts[i], over) for i, over in casts)]
     operands = [change(value) if axes <= varying(value) else value for value in varied]
-    open_jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    open_jaxpr = opened(jaxpr)
 
     def run(operands: Sequence[Any], *datas: Any) -> list[Any]:
         if not casts:
@@ -324,7 +324,7 @@ class Hoisted:
         # JAX cannot transpose a loop one of whose constants has a type of a region around it, in `jax.lax.scan` either.
         self.consts = [brought_in(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
         jaxpr = closed.jaxpr
-        self.jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+        self.jaxpr = opened(jaxpr)
         count = len(self.consts)
         self.casts = sorted(hoist.casts, key=lambda pair: (pair[0], sorted(pair[1])))
         self.const_forms: list[Forms] = [{} for _ in self.consts]

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray
-from namedax.core.display import dtype_text, type_text
-from namedax.errors import ArrayTypeError, show_names
+from namedax.core.display import type_text
+from namedax.errors import ArrayTypeError, show_dtype, show_names
 from namedax.typing.array_types import ArrayType, Size, as_jax_reads, key
 
 __all__ = ["Problem", "Seen", "Sizes", "array_problem", "no_array_problem", "see", "union_problem", "unreadable"]
@@ -157,8 +157,8 @@ def _bound(variable: Any, sizes: Sizes, where: str) -> str:
 def _element_text(value: Any, have: Seen) -> str:
     if not hasattr(value, "dtype"):
         return f"that of a Python {type(value).__name__}"
-    read = "" if value.dtype == have.dtype else f", which JAX reads as {dtype_text(have.dtype)}"
-    return f"{dtype_text(value.dtype)}{read}"
+    read = "" if value.dtype == have.dtype else f", which JAX reads as {show_dtype(have.dtype)}"
+    return f"{show_dtype(value.dtype)}{read}"
 
 
 def _about_elements(value: Any, have: Seen, want: ArrayType) -> list[str]:

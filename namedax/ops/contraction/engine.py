@@ -99,6 +99,10 @@ class _Term(Record, frozen=False):
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
+def _no_ring(why: str, names: Iterable[Label]) -> str:
+    return f"no_ring_{why}{scope_text('', tuple(names)).removeprefix('nx.')}"
+
+
 def _saying(scope: str) -> contextlib.AbstractContextManager[Any]:
     return jax.named_scope(scope) if scope else contextlib.nullcontext()
 
@@ -320,7 +324,7 @@ class Contraction:
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
         if uneven := self._uneven(a, b):
-            self.plain = f"no_ring_uneven{scope_text('', uneven)[3:]}"  # blocks with padding go around no ring
+            self.plain = _no_ring("uneven", uneven)  # blocks with padding go around no ring
             return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
@@ -344,7 +348,7 @@ class Contraction:
             if want[: len(have)] != have or frozenset(axes) != late:
                 continue
             if not self._divides(label, axes, a, b):
-                self.plain = f"no_ring_uneven{scope_text('', (self.writes.get(label, label),))[3:]}"
+                self.plain = _no_ring("uneven", [self.writes.get(label, label)])
             else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
                 data = ring_scatter(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y)
@@ -372,9 +376,7 @@ class Contraction:
         if len(labels) < 2 or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
             return None
         if not whole:
-            self.plain = (
-                f"no_ring_undivided{scope_text('', tuple(label for label in labels if not isinstance(label, int)))[3:]}"
-            )
+            self.plain = _no_ring("undivided", [label for label in labels if not isinstance(label, int)])
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)

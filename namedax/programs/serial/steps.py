@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import Evaluator, as_one_call, source_of
+from namedax.programs.evaluator import Evaluator, as_one_call, opened, source_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -279,8 +279,7 @@ class Stepper:
         """What the values that `step` gives for the number of a step become over all of them."""
         first = jnp.zeros((), jnp.int32)
         traced = jax.make_jaxpr(step)(first)
-        shapes, program = traced.out_avals, traced.jaxpr
-        program = program.replace(constvars=[], invars=[*program.constvars, *program.invars])
+        shapes, program = traced.out_avals, opened(traced.jaxpr)
         totals = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
 
         def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
