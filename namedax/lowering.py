@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,13 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import dims_of, is_named, make_in_region
+from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.names import Dims
 from namedax.core.records import Record
-from namedax.core.region import Region, ambient, enter
+from namedax.core.region import Region, enter
 from namedax.core.scopes import Renaming, Scope, scope_text
 from namedax.core.uneven import block_of
 from namedax.core.variance import cast_data, varying
@@ -108,7 +109,7 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
-    shard_map = functools.partial(shard_map, in_specs=specs)
+    shard_map = _said_once(shard_map, specs)
     run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
     if call.results_are_placed:
         return run(shard_map(call.within(call.with_late_sums(call.body)), out_specs=call.result_specs()), datas)
@@ -119,12 +120,31 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
     """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
     used = _axes_of(resources)
-    datas = [jnp.asarray(argument.data) for argument in call.arguments]
+    datas = [data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data) for argument in call.arguments]
     if has_explicit_axes(mesh):
         specs = call.specs(resources)
         datas = [to_spec(data, spec, None if from_context else mesh) for data, spec in zip(datas, specs, strict=True)]
     names = used if used != frozenset(mesh.axis_names) else frozenset()
     return datas, functools.partial(jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True)
+
+
+def _said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
+    """`shard_map` for functions of so many arrays, with one spec for all neighbours that have the same: JAX looks at each spec that it is given."""
+    counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
+
+    def mapping(body: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        def of_groups(*groups: Sequence[Any]) -> Any:
+            return body(*itertools.chain.from_iterable(groups))
+
+        mapped = shard_map(of_groups, in_specs=tuple(spec for spec, _ in counts), **options)
+
+        def run(*datas: Any) -> Any:
+            supply = iter(datas)
+            return mapped(*(list(itertools.islice(supply, count)) for _, count in counts))
+
+        return run
+
+    return mapping
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -408,15 +428,25 @@ class Call:
     def _outputs(self, datas: Sequence[Any]) -> Any:
         """Runs the function on named arrays of these (local) data."""
         region = self.region
-        named = [
-            wrap(self._cut(data, argument.dims), argument.dims) for data, argument in zip(datas, self.arguments, strict=True)
-        ]
+        named = self._named(datas)
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
         for leaf in jax.tree.leaves(outputs, is_leaf=is_named):
             region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
         self._check_names_used()
         return outputs
+
+    def _named(self, datas: Sequence[Any]) -> list[Any]:
+        """The arguments as the function takes them. Their names have been noted (`_check_arguments`)."""
+        all_dims = [argument.dims for argument in self.arguments]
+        if self.whole:
+            datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+        if self.region.mode == "auto":
+            return [wrap(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+        arrays = make_blocks(datas, all_dims, self.region)
+        return [
+            array if dims.count(None) < len(dims) else data for array, data, dims in zip(arrays, datas, all_dims, strict=True)
+        ]
 
     def _cut(self, data: Any, dims: Dims) -> Any:
         """An argument with its own blocks of names that came whole."""
@@ -432,8 +462,8 @@ class Call:
             return f"the result{jax.tree_util.keystr(path)}"
 
         if mapping is None:
-            leaf = local_block(leaf, "xmap, out_axes", ambient())
-            data, dims = (leaf._data, leaf._dims) if is_named(leaf) else (jnp.asarray(leaf), dims_of(leaf))
+            leaf = local_block(leaf, "xmap, out_axes", self.region)
+            data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (jnp.asarray(leaf), dims_of(leaf))
             final = dims
         else:
             data, dims = detach_names(leaf, mapping, "xmap, out_axes", what(), self.carried)
@@ -498,7 +528,7 @@ class Call:
     def rebuild(self, flat: Sequence[Any]) -> Any:
         """The results, some of them named, from the data of their leaves."""
         leaves = [
-            make_in_region(data, result.final) if any(dim is not None for dim in result.final) else data
+            make_in_region(data, result.final) if result.final.count(None) < len(result.final) else data
             for data, result in zip(flat, self.results, strict=True)
         ]
         return jax.tree.unflatten(self._tree, leaves)

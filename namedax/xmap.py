@@ -31,7 +31,7 @@ from namedax.operands.arrivals import Arrivals
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
-from namedax.ops.shape.conversion import attach_names, map_with_mappings
+from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
 from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass, skipped_passes
 from namedax.programs.serial.stepping import virtual_mesh
 from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, parse_resources, partition_spec
@@ -464,23 +464,22 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
-    arguments: list[Argument] = []
     region = ambient()
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> None:
+    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Argument:
         if isinstance(leaf, (np.ndarray, np.generic)):
             leaf = jnp.asarray(leaf)
         if region is not None:
             leaf = local_block(leaf, "xmap", region)
-        # What messages call it is written only where there can be one.
-        data, dims = attach_names(
-            leaf, mapping, "xmap", "" if mapping is None else f"{what_of(path, names)}, {type_text(leaf)},"
-        )
-        arguments.append(Argument(leaf, data, dims, path, names))
+        if mapping is None:
+            data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
+        else:
+            data, dims = attach_names(leaf, mapping, "xmap", f"{what_of(path, names)}, {type_text(leaf)},")
+        return Argument(leaf, data, dims, path, names)
 
     mappings = None if xmapped._in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
-    map_with_mappings(one, dynamic, mappings, "xmap, in_axes")
-    return arguments, jax.tree.structure(dynamic, is_leaf=is_named)
+    leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
+    return [one(*leaf) for leaf in leaves], tree
 
 
 def _collect_sizes(
@@ -497,7 +496,9 @@ def _collect_sizes(
             )
         sizes[name], origin[name] = size, "axis_sizes"
     for argument in arguments:
-        shape = np.shape(argument.data)
+        if not argument.dims:
+            continue
+        shape = argument.data.shape if isinstance(argument.data, jax.core.Tracer) else np.shape(argument.data)
         for dim, n in zip(argument.dims, shape, strict=True):
             if dim is None:
                 continue

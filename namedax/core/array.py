@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,9 @@ __all__ = [
     "is_global",
     "is_named",
     "make",
+    "make_blocks",
     "make_in_region",
+    "new_memory",
     "origin_of",
     "positions",
     "set_memory",
@@ -113,7 +115,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
         _set_data(self, data)
         _set_dims(self, dims)
-        set_memory(self, _new_memory())
+        set_memory(self, new_memory(region))
 
     if not TYPE_CHECKING:
 
@@ -293,8 +295,8 @@ _get_tail: Callable[[NamedArray], Dims] = vars(Parts)["_tail"].__get__
 set_memory: Callable[[NamedArray, Any], None] = vars(Parts)["_casts"].__set__
 
 
-def _new_memory() -> dict[Hashable, Any] | None:
-    region = ambient()
+def new_memory(region: Region | None) -> dict[Hashable, Any] | None:
+    """What an array that is made now remembers, where `region` is ambient (`make_in_region`)."""
     return {"trace": get_opaque_trace_state(), "region": region} if region is not None and region.manual else None
 
 
@@ -337,8 +339,18 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     """
     array = make(data, dims)
     if inhabited:
-        set_memory(array, _new_memory())
+        set_memory(array, new_memory(ambient()))
     return array
+
+
+def make_blocks(datas: Iterable[Any], all_dims: Iterable[Dims], region: Region) -> list[NamedArray]:
+    """`make_in_region` for many at once, where `region` is ambient."""
+    arrays = list(map(make, datas, all_dims))
+    if region.manual:
+        trace = get_opaque_trace_state()
+        for array in arrays:
+            set_memory(array, {"trace": trace, "region": region})
+    return arrays
 
 
 def dims_of(value: Any) -> Dims:
@@ -378,6 +390,5 @@ def as_array(x: Any, op: str = "") -> Any:
     return jnp.asarray(x)
 
 
-def is_named(leaf: Any) -> bool:
-    """Whether a leaf is a named array (for `is_leaf` of tree functions)."""
-    return isinstance(leaf, NamedArray)
+#: Whether a leaf is a named array: `isinstance` as a function of the leaf, for `is_leaf` of tree functions, which ask it of every node.
+is_named: Callable[[Any], bool] = NamedArray.__instancecheck__

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import math
+import operator
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NoReturn
 
 import jax
@@ -34,7 +36,7 @@ __all__ = [
     "inhabited",
     "leave_for_kernel",
     "note_left",
-    "placements_to_note",
+    "placements_after",
 ]
 
 Mode = Literal["manual", "auto"]
@@ -70,10 +72,12 @@ class Region:
         "_mesh_sizes",
         "left_out",
         "looked_at",
+        "manual",
         "mesh",
         "mode",
         "outside",
         "overlap",
+        "placements",
         "resources",
         "seen",
         "sizes",
@@ -94,6 +98,10 @@ class Region:
         self.resources = dict(resources)
         self.mesh = mesh
         self.mode = mode
+        # Whether values are local blocks (`jax.shard_map`), at least of some names.
+        self.manual = mode == MANUAL and bool(resources)
+        # Where all mapped names live.
+        self.placements: Placements = frozenset(self.resources.items())
         self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
         # Names whose last blocks are padding.
         self.uneven = frozenset(
@@ -102,7 +110,7 @@ class Region:
             if mode == MANUAL and axes and name in self.sizes and self.sizes[name] % self.mesh_axis_size(axes)
         )
         self.overlap, self.left_out = overlap, left_out
-        self._key = (frozenset(self.sizes.items()), frozenset(self.resources.items()), mesh, mode, program, overlap, left_out)
+        self._key = (frozenset(self.sizes.items()), self.placements, mesh, mode, program, overlap, left_out)
         self._hash = hash(self._key)
         # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
         self.seen: set[Hashable] = _records.setdefault(self._key, set())
@@ -119,16 +127,6 @@ class Region:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Region) and self._hash == other._hash and self._key == other._key)
-
-    @property
-    def manual(self) -> bool:
-        """Whether values are local blocks (`jax.shard_map`), at least of some names."""
-        return self.mode == MANUAL and bool(self.resources)
-
-    @property
-    def placements(self) -> Placements:
-        """Where all mapped names live."""
-        return frozenset(self.resources.items())
 
     def placement(self, name: Hashable, op: str | None = None) -> tuple[str, ...]:
         """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole.
@@ -273,10 +271,9 @@ _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_ke
 inhabited: set[int] = set()
 
 
-def ambient() -> Region | None:
-    """The region that is being traced, or `None` outside of every mapped body."""
-    region: Region | None = _context.value
-    return region
+#: Gives the region that is being traced, or `None` outside of every mapped body. Operations ask it several times each, so no function of
+#: Python stands around the reading.
+ambient: Callable[[], Region | None] = functools.partial(operator.attrgetter("value"), _context)
 
 
 @contextlib.contextmanager
@@ -343,11 +340,8 @@ class _Left(threading.local):
 _left = _Left()
 
 
-def placements_to_note() -> Placements | None:
-    """Where the names of blocks live, for arrays that are taken apart now: in a mapped body, or in a rule that is traced after it."""
-    region = ambient()
-    if region is not None:
-        return region.placements if region.manual else None
+def placements_after() -> Placements | None:
+    """Where the names of blocks live, for arrays that are taken apart where no region is ambient: in a rule that is traced after a body."""
     if not _left.arrays:
         return None
     if (

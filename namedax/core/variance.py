@@ -48,7 +48,8 @@ _FORM = "varying form"
 
 def varying(data: Any) -> frozenset[str]:
     """The mesh axes over which `data` may differ from device to device."""
-    return varying_of(jax.typeof(data))
+    axes: frozenset[str] = jax.typeof(data).manual_axis_type.varying
+    return axes
 
 
 def varying_of(aval: Any) -> frozenset[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.core.array import NamedArray, dims_of, make, make_in_region, origin_of, positions
+from namedax.core.array import NamedArray, dims_of, make, make_in_region, new_memory, positions, set_memory
 from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -87,11 +87,13 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
         if type(array) in _NO_ARRAYS:
             refuse_names(op, array)
         return array if region is None or not region.resources else _entered(array, region)
-    dims = positions(array, op)
     if region is None:
+        positions(array, op)
         return array
-    origin = origin_of(array)
-    data = array._data
+    dims, data, memory = array._dims, array._data, array._casts
+    if type(data) is NamedArray or len(data.shape) != len(dims):
+        positions(array, op)
+    origin = None if memory is None else memory["region"]
     key = (dims, data.shape)
     # What is a block of this region, or whole where all arrays are, stays as it is.
     is_at_home = origin is region or (origin is None and not region.resources)
@@ -308,15 +310,21 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
 
 def wrap(data: Any, dims: Dims) -> Any:
     """The result of an operation: a named array, or `data` itself if no dim has a name."""
-    names = [dim for dim in dims if dim is not None]
-    if not names:
+    if dims.count(None) == len(dims):
         return data
     region = ambient()
-    if region is not None:
-        for dim, n in zip(dims, data.shape, strict=True):
-            if dim is not None:
+    if region is None:
+        return make(data, dims)
+    for dim, n in zip(dims, data.shape, strict=True):
+        if dim is not None:
+            if dim in region.sizes:  # what `note` does, without the call
+                region.seen.add(dim)
+            else:
                 region.note(dim, n)
-    return make_in_region(settled(data, dims), dims)
+    array = make(settled(data, dims) if region.mode == "auto" else data, dims)
+    if region.manual:
+        set_memory(array, new_memory(region))
+    return array
 
 
 def settled(data: Any, dims: Dims) -> Any:

@@ -18,7 +18,7 @@ from jax import export
 
 from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
 from namedax.core.names import Dims
-from namedax.core.region import Placements, ambient, inhabited, note_left, placements_to_note
+from namedax.core.region import Placements, ambient, inhabited, note_left, placements_after
 from namedax.errors import AxisNameError
 from namedax.operands.broadcasting import local_block
 
@@ -34,15 +34,6 @@ def register() -> None:
         serialize_auxdata=_serialize_dims,
         deserialize_auxdata=_deserialize_dims,
     )
-
-
-def _leaf(array: NamedArray) -> Any:
-    # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
-    # told from a block of this one, so the leaf of such an array is its block.
-    region = ambient()
-    if region is not None and region.manual and origin_of(array) != region and isinstance(array._data, jax.Array):
-        return local_block(array, "the leaves of a pytree", region)._data
-    return array._data
 
 
 class _Tail(tuple[Hashable | None, ...]):
@@ -61,15 +52,25 @@ def _noting(tail: Dims, placements: Placements) -> _Tail:
     return noted
 
 
-def _remembered_dims(array: NamedArray) -> Dims:
-    tail = array._tail
-    placements = placements_to_note() if tail else None
-    return tail if placements is None else _noting(tail, placements)
+def _within(array: NamedArray) -> tuple[Any, Dims]:
+    """The leaf and the dims of an array that may be taken apart in a mapped body, or in a rule that is traced after one."""
+    region, data, tail = ambient(), array._data, array._tail
+    if region is None:
+        placements = placements_after() if tail else None
+    elif region.manual:
+        placements = region.placements if tail else None
+        # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
+        # told from a block of this one, so the leaf of such an array is its block.
+        if (origin := origin_of(array)) is not region and origin != region and isinstance(data, jax.Array):
+            data = local_block(array, "the leaves of a pytree", region)._data
+    else:
+        return data, tail
+    return data, tail if placements is None else _noting(tail, placements)
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    tail = _remembered_dims(array)
-    return ((_key(tail), _leaf(array)),), tail
+    data, tail = _within(array) if inhabited else (array._data, array._tail)
+    return ((_key(tail), data),), tail
 
 
 @functools.lru_cache(maxsize=4096)
@@ -85,7 +86,8 @@ def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
     if inhabited:
-        return (_leaf(array),), _remembered_dims(array)
+        data, tail = _within(array)
+        return (data,), tail
     return (array._data,), array._tail
 
 

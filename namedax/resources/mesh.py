@@ -265,7 +265,8 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
     """The mesh of whose Explicit axes the type of one of these speaks; `None` if there is not one."""
     last = None  # of which it is known that it is not
     for data in datas:
-        sharding = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
+        # A tracer is asked first, of which Python would be asked whether it is an array.
+        sharding = jax.typeof(data).sharding if isinstance(data, (jax.core.Tracer, jax.Array)) else None
         if isinstance(sharding, NamedSharding) and sharding.mesh is not last:
             if _is_tracked(data):
                 return sharding.mesh

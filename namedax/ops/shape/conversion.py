@@ -34,7 +34,17 @@ from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 
-__all__ = ["attach_names", "detach_names", "map_with_mappings", "named", "order_like", "positional", "shard", "untag"]
+__all__ = [
+    "attach_names",
+    "detach_names",
+    "leaves_with_mappings",
+    "map_with_mappings",
+    "named",
+    "order_like",
+    "positional",
+    "shard",
+    "untag",
+]
 
 Tree = TypeVar("Tree")
 
@@ -45,9 +55,15 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
     """
+    leaves, structure = leaves_with_mappings(tree, axes, op)
+    return jax.tree.unflatten(structure, [function(*leaf) for leaf in leaves])
+
+
+def leaves_with_mappings(tree: Any, axes: Any, op: str) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
+    """The leaves of `tree`, named arrays among them, each with its mapping and its path; and its structure. Raises as `map_with_mappings`."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
-        return jax.tree.unflatten(structure, [function(leaf, None, path) for path, leaf in leaves])
+        return [(leaf, None, path) for path, leaf in leaves], structure
     prefix = jax.tree.map(
         lambda m: None if m is None else parse_mapping(m, op, axes), axes, is_leaf=lambda m: m is None or is_mapping(m)
     )
@@ -62,8 +78,7 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
             f"containers; each entry stands for one value. ({error})"
         ) from None
     boxes = jax.tree.leaves(full)
-    results = [function(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)]
-    return jax.tree.unflatten(structure, results)
+    return [(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)], structure
 
 
 def _is_parsed(node: Any) -> bool:
