@@ -242,8 +242,8 @@ def shown(value: Any) -> str:
     """
     if hasattr(type(value), "_type_text"):  # a named array
         return str(value._type_text())
-    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, (type, np.generic)):
-        return f"{show_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
+    if not isinstance(value, np.generic) and (shape := shape_of(value)) is not None:
+        return f"{show_dtype(value.dtype)}[{','.join(map(str, shape))}]"
     kind = type(value)
     if kind in (list, tuple, set, dict):
         parts = [f"{shown(key)}: {shown(entry)}" for key, entry in value.items()] if kind is dict else [*map(shown, value)]
@@ -257,8 +257,26 @@ def shown(value: Any) -> str:
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
     if kind is slice:
         return f"slice({', '.join(map(shown, (value.start, value.stop, value.step)))})"
-    text = "..." if value is ... else repr(value)
+    try:
+        text = "..." if value is ... else repr(value)
+    except Exception:  # an object of others, whose own words fail: a message about it does not
+        return f"a value of type {kind.__name__}"
     return text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
+
+
+def shape_of(value: Any) -> tuple[Any, ...] | None:
+    """The shape of what is described as an array is: arrays, tracers, `jax.ShapeDtypeStruct`s, JAX's arguments of programs. Of all else `None`.
+
+    >>> shape_of(np.ones((2, 3))), shape_of(None), shape_of(np.float32)
+    ((2, 3), None, None)
+    """
+    if isinstance(value, type):
+        return None
+    try:
+        shape, _ = value.shape, value.dtype
+    except Exception:  # of objects of others an attribute may be anything
+        return None
+    return shape if isinstance(shape, tuple) else None
 
 
 _MOST_ENTRIES, _MOST_TEXT = 20, 400
@@ -292,6 +310,10 @@ def usage(op: str) -> str:
     return ""
 
 
+# What says the axes and how much together.
+_AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
+
+
 def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
     """What stands between the parentheses of a typical call: what has to be given, and the axis."""
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -299,10 +321,10 @@ def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
     by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
     if axis is not None and axis.kind is not keyword:
         at = by_place.index(axis)
-        return [p.name for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
+        return [_AMOUNTS.get(p.name, p.name) for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
     many = inspect.Parameter.VAR_POSITIONAL
     needed = [
-        f"*{p.name}" if p.kind is many else p.name
+        f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)
         for p in by_place
         if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
     ]

@@ -8,6 +8,7 @@ The oracle of a binary operation is NumPy's or `jnp`'s own, applied to operands 
 
 import ast
 import copy
+import html
 import inspect
 import itertools
 import operator
@@ -252,6 +253,58 @@ def test_repr_of_what_is_no_concrete_array():
     assert repr(keys).startswith("NamedArray(key<fry>[]{k:3}, dims=(k),\n[[")
     x.data.delete()
     assert repr(x) == "NamedArray(i32[3]{a:2}, deleted)"
+
+
+class Odd:
+    """An object whose attributes and words fail."""
+
+    dtype = None
+
+    @property
+    def shape(self):
+        raise RuntimeError("no shape")
+
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+LEAVES = {
+    "None": (lambda x: None, "None with the axes ('a', None), which do not fit"),
+    "text": (lambda x: "leaf", "'leaf' with the axes ('a', None), which do not fit"),
+    "an object": (lambda x: Odd(), "a value of type Odd with the axes ('a', None), which do not fit"),
+    "a class": (lambda x: np.float32, "the class float32 with the axes ('a', None), which do not fit"),
+    "a tuple": (lambda x: (1, 2), "(1, 2) with the axes ('a', None), which do not fit"),
+    "a named array": (lambda x: x, "i32[3]{a:2} with the axes ('a', None), which do not fit"),
+    "a type of JAX": (lambda x: jax.ShapeDtypeStruct((2, 3), jnp.int32), "i32[3]{a:2}"),
+    "another type": (lambda x: jax.ShapeDtypeStruct((2,), jnp.int32), "i32[2] with the axes ('a', None), which do not fit"),
+    "an argument": (lambda x: jax.tree.leaves(jax.jit(lambda x: x).lower(x).args_info)[0], "i32[3]{a:2}"),
+}
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_whatever_jax_puts_in_the_place_of_the_data_is_shown(kind):
+    x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
+    leaf, text = LEAVES[kind]
+    placeholder = jax.tree.unflatten(jax.tree.structure(x), [leaf(x)])
+
+    assert repr(placeholder) == f"NamedArray({text})"
+    assert nx.errors.shown(placeholder) == text
+    assert text.partition("[")[0] in html.unescape(placeholder._repr_html_())
+    nx.xmap(lambda x: repr(placeholder) and x, axis_resources={"a": "x"}, mesh=make_mesh((2,)))(nx.named(jnp.zeros(2), ["a"]))
+
+
+def test_what_holds_no_array_has_no_shape():
+    placeholder = jax.tree.map(lambda _: "leaf", nx.named(make.zeros(2), ["a"]))
+    with pytest.raises(nx.errors.ArrayAttributeError) as raised:
+        placeholder.named_shape  # noqa: B018
+    assert said(raised.value) == "named_shape: 'leaf' with the axes ('a',), which do not fit: it holds no array."
+
+
+def test_what_is_lowered_shows_its_arguments():
+    x = nx.named(make.zeros((5, 2, 3), jnp.int32), [None, "a", None])
+    lowered = nx.xmap(lambda x: x).lower(x)
+    assert repr(lowered.args_info) == "((NamedArray(i32[5,3]{a:2}),), {})"
+    assert repr(lowered.out_info) == "NamedArray(i32[5,3]{a:2})"
 
 
 # --- operators ------------------------------------------------------------------------------------------------------

@@ -627,6 +627,10 @@ PLACES = {
     "bias only": ({"key": "y"}, ["'key' on mesh axes ('y',)", "are on no mesh axis"]),
     "heads": ({"g": "x"}, ["the heads 'h' of the query are on no mesh axis", "'g' of the keys on mesh axes ('x',)"]),
     "other heads": ({"h": "x", "g": "y"}, ["'h' of the query are on mesh axes ('x',)", "on mesh axes ('y',)"]),
+    "heads in steps": (
+        {"h": nx.SerialLoop(2), "g": nx.SerialLoop(2)},
+        ["leave 'g' unmapped", "with nx.serial_loop two names can share"],
+    ),
 }
 
 

@@ -114,7 +114,7 @@ OPERANDS = {
     "where with one argument": (
         lambda: nx.where(B > 0),
         NamedAxesLeftError,
-        "where: a named condition needs both x and y; the shape of the form with one argument depends on data.",
+        "where: named arrays need all of condition, x and y; the shape of the form with one argument depends on data.",
     ),
     "axes of nmap": (
         lambda: nx.nmap(jnp.add)(B, C),

@@ -124,7 +124,61 @@ def test_options_of_the_program(call, text):
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (lambda: nx.pad(X, "k"), ArgumentTypeError, "pad: pad_width='k' is a name; write how much, as in {'k': (1, 2)}."),
+        (
+            lambda: nx.pad(X, "k"),
+            ArgumentTypeError,
+            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 2)}).",
+        ),
+        (
+            lambda: nx.pad(X, "k", (1, 0)),
+            ArgumentTypeError,
+            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 0)}).",
+        ),
+        (
+            lambda: nx.pad("k", X),
+            ArgumentTypeError,
+            "pad: 'k' stands where an array is expected. Write nx.pad(array, {name: (before, after)}, mode).",
+        ),
+        (
+            lambda: nx.tile(X, "k"),
+            ArgumentTypeError,
+            "tile: 'k' stands where a number or a dict of numbers is expected. Write nx.tile(A, {name: times}).",
+        ),
+        (
+            lambda: nx.roll(X, "k", 1),
+            ArgumentTypeError,
+            "roll: shift='k' must be an integer, known when the function is traced. Write nx.roll(a, shift, axis).",
+        ),
+        (
+            lambda: nx.repeat(X, "k", 2),
+            ArgumentTypeError,
+            "repeat: 'k' stands where a number of repetitions or a pattern is expected. Write nx.repeat(x, repeats, axis).",
+        ),
+        (
+            lambda: X.repeat("k"),
+            ArgumentTypeError,
+            "repeat: 'k' stands where a number of repetitions or a pattern is expected. Write nx.repeat(x, repeats, axis).",
+        ),
+        (
+            lambda: nx.broadcast_to(X, "new"),
+            ArgumentTypeError,
+            "broadcast_to: shape='new' is a name; write its size with it, nx.broadcast_to(x, named_shape={'new': size}).",
+        ),
+        (
+            lambda: nx.rearrange(X, "k", 2),
+            ArgumentTypeError,
+            "rearrange: takes 2 positional arguments but 3 were given. Write nx.rearrange(x, pattern).",
+        ),
+        (
+            lambda: nx.numpy.trapezoid("k", X),
+            ArgumentTypeError,
+            "trapezoid: 'k' stands where an array is expected. Write nx.trapezoid(y, x, dx, axis).",
+        ),
+        (
+            lambda: nx.where("k", X),
+            ArgumentTypeError,
+            "where: 'k' stands where an array is expected. Write nx.where(condition, x, y, axis=...).",
+        ),
         (
             lambda: nx.pad(X, {"k": 1}, mode="foo"),
             ArgumentError,

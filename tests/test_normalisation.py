@@ -15,7 +15,7 @@ import namedax as nx
 from namedax import hlo
 from namedax.nn import Moments
 from tests import make
-from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, together
+from tests.harness import PARTITIONER, PLACEMENTS, array, check, make_mesh, said, together
 
 E = nx.errors
 
@@ -371,6 +371,43 @@ def test_dropout_keeps_its_part_and_its_type():
 
 NAMED = nx.named(array(4, 8), ["b", "a"])
 KEY = jax.random.key(0)
+
+
+def weights(*names, n=8):
+    return nx.named(jnp.ones((3,) * (len(names) - 1) + (n,)), list(names))
+
+
+MISNAMED = {
+    "a scale": (lambda x, w: nx.nn.rms_norm(x, "embed", scale=w), "rms_norm: scale, ", ("embd",)),
+    "a bias": (lambda x, w: nx.nn.layer_norm(x, "embed", scale=2.0, bias=w), "layer_norm: bias, ", ("embd",)),
+    "one of two axes": (lambda x, w: nx.nn.layer_norm(x, "embed", scale=w), "layer_norm: scale, ", ("member", "embd")),
+    "no axis in common": (lambda x, w: nx.nn.rms_norm(x, "embed", scale=w), "rms_norm: scale, ", ("width",)),
+    "in training": (lambda x, w: nx.nn.batch_norm(x, "batch", scale=w), "batch_norm: scale, ", ("embd",)),
+    "in inference": (lambda x, w: nx.nn.batch_norm(x, "batch", mean=w, var=w), "batch_norm: mean, ", ("embd",)),
+    "a given variance": (lambda x, w: nx.nn.standardize(x, "embed", variance=w), "standardize: variance, ", ("embd",)),
+}
+
+
+@pytest.mark.parametrize("case", MISNAMED)
+def test_a_parameter_that_looks_misnamed_is_refused(case):
+    call, start, names = MISNAMED[case]
+    x, w = nx.named(array(4, 8), ["batch", "embed"]), weights(*names)
+    mapped = nx.xmap(lambda x: call(x, w), axis_resources={"batch": "x"}, mesh=make_mesh((2,)))
+    for run in (lambda x: call(x, w), mapped):
+        with pytest.raises(E.AxisNotFoundError) as raised:
+            run(x)
+        text = said(raised.value)
+        assert text.startswith(start), text
+        assert f"has the axis {names[0]!r}, which" in text, text
+        assert ("Did you mean 'embed'?" in text) == ("embd" in names), text
+
+
+def test_a_parameter_may_have_an_axis_of_its_own():
+    x, w = nx.named(array(4, 8), ["batch", "embed"]), nx.named(array(3, 8, seed=1), ["member", "embed"])
+    values = nx.nn.layer_norm(x, "embed", scale=w, bias=w)
+    for i in range(3):
+        one = nx.nn.layer_norm(x, "embed", scale=w["member", i], bias=w["member", i])
+        np.testing.assert_allclose(values["member", i].data, nx.order_like(one, values["member", i]).data, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 import namedax as nx
 from namedax import hlo
-from namedax.errors import ArgumentError, AxisNameError, AxisNotFoundError, NamedAxesLeftError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, NamedaxError, NamedAxesLeftError
 from tests import make
-from tests.harness import FEW, PARTITIONER, array, make_mesh
+from tests.harness import FEW, PARTITIONER, array, make_mesh, said
 
 PLACES = [FEW[0], FEW[2], FEW[3], PARTITIONER[3]]
 # {a: 8, b: 4, c: 3}
@@ -119,6 +119,11 @@ def test_what_nonzero_sends():
     [
         (lambda x: nx.nonzero(x), NamedAxesLeftError, "nonzero: the number of indices of f32[]{a:8, b:4} would depend on data"),
         (lambda x: nx.nonzero(x, axis="a"), ArgumentError, "nonzero: give size=, the number of places"),
+        (
+            lambda x: nx.unique(x, axis="a"),
+            ArgumentTypeError,
+            "and names are batch axes, which share it. Give size=",
+        ),
         (lambda x: nx.nonzero(x, axis="a", out_axis="p"), AxisNotFoundError, "nonzero: axis 'p' has no size here"),
         (lambda x: nx.nonzero(x, axis="c", size=2), AxisNotFoundError, "nonzero: no axis 'c' in f32[]{a:8, b:4}"),
         (lambda x: nx.nonzero(x, axis="a", size=2, out_axis="b"), AxisNameError, "out_axis='b' must be an axis name that"),
@@ -136,6 +141,30 @@ def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
         call(nx.named(array(8, 4).astype(jnp.float32), ["a", "b"]))
     assert words in str(raised.value), raised.value
+
+
+UNSIZED = {
+    "unique": (lambda x: nx.unique(x, axis="a"), "size"),
+    "nonzero": (lambda x: nx.nonzero(x.data), "size"),
+    "argwhere": (lambda x: nx.numpy.argwhere(x), "size"),
+    "flatnonzero": (lambda x: nx.numpy.flatnonzero(x), "size"),
+    "unique_counts": (lambda x: nx.numpy.unique_counts(x), "size"),
+    "union1d": (lambda x: nx.numpy.union1d(x, x), "size"),
+    "repeat": (lambda x: nx.repeat(x.data, x.data, 0), "total_repeat_length"),
+}
+
+
+@pytest.mark.parametrize("op", UNSIZED)
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["unmapped", "mapped"])
+def test_without_a_size_in_a_mapped_function(op, resources):
+    call, says = UNSIZED[op]
+    f = nx.xmap(call, axis_resources=resources, mesh=make_mesh((2,)))
+    with pytest.raises(NamedaxError) as raised:
+        f(nx.named(jnp.arange(4) % 3, ["a"]))
+    text = said(raised.value)
+    assert text.startswith(f"{op}: the ")
+    assert f"Give {says}" in text
+    assert "racer" not in text
 
 
 @pytest.mark.full

@@ -28,6 +28,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     PositionalAxisError,
     refuse_names,
+    shape_of,
     show_names,
 )
 
@@ -124,13 +125,17 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             # a pytree looks for its tail when it gets into one.
             if name == "_dims":
                 tail = _get_tail(self)
-                _set_dims(self, (None,) * (getattr(self._data, "ndim", 0) - len(tail)) + tail)
+                ndim = getattr(self._data, "ndim", None)
+                ndim = ndim if type(ndim) is int else len(shape_of(self._data) or ())  # JAX describes some arrays without it
+                _set_dims(self, (None,) * (ndim - len(tail)) + tail)
                 return self._dims
             if name == "_tail":
                 _set_tail(self, tail_of(_get_dims(self)))
                 return self._tail
             if name.startswith("_"):  # protocols, for which many ask
                 raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+            if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
+                raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
             names = [dim for dim in self._dims if dim is not None]
             remedy = what_to_write(name, names)
             instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
@@ -372,7 +377,7 @@ def positions(array: NamedArray, op: str) -> Dims:
             "(jax.tree.map) sees the data of each array without its names, and combined it with an array that has names. Give it "
             "is_leaf=lambda x: isinstance(x, nx.NamedArray), and it sees the named arrays."
         )
-    if len(array._dims) != array._data.ndim:
+    if len(array._dims) != len(array._data.shape):
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw JAX transform (jax.vmap, "
             "lax.scan, jax.tree.map) has removed an axis that has a name, or one that stands behind a named one. Move the "

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError, show_dtype, shown
+from namedax.errors import AxisSizeError, NamedAxesLeftError, shape_of, show_dtype, shown
 
 __all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
 
@@ -97,7 +97,8 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(data, jax.core.Tracer)
+    sharding = data.sharding if told else None
     spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
@@ -122,14 +123,15 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
-        return f"{show_dtype(value.dtype)}[{','.join(map(str, np.shape(value)))}]" if hasattr(value, "dtype") else shown(value)
+        own = shape_of(value) if not isinstance(value, (int, float, complex)) else () if hasattr(value, "dtype") else None
+        return shown(value) if own is None else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
     data: Any = value.data
     dims = value.dims
-    if not hasattr(data, "shape") or len(data.shape) != len(dims):
-        what = f"{show_dtype(data.dtype)}[{','.join(map(str, data.shape))}]" if hasattr(data, "dtype") else shown(data)
-        return f"{what} with the axes {dims}, which do not fit"
+    of_data = None if isinstance(data, Shown) else shape_of(data)  # a named array's is that of its positions
+    if of_data is None or len(of_data) != len(dims):
+        return f"{shown(data)} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
-    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(data.shape, dims, specs, strict=True) if dim is None)
+    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
     sizes = value.named_shape
     named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
@@ -233,8 +235,8 @@ def _to_html(array: Shown) -> str:
 def _axes(array: Shown) -> list[tuple[str, int, str]]:
     """Name (or position), size and mesh axes of every axis; nothing if the dims do not fit the data."""
     dims = array.dims
-    data: Any = array.data
-    if len(getattr(data, "shape", ())) != len(dims):
+    shape = shape_of(array.data) or ()
+    if len(shape) != len(dims):
         return []
     sizes = array.named_shape
     placements = shown_placements(array)
@@ -245,7 +247,7 @@ def _axes(array: Shown) -> list[tuple[str, int, str]]:
             n if dim is None else sizes[dim],
             ", ".join(placements[i]),
         )
-        for i, (dim, n) in enumerate(zip(dims, data.shape, strict=True))
+        for i, (dim, n) in enumerate(zip(dims, shape, strict=True))
     ]
 
 

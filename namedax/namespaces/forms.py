@@ -95,6 +95,8 @@ def where(
     if axis is not None:
         return nonzero(condition, size=size, fill_value=fill_value, axis=axis, out_axis=out_axis)
     if not isinstance(condition, NamedArray):
+        if isinstance(x, NamedArray) or isinstance(condition, str):
+            return elementwise.where(condition, x, y)  # which says what is missing
         plain: Any = jnp.where  # whose types keep the two forms apart
         return plain(condition, x, y, size=size, fill_value=fill_value)
     if size is None:

@@ -121,7 +121,7 @@ def batch_norm(
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one. None where the moments are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the name; or `scale`, `bias`, `mean` or `var` looks misspelt, as for `layer_norm`.
     """
 def binary_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, pos_weight: Any = None, where: ArrayLike | None = None,
@@ -391,7 +391,8 @@ def layer_norm(
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the name; or `scale` or `bias` looks misspelt: it has no axis of `x`, or a name close to one of `x`
+        that it lacks.
     """
 @overload
 def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:

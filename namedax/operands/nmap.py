@@ -6,6 +6,7 @@ The function sees positional arrays. It is vectorised over every named axis of i
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -32,6 +33,7 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
     SerialLoopError,
+    refuse_names,
     show_names,
     shown,
 )
@@ -95,10 +97,12 @@ class _ExplainNames:
       theirs: whether it is a function of JAX or of namedax.
       function: its name.
       arguments: the arrays that it was called with.
+      others: what else is among its arguments.
+      called: the function.
     """
 
-    def __init__(self, theirs: bool, function: str, arguments: Sequence[Any]):
-        self._theirs, self._function, self._arguments = theirs, function, arguments
+    def __init__(self, theirs: bool, function: str, arguments: Sequence[Any], others: Sequence[Any], called: Any):
+        self._theirs, self._function, self._arguments, self._others, self._called = theirs, function, arguments, others, called
 
     def __enter__(self) -> None:
         return None
@@ -108,6 +112,11 @@ class _ExplainNames:
             raise ArgumentTypeError(said) from error
         if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(error, NamedaxError):
             return
+        if isinstance(error, TypeError) and self._theirs and "<class 'str'>" in str(error):
+            for value in self._others:
+                refuse_names(self._function, value)
+        if isinstance(error, jax.errors.ConcretizationTypeError) and self._theirs:
+            self._refuse_unknown_shape(error)
         named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]
         if not named or "NamedArray" in str(error):  # the latter has an explanation of its own
             return
@@ -123,6 +132,25 @@ class _ExplainNames:
         said = str(error).split("\n", 1)[0].rstrip(".")
         own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
         raise own(f"{self._function}: {said}. Here {why}") from error
+
+    def _refuse_unknown_shape(self, error: Exception) -> None:
+        """Raises where the shape of a result depends on values that are not known, and an argument of the function can say it."""
+        try:
+            has = inspect.signature(self._called).parameters
+        except (TypeError, ValueError):
+            return
+        says = next((name for name in ("size", "length", "total_repeat_length") if name in has), None)
+        if says is None:
+            return
+        arrays = (
+            " and ".join(type_text(x) for x in self._arguments if isinstance(x, (NamedArray, jax.Array))) or "its arguments"
+        )
+        named = any(isinstance(x, NamedArray) for x in self._arguments)
+        batch = ", and names are batch axes, which share it" if named else ""
+        raise ArgumentTypeError(
+            f"{self._function}: the shape of the result would depend on the values of {arrays}, which are not known while tracing"
+            f"{batch}. Give {says}=, the size of the result, as a number."
+        ) from error
 
 
 def contraction_of(operands: Sequence[NamedArray]) -> str:
@@ -258,7 +286,7 @@ class Lifted:
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
         mapped = _vectorised(positional, names, [dims_of(block) for block in blocks])
-        with explain_type_errors, _ExplainNames(theirs, self._shown, blocks):
+        with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
             try:
                 hidden = frozenset[str]()
                 if region is not None and not theirs:

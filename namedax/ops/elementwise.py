@@ -20,7 +20,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray
 from namedax.core.functions import summary_of
-from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError
+from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError, refuse_names
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
 from namedax.operands.nmap import explain_type_errors
@@ -212,9 +212,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     Array([1., 0., 3.], dtype=float32)
     """
     if x is None or y is None:
-        if isinstance(condition, NamedArray):
+        refuse_names("where", condition)
+        if any(isinstance(array, NamedArray) for array in (condition, x, y)):
             raise NamedAxesLeftError(
-                "where: a named condition needs both x and y; the shape of the form with one argument depends on data."
+                "where: named arrays need all of condition, x and y; the shape of the form with one argument depends on data."
             )
         return jnp.where(condition, x, y)
     return _where_by_name(condition, x, y)

@@ -90,6 +90,8 @@ class Attention(Operation):
 
 
 def cannot_share(s: Any, layout: Any) -> bool:
-    """Whether a layout has the heads of the keys elsewhere than those of the queries."""
-    places = dict(layout.resources)
-    return s["key_heads"] is not None and places.get(s["key_heads"], ()) not in ((), places.get(s["heads"], ()))
+    """Whether a layout has the heads of the keys elsewhere than those of the queries. A `SerialLoop` is the place of one name only."""
+    if s["key_heads"] is None:
+        return False
+    own = dict(layout.resources).get(s["key_heads"], ())
+    return s["key_heads"] in layout.loops or own not in ((), dict(layout.resources).get(s["heads"], ()))

@@ -135,7 +135,14 @@ NUMBER = ([do(20, "constant", number=0.5)], (20,))
 PRODUCT, TURNED = ([do(21, "multiply", 1, 2)], (21,)), ([do(22, "multiply", 2, 1)], (22,))
 BRANCH_LAYOUTS = (on(), on(options={"wrap": "eager"}, gradient="none"), on(XY, a="x", b="y"), on(XY, "inside", b="y"))
 
+HEADS = {"pos": "c", "features": "k", "heads": "a", "key_heads": "b", "key_axis": None, "causal": True, "window": None}
+
 SPECIMENS: dict[str, Specimen] = {
+    "heads of queries and of keys, each in the steps of a loop of its own": Specimen(
+        program([given("a", "c", "k")], [do(1, "attention", 0, **HEADS)], 1),
+        (on(a=2, b=2), on(X2, a=("x", 2), b=("x", 2)), on(b=2), on(a=2)),
+        may_refuse=True,
+    ),
     "a whole sum is renamed onto a loop": whole(
         do(2, "sum", 0, axes=("a",)), do(3, "rename", 2, renames=ONTO), do(4, "sum", 3, axes=("a",)), result=4
     ),

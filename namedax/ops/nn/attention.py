@@ -474,6 +474,7 @@ def _key_layouts(
             raise PlacementConflictError(
                 f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} on mesh axes {own}, but those of key, "
                 f"{names.own_key!r}, are on {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
+                f"{_how_to_share(own)}"
             )
     return frozenset(moving), frozenset(whole)
 
@@ -493,7 +494,7 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
         raise PlacementConflictError(
             f"{OPERATION}: the heads {names.heads!r} of the query are on {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, and the heads "
             f"{names.key_heads!r} of the keys on mesh axes {plain(key_place)}. Map both to the same mesh axes, or leave {names.key_heads!r} "
-            "unmapped in axis_resources."
+            f"unmapped in axis_resources.{_how_to_share(key_place)}"
         )
     group = heads // key_heads
     is_uneven = isinstance(place, Uneven) or isinstance(key_place, Uneven)
@@ -512,6 +513,11 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
             shape = operand.data.shape
             operand.data = operand.data.reshape((*shape[:i], key_here, here // key_here, *shape[i + 1 :]))
             operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
+
+
+def _how_to_share(place: Axes) -> str:
+    loops = any(isinstance(axis, LoopAxis) for axis in place)
+    return " Each nx.SerialLoop is of one name; with nx.serial_loop two names can share the steps." if loops else ""
 
 
 def _size_of(block: int, place: Axes) -> int:

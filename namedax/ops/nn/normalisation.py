@@ -36,10 +36,19 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, raise_not_found, shown
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNotFoundError,
+    PositionalAxisError,
+    did_you_mean,
+    raise_not_found,
+    shown,
+)
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, local_block, wrap
+from namedax.operands.leaves import names_of
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.random.drawing import draw
@@ -195,6 +204,7 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
 
 def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
     """One norm, of which `compute(site, *static)` knows what it does with a site."""
+    _check_names(op, x, scale=scale, bias=bias)
     given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
     with explain_type_errors:
@@ -207,6 +217,27 @@ def _norm(
     known = dict(zip(given, more, strict=True))
     site, dtype = _site(op, x, axis, known.get("where"))
     return _affine(op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype)
+
+
+def _check_names(op: str, x: Any, **arrays: Any) -> None:
+    """Raises where the names of a parameter look mistaken: it shares no axis with `x`, or has a name close to one that it lacks.
+
+    Another name alone is none: parameters may have an axis of their own, such as that of an ensemble.
+    """
+    own = names_of(dims_of(x))
+    for what, array in arrays.items():
+        if not isinstance(array, NamedArray):
+            continue
+        foreign = [name for name in names_of(array._dims) if name not in own]
+        if not foreign:
+            continue
+        missing = [name for name in own if name not in array._dims]
+        hint = next(filter(None, (did_you_mean(name, missing) for name in foreign)), "")
+        if hint or len(foreign) == len(array._dims):
+            raise AxisNotFoundError(
+                f"{op}: {what}, {type_text(array)}, has the axis {shown(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it; for every "
+                f"combination of the two, apply {what} outside of {op}."
+            )
 
 
 def _epsilon(op: str, epsilon: Any) -> float:
@@ -238,7 +269,8 @@ def layer_norm(
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the name; or `scale` or `bias` looks misspelt: it has no axis of `x`, or a name close to one of `x`
+        that it lacks.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 3.0], [10.0, 30.0]]), ["batch", "embed"])
@@ -311,6 +343,7 @@ def standardize(
 
 def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:
     """With some of the statistics given."""
+    _check_names("standardize", x, mean=mean, variance=variance)
     dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
     wide = common_type(dtype, jnp.float32)
     x = apply_elementwise("standardize", lambda x: jnp.asarray(x).astype(wide), x)
@@ -365,7 +398,7 @@ def batch_norm(
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds one. None where the moments are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the name; or `scale`, `bias`, `mean` or `var` looks misspelt, as for `layer_norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 10.0], [3.0, 30.0]]), ["batch", "k"])
@@ -380,6 +413,7 @@ def batch_norm(
     op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
     if (mean is None) != (var is None):
         raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or neither (training).")
+    _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None:
         reduction_site(op, x, axis, knows_padding=True)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)

@@ -11,9 +11,10 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.miscalls import well_called
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, refuse_names, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.sizes import named_sizes
@@ -21,6 +22,7 @@ from namedax.operands.sizes import named_sizes
 __all__ = ["FUNCTIONS", "broadcast_to"]
 
 
+@well_called
 def broadcast_to(
     array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
 ) -> LikeArguments:
@@ -51,6 +53,11 @@ def broadcast_to(
     (2,)
     """
     op = "broadcast_to"
+    refuse_names(op, array)
+    if isinstance(shape, str):
+        raise ArgumentTypeError(
+            f"{op}: shape={shown(shape)} is a name; write its size with it, nx.broadcast_to(x, named_shape={{{shown(shape)}: size}})."
+        )
     if shape is not None:
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
         array = nmap(lambda data: jnp.broadcast_to(data, shape, **options))(array)

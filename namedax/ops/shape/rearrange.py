@@ -23,6 +23,7 @@ from namedax.errors import (
     RearrangeError,
     did_you_mean,
     raise_not_found,
+    refuse_names,
     show_names,
     shown,
     usage,
@@ -103,6 +104,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
+@well_called
 def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
@@ -242,6 +244,8 @@ def repeat(
     Array([1, 1, 2, 2], dtype=int32)
     """
     if isinstance(repeats, str):  # any word may be the name of an axis
+        if "->" not in repeats and (axis is not None or repeats in dims_of(x)):
+            refuse_names("repeat", repeats, "a number of repetitions or a pattern")
         own = {"axis": axis, "total_repeat_length": total_repeat_length, "out_axis": out_axis}
         return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
     if sizes:
@@ -271,8 +275,9 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     Args:
       x: a named array.
       axis: the axis to split.
-      sizes: sizes by new name, major first. One may be `None`: it is computed. A sequence of names leaves out all sizes; they
-        come from the mapped function, all but one.
+      sizes: sizes by new name. The order of the dict is that of the axes, major first: with `{"heads": 4, "key": 8}` neighbours along `axis`
+        are neighbours along `key`, and `{"key": 8, "heads": 4}` means other numbers. One size may be `None`: it is computed. A sequence of
+        names leaves out all sizes; they come from the mapped function, all but one.
 
     Returns:
       `x` with the new axes in place of `axis`. Where `axis` is on mesh axes and the major new axes hold these, nothing moves.
@@ -287,6 +292,10 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
     >>> dict(split_axis(x, "embed", {"heads": 4, "key": 8}).named_shape)
     {'pos': 5, 'heads': 4, 'key': 8}
+    >>> row = nx.named(jnp.arange(6), ["k"])
+    >>> nx.positional(split_axis(row, "k", {"i": 2, "j": 3}), ["i", "j"])
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
     """
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):

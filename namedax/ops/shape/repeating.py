@@ -17,7 +17,7 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, shown
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, refuse_names, shown
 from namedax.operands.axes import as_in_jax, axis_key, axis_needed, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
@@ -89,6 +89,8 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     >>> nx.positional(tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
     Array([0, 1, 0, 1], dtype=int32)
     """
+    refuse_names("tile", A)
+    refuse_names("tile", reps, "a number or a dict of numbers")
     if not isinstance(reps, Mapping):
         return nmap(lambda data: jnp.tile(data, reps))(A)
     renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
@@ -143,29 +145,29 @@ def repeat(
             raise ArgumentTypeError(
                 f"repeat: the repeats are {type_text(repeats)}; a number of repetitions must be an integer."
             )
+    if isinstance(repeats, NamedArray) and is_name(axis):
+        raise PositionalAxisError(
+            f"repeat: repeats is {type_text(repeats)}; along the name {shown(axis)} it is a number, or an array without names."
+        )
+    if not known and total_repeat_length is None:
+        along_ = "" if axis is None else f" along axis {shown(axis)}"
+        raise AxisSizeError(
+            f"repeat: the repeats{along_} are known at run time only. Give total_repeat_length, which is the size of the result."
+        )
     if not is_name(axis):
         if axis is not None:
             position_of("repeat", a, axis)
         if not isinstance(repeats, NamedArray):
             return nmap(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length))(a)
         return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)
-    if isinstance(repeats, NamedArray):
-        raise PositionalAxisError(
-            f"repeat: repeats is {type_text(repeats)}; along the name {shown(axis)} it is a number, or an array without names."
-        )
     site = along("repeat", a, axis, knows_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
         size = site.size * int(repeats)
     elif total_repeat_length is not None:
         size = total_repeat_length
-    elif known:
-        size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     else:
-        raise AxisSizeError(
-            f"repeat: the repeats along axis {shown(axis)} are known at run time only. Give total_repeat_length, which is the size "
-            "of the result."
-        )
+        size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     dims, new = site.result(out_axis, size)
     old = site.old
     if (isinstance(old, Uneven) or isinstance(new, Uneven)) and known and total_repeat_length is None:

@@ -29,6 +29,7 @@ from namedax.errors import (
     AxisSizeError,
     PositionalAxisError,
     as_integer,
+    refuse_names,
     show_names,
     shown,
 )
@@ -329,14 +330,16 @@ def pad(
     >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
     Array([0, 5, 6, 0, 0], dtype=int32)
     """
+    refuse_names("pad", array)
+    if isinstance(pad_width, str):
+        width = (1, 2) if isinstance(mode, str) or callable(mode) else mode
+        raise ArgumentTypeError(
+            f"pad: pad_width={shown(pad_width)} is a name; write how much with it, nx.pad(x, {{{shown(pad_width)}: {shown(width)}}})."
+        )
     if mode == "constant":
         options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
         raise ArgumentError(f"pad: mode={shown(mode)} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
-    if isinstance(pad_width, str):
-        raise ArgumentTypeError(
-            f"pad: pad_width={shown(pad_width)} is a name; write how much, as in {{{shown(pad_width)}: (1, 2)}}."
-        )
     if not isinstance(pad_width, Mapping):
         if out_axis:
             raise ArgumentError(
