@@ -131,7 +131,6 @@ def xmap(
     skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
-    in_axes, out_axes = copied(in_axes), copied(out_axes)
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
@@ -151,7 +150,7 @@ def xmap(
     )
     known = shared.wrapper() if shared.wrapper is not None else None
     if known is None:
-        options = (in_axes, out_axes, sizes, resources, mesh, static, partitioning, overlap, skipped)
+        options = (copied(in_axes), copied(out_axes), sizes, resources, mesh, static, partitioning, overlap, skipped)
         known = Xmapped(fun, *options, parameters, shared)
         shared.wrapper = weakref.ref(known)
         if jit and shared.jitted is None:

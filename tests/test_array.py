@@ -432,8 +432,12 @@ def test_other_objects_are_no_operands(other):
             op(X, other)
         with pytest.raises(TypeError):
             op(other, X)
-    assert (X == other) is False
-    assert (X != other) is True
+    for op, result in ((operator.eq, False), (operator.ne, True)):
+        if isinstance(other, (list, tuple)):  # as of an array of JAX
+            with pytest.raises(TypeError):
+                op(X, other)
+        else:
+            assert op(X, other) is result
 
 
 def test_a_foreign_class_may_answer():
@@ -624,32 +628,10 @@ def test_numpy_refuses_names():
         assert said(error.value) == message
 
 
-@pytest.mark.parametrize(
-    ("convert", "what"),
-    [
-        (bool, "bool()"),
-        (int, "int()"),
-        (float, "float()"),
-        (complex, "complex()"),
-        (operator.index, "index()"),
-        (lambda x: x.item(), "item()"),
-        (lambda x: x.tolist(), "tolist()"),
-        (lambda x: 1 in x, "in"),
-    ],
-)
-def test_python_refuses_names(convert, what):
-    with pytest.raises(NamedAxesLeftError) as error:
-        convert(nx.named(make.ones(1, jnp.int32), ["a"]))
-    assert said(error.value) == (
-        f"{what}: i32[]{{a:1}} still has named axes, and {what} needs an array without names. Reduce them, or give them "
-        f"positions with "
-        "nx.positional(x, ['a', ...])."
-    )
-
-
 def test_an_array_without_names_converts():
     x = nx.NamedArray(jnp.asarray(3), ())
     assert (bool(x), int(x), float(x), complex(x), operator.index(x), x.item(), x.tolist()) == (True, 3, 3.0, 3 + 0j, 3, 3, 3)
+    assert (f"{x:>3}", f"{nx.NamedArray(jnp.float32(0.5), ()):.2f}") == ("  3", "0.50")
     y = nx.NamedArray(make.arange(3), (None,))
     np.testing.assert_array_equal(np.asarray(y), [0, 1, 2])
     assert np.asarray(y, np.float16).dtype == np.float16
@@ -665,13 +647,6 @@ def test_length_and_iteration_are_of_the_first_position():
     assert [row.shape for row in rows] == [(4,), (4,)]
     for i, row in enumerate(rows):
         np.testing.assert_array_equal(nx.positional(row, ["a", ...]), x.data[:, i])
-    only_names = nx.named(make.ones(3, jnp.int32), ["a"])
-    with pytest.raises(PositionalAxisError) as error:
-        len(only_names)
-    assert said(error.value) == "len(): i32[]{a:3} has no positional axis; see x.named_shape for the others."
-    with pytest.raises(PositionalAxisError) as error:
-        iter(only_names)
-    assert said(error.value) == "iteration: i32[]{a:3} has no positional axis to iterate over; names have no order."
 
 
 def test_block_until_ready():

@@ -622,8 +622,8 @@ MAPPED = {
     "a branch on a named value": (
         lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
         NamedAxesLeftError,
-        "bool(): bool[]{a:8} still has named axes, and bool() needs an array without names. Reduce them, or give them "
-        "positions with nx.positional(x, ['a', ...]).",
+        "bool(): bool[]{a:8} still has named axes, and bool() needs an array without names. Write nx.all(c, ...) or nx.any(c, ...) for one "
+        "truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
     ),
 }
 

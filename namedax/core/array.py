@@ -8,6 +8,7 @@ one leaf in `namedax.operands.pytree`, and its operators and methods come from `
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.names import Dims, check_dims
 from namedax.core.other_words import what_to_write
+from namedax.core.python_words import for_a_format, for_a_number, for_membership, for_positions, for_truth, in_turn
 from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import (
     ArgumentTypeError,
@@ -136,7 +138,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
             if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
                 raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
-            names = [dim for dim in self._dims if dim is not None]
+            names = self._names
             remedy = what_to_write(name, names)
             instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             try:
@@ -241,49 +243,57 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     # --- as Python and NumPy see it ---------------------------------------------------------------------------------
 
-    def _nameless(self, what: str, also: str = "") -> Any:
-        if any(dim is not None for dim in self._dims):
-            names = ", ".join(repr(dim) for dim in self._dims if dim is not None)
+    @property
+    def _names(self) -> list[Hashable]:
+        return [dim for dim in self._dims if dim is not None]
+
+    def _nameless(self, what: str, remedy: Callable[[list[Hashable]], str] = for_positions) -> Any:
+        """The data of an array without names, for what knows none; `remedy` says for its names what to write instead."""
+        if names := self._names:
             raise NamedAxesLeftError(
-                f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. Reduce them, or "
-                f"give them positions with nx.positional(x, [{names}, ...]).{also}"
+                f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. {remedy(names)}"
             )
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         also = " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
-        return np.array(self._nameless("np.asarray", also), dtype=dtype, copy=copy)
+        return np.array(self._nameless("np.asarray", lambda names: for_positions(names) + also), dtype=dtype, copy=copy)
 
     def __bool__(self) -> bool:
-        return bool(self._nameless("bool()"))
+        return bool(self._nameless("bool()", for_truth))
 
     def __int__(self) -> int:
-        return int(self._nameless("int()"))
+        return int(self._nameless("int()", for_a_number))
 
     def __float__(self) -> float:
-        return float(self._nameless("float()"))
+        return float(self._nameless("float()", for_a_number))
 
     def __complex__(self) -> complex:
-        return complex(self._nameless("complex()"))
+        return complex(self._nameless("complex()", for_a_number))
 
     def __index__(self) -> int:
-        index: int = self._nameless("index()").__index__()
+        index: int = self._nameless("index()", for_a_number).__index__()
         return index
+
+    def __format__(self, form: str) -> str:
+        return str(self) if not form else format(self._nameless("format()", functools.partial(for_a_format, form)), form)
 
     def item(self) -> Any:
         """The single element of an array without names, as a Python scalar."""
-        return self._nameless("item()").item()
+        return self._nameless("item()", for_a_number).item()
 
     def tolist(self) -> Any:
         """The elements of an array without names, as nested lists of Python scalars."""
         return self._nameless("tolist()").tolist()
 
     def __contains__(self, value: Any) -> bool:
-        return value in self._nameless("in")
+        return value in self._nameless("in", functools.partial(for_membership, value))
 
     def __len__(self) -> int:
         if not self.shape:
-            raise PositionalAxisError(f"len(): {type_text(self)} has no positional axis; see x.named_shape for the others.")
+            raise PositionalAxisError(
+                f"len(): {type_text(self)} has no positional axis; x.named_shape has the sizes of the others.{in_turn(self._names)}"
+            )
         return self.shape[0]
 
     def block_until_ready(self) -> NamedArray:

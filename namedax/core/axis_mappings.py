@@ -118,6 +118,8 @@ _USUAL = frozenset({str, int, NoneType, EllipsisType})
 
 def _what_was_meant(value: Any, op: str, within: Any) -> str:
     """A sentence on what was likely meant by `value`, which is no axis mapping, in the tree `within`; or the empty string."""
+    if turned := _turned(value, within):
+        return f" Positions come first: did you mean {turned!r}?"
     if (
         isinstance(within, dict)
         and op.startswith("xmap")
@@ -134,6 +136,22 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
     if hasattr(value, "dtype"):
         return usage(op)
     return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
+
+
+def _turned(value: Any, within: Any) -> dict[int, Hashable]:
+    """From positions to names, where `value` is a position, or a size, behind a name somewhere in `within`; of anything else nothing."""
+    if isinstance(within, (tuple, list)):
+        return next((turned for entry in within if (turned := _turned(value, entry))), {})
+    if not isinstance(within, Mapping) or not all(
+        is_name(name) and isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        for name, number in within.items()
+    ):
+        return {}
+    if value not in within.values():
+        return {}
+    if sorted(within.values()) == list(range(len(within))):
+        return dict(sorted((int(number), name) for name, number in within.items()))
+    return dict(enumerate(within))
 
 
 def _check_name(name: Any, text: str, op: str) -> Any:

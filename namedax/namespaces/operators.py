@@ -18,6 +18,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.miscalls import well_called
+from namedax.core.python_words import for_a_list, in_turn
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.namespaces.reduction_forms import std, var
@@ -67,17 +68,31 @@ _UNARY: dict[str, Callable[..., Any]] = {"neg": jnp.negative, "pos": jnp.positiv
 _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
+def _other(op: str, self: NamedArray, other: Any) -> Any:
+    """What an operator of an array and something else gives that is no operand.
+
+    Raises:
+      ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an object, or ask the array for an index.
+    """
+    if isinstance(other, (list, tuple, set, dict)):
+        raise ArgumentTypeError(
+            f"{op}: {shown(other)} stands beside {type_text(self)}, and a {type(other).__name__} is no array. "
+            f"{for_a_list(other, self._names or ['day'])}"
+        )
+    return NotImplemented
+
+
 def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
     def forward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
-            return NotImplemented
+            return _other(name, self, other)
         return compiled_ops.run_elementwise(name, operate, (), self, other)
 
     def backward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
-            return NotImplemented
+            return _other(name, self, other)
         return compiled_ops.run_elementwise(name, operate, (), other, self)
 
     return shortcuts.reflected(backward) if reflected else shortcuts.of_two(forward)
@@ -139,11 +154,11 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def _matmul(self: NamedArray, other: Any, /) -> LikeArguments:
-    return matmul(self, other) if isinstance(other, _operand_types) else NotImplemented
+    return matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
 
 
 def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
-    return matmul(other, self) if isinstance(other, _operand_types) else NotImplemented
+    return matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
 
 
 def astype(self: NamedArray, dtype: Any) -> LikeArguments:
@@ -157,7 +172,9 @@ def _as_type(op: str, dtype: Any, x: Any) -> Any:
 
 def _iter(self: NamedArray) -> Iterator[LikeArguments]:
     if not self.shape:
-        raise PositionalAxisError(f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.")
+        raise PositionalAxisError(
+            f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.{in_turn(self._names)}"
+        )
     return (getitem(self, i) for i in range(self.shape[0]))
 
 

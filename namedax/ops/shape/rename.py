@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -90,7 +90,7 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
     for old in names:
         if old not in known:
             what = type_text(tree) if jax.tree_util.all_leaves([tree]) else f"a tree of {len(arrays)} named arrays"
-            raise_not_found("rename", old, what, known)
+            raise_not_found("rename", old, what, known, _turned(names, known))
     results = []
     for path, leaf in leaves:
         own = {old: new for old, new in names.items() if old in dims_of(leaf)} if is_named(leaf) else None
@@ -98,12 +98,20 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
     return jax.tree.unflatten(structure, results)
 
 
+def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
+    """What was meant where the new names are those that there are, and the old ones are not; else nothing."""
+    if any(old in known for old in names) or not all(new in known for new in names.values()):
+        return ""
+    return f"The old name comes first: write {shown({new: old for old, new in names.items()})}."
+
+
 def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     region = ambient()
     dims = dims_of(x)
     for old, new in names.items():
         if old not in dims or old is None:
-            raise_not_found(op, old, type_text(x), [d for d in dims if d is not None])
+            own = [d for d in dims if d is not None]
+            raise_not_found(op, old, type_text(x), own, _turned(names, own))
         if not is_name(new):
             raise AxisNameError(f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional.")
     renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), op)

@@ -1,0 +1,81 @@
+"""What to write where Python's own functions and statements ask an array with names for a truth value, for one number, or for an order.
+
+They see positions, or one value. Each text is the remedy of a message, for an array with these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from namedax.errors import show_names, shown
+
+__all__ = ["for_a_format", "for_a_list", "for_a_number", "for_membership", "for_positions", "for_truth", "in_turn"]
+
+Names = Sequence[Hashable]
+
+
+def for_positions(names: Names) -> str:
+    """Where all entries are needed, as an array without names."""
+    return f"Reduce them, or give them positions with nx.positional(x, [{show_names(names)}, ...])."
+
+
+def for_truth(names: Names) -> str:
+    """Where one truth value is needed: `if`, `and`, `not`, a chain of comparisons, `min` of two arrays.
+
+    >>> for_truth(["day"])
+    'Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
+    """
+    return (
+        "Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), "
+        "nx.minimum(x, y)."
+    )
+
+
+def for_a_number(names: Names) -> str:
+    """Where one number is needed: `float`, the functions of `math`, `range`.
+
+    >>> for_a_number(["station", "day"])
+    "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
+    """
+    entry = ", ".join(f"{shown(name)}, 0" for name in names)
+    return f"Write x[{entry}] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
+
+
+def for_membership(value: Any, names: Names) -> str:
+    """Where `value in x` is asked."""
+    if isinstance(value, Hashable) and value in names:
+        return f"Write {shown(value)} in x.named_shape for the name of an axis."
+    return "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an axis."
+
+
+def for_a_list(value: Any, names: Names) -> str:
+    """Where a list or a tuple stands beside an array.
+
+    >>> for_a_list((1, 2), ["day"])
+    "Make an array of it, and name its axes: nx.named(np.array((1, 2)), ['day'])."
+    """
+    text = shown(value) if isinstance(value, (list, tuple)) else "..."
+    return f"Make an array of it, and name its axes: nx.named(np.array({text}), [{show_names(names[-1:])}])."
+
+
+def for_a_format(form: str, names: Names) -> str:
+    """Where an array is to be written in a format for one number."""
+    digits = form.rpartition(".")[2].rstrip("efgEFG%")
+    decimals = digits if digits.isdigit() else "2"
+    return f"Write x.round({decimals}) for the array with so many decimals; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
+
+
+def in_turn(names: Names) -> str:
+    """Where an order is needed: a loop, the built-in `sum`, other libraries.
+
+    >>> in_turn(["station", "day"])[:94]
+    "Write for i in range(x.named_shape['station']): x['station', i]; in place of the built-in sum,"
+    """
+    if not names:
+        return ""
+    first = shown(names[0])
+    return (
+        f" Write for i in range(x.named_shape[{first}]): x[{first}, i]; in place of the built-in sum, max, min, any and all nx.sum(x, {first}) "
+        f"and so on; for other libraries, matplotlib's functions too, nx.positional(x, [{show_names(names)}])."
+    )
