@@ -79,6 +79,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "other_words": "every_word_of_others_has_one_of_ours",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",
+        "surprises": "an_index_over_all_axes_asks_for_their_order a_mask_adds_no_positions",
         "uneven": "what_knows_no_padding_says_so a_name_that_is_born_uneven_has_to_be_known",
     },
     (8, "Only public JAX"): {

@@ -80,7 +80,7 @@ def test_all_axes(resources):
     clean = np.nan_to_num(X)
     wants = {
         "sum": clean.sum(), "mean": clean.mean(), "max": clean.max(), "std": clean.std(), "median": np.median(clean),
-        "argmax": clean.argmax(), "argmin": clean.argmin(), "count_nonzero": np.count_nonzero(clean), "any": True, "ptp": np.ptp(clean),
+        "count_nonzero": np.count_nonzero(clean), "any": True, "ptp": np.ptp(clean),
         "nanmax": clean.max(), "average": clean.mean(),
     }  # fmt: skip
     for array in (nx.named(jnp.asarray(clean), ["a", "b", "c"]), nx.named(jnp.asarray(clean), ["a", None, "c"])):

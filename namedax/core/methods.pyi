@@ -317,8 +317,8 @@ class Methods:
     def argmax(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
-        Along several axes, a tuple, the index counts row-major in the order given (`...`: in that of `x.dims`). Along a sharded name the index
-        counts in the whole axis, not in the block.
+        Along several axes, a tuple, the index counts row-major in the order given; `...` is one axis here, since names have no order to
+        count by. Along a sharded name the index counts in the whole axis, not in the block.
         """
     def argmin(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """Index of the first minimum along one axis; see `argmax`."""

@@ -188,7 +188,7 @@ POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal"
 _BY_NAME = {
     **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "diagonal", "trace")},
     **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
-    "swapaxes": "nx.numpy.swapaxes(x, ...), which takes names",
+    "swapaxes": "nx.rename(x, {a: b, b: a}), which exchanges the names of two",
 }
 
 

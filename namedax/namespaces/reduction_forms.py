@@ -15,7 +15,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
-from namedax.errors import ArgumentError, refuse_names
+from namedax.errors import ArgumentError, refuse_names, shown
 from namedax.operands.along_axes import to_front
 from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
@@ -188,7 +188,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     wide = of if dtype is None else result
     wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
     if skips_nans and jnp.issubdtype(x.dtype, jnp.inexact):
-        x, where = without_nans.without_nans(x, where)
+        x, where = without_nans.without_nans("nanvar", x, where)
     centred = x.astype(wide) - mean.astype(wide)
     squares = _real(centred * _conj(centred))
     total = _sum(squares, axis, keepdims=keepdims, where=where)
@@ -262,6 +262,7 @@ def logsumexp(
 
 def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
     refuse_names(name, q, "a number")
+    q = _fractions(name, q)
     if weights is None and method != "inverted_cdf":
         return _QUANTILES[name](x, q, axis, method=method, keepdims=keepdims)
     x, function = as_array(x, name), getattr(jnp, name)
@@ -277,13 +278,24 @@ def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
 
 
+def _fractions(name: str, q: Any) -> Any:
+    """`q`, a list as an array. What is known of it, numbers of Python and NumPy, is checked: JAX takes the nearest entry for what is out of range."""
+    top = 100 if name.endswith("percentile") else 1
+    entries = q if isinstance(q, (list, tuple)) else (q,)
+    for entry in entries:
+        if isinstance(entry, (int, float, np.ndarray, np.generic)) and np.any((np.less(entry, 0)) | (np.greater(entry, top))):
+            other = f" For percent write nx.{name.replace('quantile', 'percentile')}." if top == 1 else ""
+            raise ArgumentError(f"{name}: q={shown(q)} must be from 0 to {top}.{other}")
+    return jnp.asarray(q) if entries is q else q
+
+
 @axis_said
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
     Args:
       x: an array, named or not.
-      q: a number between 0 and 1, or an array of them with one positional axis.
+      q: a number between 0 and 1, or an array or list of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
@@ -297,6 +309,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range; one that is computed gives the nearest entry, as in JAX.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])

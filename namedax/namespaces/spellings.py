@@ -115,7 +115,21 @@ def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
     return _transposed("permute_dims", _permute_dims, a, axes)
 
 
-_moveaxis = along_axes(jnp.moveaxis, "moveaxis", ("source", "destination"))
+def _refuse_moves(op: str, a: Any, *axes: Any) -> None:
+    """Raises where an axis that is to get another position is a name: it has none, and the result would be the array as it is."""
+    dims = dims_of(a)
+    names = [name for each in axes for name in names_in(each)]
+    for name in names:
+        if name not in dims:
+            raise_not_found(op, name, type_text(a), [dim for dim in dims if dim is not None])
+    if names:
+        raise AxisNameError(
+            f"{op}: names have no order, so axis {shown(names[0])} of {type_text(a)} cannot be moved from {shown(axes[0])} to {shown(axes[1])}. To "
+            "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
+        )
+
+
+_moveaxis, _rollaxis, _swapaxes = nmap(jnp.moveaxis), nmap(jnp.rollaxis), nmap(jnp.swapaxes)
 
 
 @axes_checked
@@ -129,17 +143,38 @@ def moveaxis(a: Any, source: Any, destination: Any) -> LikeArguments:
     >>> nx.numpy.moveaxis(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), 0, 1).shape
     (4, 3)
     """
-    names = [*names_in(source), *names_in(destination)]
-    dims = dims_of(a)
-    for name in names:
-        if name not in dims:
-            raise_not_found("moveaxis", name, type_text(a), [dim for dim in dims if dim is not None])
-    if names:
-        raise AxisNameError(
-            f"moveaxis: names have no order, so axis {names[0]!r} of {type_text(a)} cannot be moved from {shown(source)} to {shown(destination)}. To "
-            "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
-        )
+    _refuse_moves("moveaxis", a, source, destination)
     return _moveaxis(a, source, destination)
+
+
+@axes_checked
+def rollaxis(a: Any, axis: int, start: int = 0) -> LikeArguments:
+    """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to.
+
+    Raises:
+      AxisNameError: an axis is a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.rollaxis(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), 1).shape
+    (4, 3)
+    """
+    _refuse_moves("rollaxis", a, axis, start)
+    return _rollaxis(a, axis, start)
+
+
+@axes_checked
+def swapaxes(a: Any, axis1: int, axis2: int) -> LikeArguments:
+    """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges.
+
+    Raises:
+      AxisNameError: an axis is a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.swapaxes(nx.named(jnp.ones((2, 3, 4)), ["b", ...]), 0, 1).shape
+    (4, 3)
+    """
+    _refuse_moves("swapaxes", a, axis1, axis2)
+    return _swapaxes(a, axis1, axis2)
 
 
 # --- diagonals ------------------------------------------------------------------------------------------------------
@@ -288,7 +323,7 @@ def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "concat": joining.concatenate,
-    **{f.__name__: f for f in (transpose, permute_dims, moveaxis, diagonal, trace, vecdot, tensordot)},
+    **{f.__name__: f for f in (transpose, permute_dims, moveaxis, rollaxis, swapaxes, diagonal, trace, vecdot, tensordot)},
 }
 LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}
 FFT = by_name(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))

@@ -740,10 +740,14 @@ def corrcoef(
       rowvar: without `axis`, as in `jnp.corrcoef`.
       dtype: element type of the result.
       axis: the observations, as in `nx.cov`.
-      variables: as in `nx.cov`.
+      variables: as in `nx.cov`; where `x` has no positional axis they must be given.
 
     Returns:
       The coefficients, with the axes of `nx.cov`. It costs what that costs, and one all-reduce for the variances.
+
+    Raises:
+      PositionalAxisError: `x` has no positional axis but names besides the observations, and `variables` is left out: each would be correlated
+        with itself alone.
     """
 @overload
 def correlate(
@@ -2546,8 +2550,16 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
 
     See `nx.roll`.
     """
+@overload
+def rollaxis(a: NamedArray, axis: Axis, start: int = 0) -> NamedArray:
+    """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to."""
+@overload
 def rollaxis(a: ArrayLike, axis: Axis, start: int = 0) -> Array:
-    """Roll the specified axis to a given position."""
+    """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to.
+
+    Raises:
+      AxisNameError: an axis is a name.
+    """
 @overload
 def roots(p: NamedArray, *, strip_zeros: builtins.bool = True) -> NamedArray:
     """Returns the roots of a polynomial given the coefficients ``p``."""
@@ -2817,8 +2829,16 @@ def sum(
 
     See `nx.sum`.
     """
+@overload
+def swapaxes(a: NamedArray, axis1: Axis, axis2: Axis) -> NamedArray:
+    """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges."""
+@overload
 def swapaxes(a: ArrayLike, axis1: Axis, axis2: Axis) -> Array:
-    """Swap two axes of an array."""
+    """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges.
+
+    Raises:
+      AxisNameError: an axis is a name.
+    """
 def take(
     a: ArrayLike,
     indices: ArrayLike,

@@ -43,6 +43,7 @@ __all__ = [
     "plain_axis",
     "refuse_axes_apart",
     "refuse_order",
+    "refuse_order_of_storage",
     "refuse_reversal",
     "resolve_axis",
 ]
@@ -239,6 +240,21 @@ def refuse_order(op: str, x: Any) -> None:
     raise PositionalAxisError(
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to {op}. Write "
         f"{merged if len(names) > 1 else ''}{order} for an array of positions."
+    )
+
+
+def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
+    """Raises where `...` stands for several axes of an array with names, and the result depends on their order: an index over all of them.
+
+    Raises:
+      PositionalAxisError: it does.
+    """
+    if axis is not ... or type(x) is not NamedArray or len(x._dims) < 2:
+        return
+    positions = iter(range(len(x._dims)))
+    order = tuple(next(positions) if dim is None else dim for dim in x._dims)
+    raise PositionalAxisError(
+        f"{op}: axis=... has no order for the index to count by, since the names of {type_text(x)} have none. Say the order, axis={shown(order)}."
     )
 
 

@@ -17,7 +17,7 @@ from namedax.core.element_types import extreme
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, PositionalAxisError, shown
-from namedax.operands.axes import axis_said
+from namedax.operands.axes import axis_said, refuse_order_of_storage
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.shortcuts import of_arguments
@@ -212,6 +212,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
+    refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
         raise PositionalAxisError(f"{op}: axis={shown(axis)} has no order for the index to count by; write a tuple.")
     if isinstance(axis, (tuple, list)) and not axis:
@@ -246,8 +247,8 @@ def _append_positional(x: Any, count: int) -> Any:
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
-    Along several axes, a tuple, the index counts row-major in the order given (`...`: in that of `x.dims`). Along a sharded name the index
-    counts in the whole axis, not in the block.
+    Along several axes, a tuple, the index counts row-major in the order given; `...` is one axis here, since names have no order to
+    count by. Along a sharded name the index counts in the whole axis, not in the block.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -276,7 +277,8 @@ class WithIndex(NamedTuple):
 
 
 def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
-    if axis is None or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
+    several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
+    if axis is None or several or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
         raise PositionalAxisError(
             f"{op}: axis={shown(axis)} must be one axis, a position or a name; the index is along that axis."
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
@@ -19,7 +20,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.uneven import Uneven
 from namedax.core.variance import varying
-from namedax.errors import ArgumentTypeError, check_options
+from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import Axis, axis_key, resolve_axis
 from namedax.operands.broadcasting import align, local_block, wrap
@@ -27,7 +28,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.real_entries import is_real
 
-__all__ = ["Site", "reduction_site", "run_reduction"]
+__all__ = ["Site", "check_mask", "reduction_site", "run_reduction"]
 
 
 class Site(Record):
@@ -103,10 +104,12 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
       knows_padding: whether the operation leaves out what `real` says.
 
     Raises:
+      PositionalAxisError: the mask has positional axes that `x` lacks.
       UnevenAxisError: a reduced name has padding, and the operation knows none.
     """
     region = ambient()
     if where is not None:
+        check_mask(op, x, where)
         (data, mask), dims = align(op, x, where)
         data, mask = jnp.broadcast_arrays(data, mask)
         x = make_in_region(data, dims)
@@ -134,6 +137,40 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     count = math.prod(sizes)
     out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
     return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None)
+
+
+def check_mask(op: str, x: Any, where: Any) -> None:
+    """Raises where a mask has positions that the array lacks: it selects entries, and would repeat the array. By name it broadcasts.
+
+    Raises:
+      PositionalAxisError: it has.
+    """
+    own, mask = (_positional_shape(value) for value in (x, where))
+    fits = len(mask) <= len(own) and all(n in (1, of_x) for n, of_x in zip(mask[::-1], own[::-1], strict=False))
+    if fits:
+        return
+    names = _names_that_fit(x, mask)
+    remedy = f" Name the mask: nx.named(mask, {shown(names)})." if names else ""
+    raise PositionalAxisError(
+        f"{op}: a mask only selects, and where= is {type_text(where)}, which does not broadcast to the positional axes of {type_text(x)}.{remedy}"
+    )
+
+
+def _positional_shape(x: Any) -> tuple[int, ...]:
+    shape = np.shape(x._data if isinstance(x, NamedArray) else x)
+    return tuple(n for n, dim in zip(shape, dims_of(x), strict=True) if dim is None)
+
+
+def _names_that_fit(x: Any, shape: tuple[int, ...]) -> list[Hashable]:
+    """Names of the array for axes of these sizes; none where one fits none."""
+    names: list[Hashable] = []
+    sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
+    for n in shape:
+        fitting = [dim for dim, size in sizes.items() if size == n and dim not in names]
+        if not fitting:
+            return []
+        names.append(fitting[0])
+    return names
 
 
 def run_reduction(

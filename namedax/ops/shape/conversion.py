@@ -18,6 +18,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import (
     AxisMappingError,
+    AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
     NamedAxesLeftError,
@@ -340,9 +341,8 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
     In a program of many processes each gives the whole values, and JAX compares them; `nx.from_process_local` takes parts.
 
     Args:
-      x: a named array, or a pytree of arrays; arrays without names are replicated.
-      axis_resources: as in `xmap`. A single array has all names; of a pytree, whose arrays are placed as one program maps them, names that
-        no array has do not matter. Nor does a `SerialLoop`.
+      x: a named array, or a pytree of arrays, of which those without names are replicated.
+      axis_resources: as in `xmap`. A single array has all names; of a pytree, whose arrays are placed as one program maps them, names XX
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
@@ -351,7 +351,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisNotFoundError: `x` is one array, and lacks a name.
+      AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any of the names.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
 
@@ -367,11 +367,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
             "nx.rename, or call nx.shard before the mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
-    if isinstance(x, NamedArray):
-        for name in resources:
-            if name not in x._dims:
-                extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
-                raise_not_found("shard", name, type_text(x), [dim for dim in x._dims if dim is not None], extra)
+    _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # time is not a place
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         return x
@@ -385,6 +381,39 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree.map(one, x, is_leaf=is_named)
+
+
+def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
+    """Raises where an assignment would place nothing: the one array lacks a name, or no array of a tree has any."""
+    if jax.tree_util.all_leaves([x], is_leaf=is_named):
+        dims = dims_of(x)
+        for name in resources:
+            if name not in dims:
+                extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
+                extra = (
+                    extra
+                    if any(dim is not None for dim in dims)
+                    else f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
+                )
+                raise_not_found("shard", name, type_text(x), [dim for dim in dims if dim is not None], extra)
+        return
+    leaves = jax.tree.leaves(x, is_leaf=is_named)
+    names = {dim for leaf in leaves for dim in dims_of(leaf) if dim is not None}
+    if leaves and resources and names.isdisjoint(resources):
+        what = (
+            "the tree, of whose arrays none has a named axis"
+            if not names
+            else f"the tree, whose arrays have {show_names(names)}"
+        )
+        raise AxisNotFoundError(
+            f"shard: axis_resources maps {show_names(resources)}, and there is no such axis in {what}, so that nothing would be placed. Correct "
+            "the names, or name the axes first: nx.named(tree, axes)."
+        )
+
+
+def _naming(name: Hashable, rank: int) -> str:
+    """The mapping that names the first of so many axes."""
+    return f"[{', '.join([shown(name), *['None'] * (rank - 1)])}]"
 
 
 def order_like(tree: Tree, like: Any) -> Tree:

@@ -117,10 +117,14 @@ def corrcoef(
       rowvar: without `axis`, as in `jnp.corrcoef`.
       dtype: element type of the result.
       axis: the observations, as in `nx.cov`.
-      variables: as in `nx.cov`.
+      variables: as in `nx.cov`; where `x` has no positional axis they must be given.
 
     Returns:
       The coefficients, with the axes of `nx.cov`. It costs what that costs, and one all-reduce for the variances.
+
+    Raises:
+      PositionalAxisError: `x` has no positional axis but names besides the observations, and `variables` is left out: each would be correlated
+        with itself alone.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), ["n", "k"])
@@ -133,6 +137,7 @@ def corrcoef(
         _refuse_names_alone("corrcoef", x, y)
         return nmap(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype))(x, y)
     _refuse_second("corrcoef", y)
+    _refuse_one_variable(x, axis, variables)
     result, (left, right), place = _covariances("corrcoef", x, axis, variables, 1, None, None, dtype)
     result = result / (_ELEMENTWISE["sqrt"](left) * _ELEMENTWISE["sqrt"](right))
     if not jnp.issubdtype(result.dtype, jnp.complexfloating):
@@ -169,6 +174,20 @@ def _refuse_second(op: str, y: Any) -> None:
     if y is not None:
         raise ArgumentError(
             f"{op}: y= is for the form without axis=; concatenate the variables of both arrays, nx.concatenate."
+        )
+
+
+def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
+    """Raises where each entry would be the correlation of a variable with itself: 1, whatever the observations are."""
+    if variables is not None or not isinstance(x, NamedArray) or x.ndim:
+        return
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    left = [name for name in names_of(x.dims) if name not in axes]
+    if left and all(name in x.dims for name in axes):
+        raise PositionalAxisError(
+            f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its variables is correlated with itself alone, "
+            f"which is always 1. Write which of {show_names(left)} are the variables, as in nx.corrcoef(x, axis={shown(axis)}, variables="
+            f"({shown(left[0])}, 'other'))."
         )
 
 

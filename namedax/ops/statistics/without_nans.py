@@ -9,9 +9,10 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
-from namedax.operands.axes import as_in_jax, axis_said
+from namedax.operands.axes import as_in_jax, axis_said, refuse_order_of_storage
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.site import check_mask
 
 __all__ = [
     "FUNCTIONS",
@@ -63,12 +64,13 @@ def nanprod(
     return _prod(_where(_isnan(x), 1, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-def without_nans(x: Any, where: Any) -> tuple[Any, Any]:
+def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
     """`x` with zeros for NaNs (so that no derivative meets one), and the mask of what counts."""
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
     if where is not None:
         where = as_array(where)
+        check_mask(op, x, where)
         present = _ELEMENTWISE["logical_and"](present, where if where.dtype == jnp.bool_ else where != 0)
     return _where(missing, 0, x), present
 
@@ -83,7 +85,7 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
     """
     x = as_array(x)
     if _has_nans(x):
-        x, where = without_nans(x, where)
+        x, where = without_nans("nanmean", x, where)
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
@@ -91,7 +93,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keep
     """The variance of the elements that are not NaN; `mean` and `correction` are in `namespaces.reduction_forms`."""
     x = as_array(x)
     if _has_nans(x):
-        x, where = without_nans(x, where)
+        x, where = without_nans("nanvar", x, where)
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
 
 
@@ -140,6 +142,7 @@ def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
 
 def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     x = as_array(x)
+    refuse_order_of_storage(f"nan{name}", x, axis)
     reduce = REDUCTIONS[name]
     if not _has_nans(x):
         return reduce(x, axis, keepdims=keepdims)
