@@ -16,7 +16,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
@@ -24,7 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.functions import shown_as, source_of
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
-from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, SerialLoopError, shown
+from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, shown
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
 from namedax.operands.arrivals import Arrivals
@@ -34,6 +34,7 @@ from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
 from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass, skipped_passes
 from namedax.programs.serial.stepping import virtual_mesh
+from namedax.refusals import explain_refusal, no_devices
 from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, parse_resources, partition_spec
 from namedax.resources.mesh import (
     check_mesh,
@@ -44,6 +45,7 @@ from namedax.resources.mesh import (
     replicated,
     resolve_mesh,
     without_devices,
+    without_types,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 
@@ -285,32 +287,17 @@ class Xmapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
-        if self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs):
+        moves = self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs)
+        if moves:
             if not isinstance(self._mesh, Mesh):
                 self._check_devices(args, kwargs)
             args, kwargs = self._place(args, kwargs)
         try:
-            if self._shared.jitted is None:
-                return _run(self, *args, **kwargs)
-            return self._shared.jitted(*args, **kwargs)
-        except (ValueError, jax.errors.JaxRuntimeError) as error:
-            if isinstance(self._mesh, AbstractMesh) and (not isinstance(error, ValueError) or "AbstractMesh" in str(error)):
-                error.add_note(f"namedax: {_no_devices(self._name, self._mesh)}")
-            elif "incompatible devices" in str(error):
-                error.add_note(
-                    f"namedax: within a JAX transformation xmap cannot move an argument of {self._name} that is committed to "
-                    "other devices. Bring it onto the mesh first, with jax.device_put or nx.shard."
-                )
+            result = _run(self, *args, **kwargs) if self._shared.jitted is None else self._shared.jitted(*args, **kwargs)
+        except (KeyError, TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
+            explain_refusal(error, self._name, self._mesh, self._resources, (args, kwargs))
             raise
-        except TypeError as error:
-            looped = sorted(repr(name) for name, axes in with_loops(self._resources).items() if loops_of({name: axes}))
-            if not looped or "forward-mode" not in str(error):
-                raise
-            raise SerialLoopError(
-                f"xmap: {self._name} has {', '.join(looped)} on a SerialLoop, whose steps can be differentiated in reverse "
-                "mode only, any number of times: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and "
-                "jax.hessian remove the SerialLoop from axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."
-            ) from error
+        return without_types(result, self._mesh) if moves else result
 
     @property
     def _passes(self) -> tuple[Pass, ...]:
@@ -352,7 +339,7 @@ class Xmapped:
         """Raises if no device is known to compute on."""
         mesh = without_devices(self._mesh, jax.tree.leaves((args, kwargs)))
         if mesh is not None:
-            raise MeshError(f"xmap: {_no_devices(self._name, mesh)}")
+            raise MeshError(f"xmap: {no_devices(self._name, mesh)}")
 
     def _place(self, args: Any, kwargs: Any, only_type: bool = False) -> Any:
         """Brings concrete arrays that are committed elsewhere (to another mesh, another device) onto the mesh.
@@ -385,14 +372,6 @@ class Xmapped:
 
         arguments, tree = name_arguments(self, args, kwargs)
         return _join(self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments]))
-
-
-def _no_devices(name: str, mesh: Any) -> str:
-    return (
-        f"the mesh of {name} is an AbstractMesh {dict(mesh.shape)}, which has no devices to compute on. Inspect its program with "
-        f"{name}.lower(...), .trace(...) or .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays that are "
-        "placed on such a mesh."
-    )
 
 
 # --- arguments to named arrays --------------------------------------------------------------------------------------

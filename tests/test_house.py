@@ -41,6 +41,7 @@ ROOMS = (
     "scipy",
     "lowering",  # needs operations, and no operation needs it
     "nesting",
+    "refusals",
     "xmap",
     "typing",
     "hlo",

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from namedax.errors import MeshError, shown
@@ -27,6 +28,7 @@ __all__ = [
     "has_explicit_axes",
     "is_foreign",
     "is_placed",
+    "is_tracked_on",
     "mesh_for",
     "mesh_of_types",
     "mesh_with_devices",
@@ -37,6 +39,7 @@ __all__ = [
     "use_mesh",
     "without_devices",
     "without_mesh",
+    "without_types",
 ]
 
 #: What messages say where there is none. JAX keeps the context of old, `with mesh:`, apart from the mesh that is set.
@@ -231,6 +234,32 @@ def replicated(data: Any) -> Any:
     return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
 
 
+def without_types(results: Any, mesh: Any) -> Any:
+    """Results of an eager call under a JAX transformation as `jax.grad` can take them: numbers whose types mention no mesh.
+
+    Where an argument lies on Explicit axes, the types of tracers say so, and without `jax.set_mesh` JAX has no devices on which to begin
+    the gradient of such a number. A copy to Auto axes has no such type; one number is on all devices, so that the copy is right under
+    `jax.vmap` too.
+    """
+    numbers = [leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.core.Tracer) and leaf.ndim == 0]
+    if not isinstance(mesh, Mesh) or current_mesh() is not None or _tracked_mesh(numbers) is None or not _is_eager():
+        return results
+    target = NamedSharding(auto_mesh(mesh), PartitionSpec())
+    # Where it comes from, and its gradient goes, must be said under jax.vmap. It is this mesh, unless the arguments chose one that
+    # looks like it (`mesh_for`).
+    source = {"src": NamedSharding(mesh, PartitionSpec())} if has_explicit_axes(mesh) else {}
+
+    def one(leaf: Any) -> Any:
+        return jax.device_put(leaf, target, **source) if any(leaf is x for x in numbers) and _is_tracked(leaf) else leaf
+
+    return jax.tree.map(one, results)
+
+
+def _is_eager() -> bool:
+    """Whether operations are executed as they are called, if on tracers of `jax.grad` or `jax.vmap`: not within `jax.jit`."""
+    return not isinstance(lax.full((), 0.0), jax.core.Tracer)
+
+
 def must_enter(data: Any, mesh: Any) -> bool:
     """Whether a value from outside must get another type before a body that `jax.shard_map` maps can use it (`brought_in`).
 
@@ -272,6 +301,11 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
                 return sharding.mesh
             last = sharding.mesh
     return None
+
+
+def is_tracked_on(data: Any, axis: Any) -> bool:
+    """Whether the type of `data` speaks of a mesh with such an axis, that is Explicit."""
+    return _is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
 
 
 def _is_tracked(data: Any) -> bool:
