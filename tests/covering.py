@@ -41,7 +41,8 @@ FAMILIES = {
     "loops": "control_flow custom_rules postponing serial_loop whole_values_in_steps strict",
     "collectives": "collectives permutations lax_namespace raw placement partitioner",
     "nn": "experts routing nn normalisation attention vocabulary initializers transformer training_layouts",
-    "transform": "xmap nesting environment compile_once transformations eager_transformations resources solvers regressions pytree interop testing typing",
+    "transform": "xmap nesting environment compile_once transformations eager_transformations resources solvers regressions pytree interop "
+    "testing typing",
 }
 FAMILY = {f"tests/test_{module}.py": family for family, modules in FAMILIES.items() for module in modules.split()}
 
