@@ -308,7 +308,7 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way. Where there are none, the program
     that has been traced to see it is called as it is.
     """
-    closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*datas)
+    closed, shape = jax.make_jaxpr(lambda datas: mapped(*datas), return_shape=True)(datas)
     consts = [replicated(const) for const in closed.consts]
     if all(new is const for new, const in zip(consts, closed.consts, strict=True)):
         flat = call_whole(opened(closed.jaxpr), [*consts, *datas])
@@ -399,7 +399,7 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """The partition specs of the arguments under an assignment."""
-        return tuple(self._specs((argument.dims for argument in self.arguments), resources))
+        return tuple(self._specs([argument.dims for argument in self.arguments], resources))
 
     def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
         known: dict[Dims, PartitionSpec] = {}
@@ -431,8 +431,9 @@ class Call:
         named = self._named(datas)
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
-        for leaf in jax.tree.leaves(outputs, is_leaf=is_named):
-            region.seen.update(dim for dim in dims_of(leaf) if dim is not None)
+        leaves = jax.tree.leaves(outputs, is_leaf=is_named)
+        for dims in {leaf._dims for leaf in leaves if type(leaf) is NamedArray}:
+            region.seen.update(dim for dim in dims if dim is not None)
         self._check_names_used()
         return outputs
 
@@ -509,7 +510,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """The partition specs of all results, when the body has been traced."""
         resources = self.region.resources if resources is None else resources
-        return self._specs((result.dims for result in self.results), resources)
+        return self._specs([result.dims for result in self.results], resources)
 
     def noting_specs(self, body: Callable[..., list[Any]]) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
         """The flat body, and a list of the partition specs of its results.

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, copied, freeze, is_mapping
+from namedax.core.axis_mappings import copied, freeze, is_mapping
 from namedax.core.display import type_text
 from namedax.core.functions import shown_as, source_of
 from namedax.core.names import is_name
@@ -442,9 +442,10 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
-    region = ambient()
-
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Argument:
+    mappings = None if xmapped._in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
+    leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
+    region, arguments = ambient(), list[Argument]()
+    for leaf, mapping, path in leaves:
         if isinstance(leaf, (np.ndarray, np.generic)):
             leaf = jnp.asarray(leaf)
         if region is not None:
@@ -453,11 +454,8 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
             data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
         else:
             data, dims = attach_names(leaf, mapping, "xmap", f"{what_of(path, names)}, {type_text(leaf)},")
-        return Argument(leaf, data, dims, path, names)
-
-    mappings = None if xmapped._in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
-    leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
-    return [one(*leaf) for leaf in leaves], tree
+        arguments.append(Argument(leaf, data, dims, path, names))
+    return arguments, tree
 
 
 def _collect_sizes(

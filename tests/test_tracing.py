@@ -97,6 +97,99 @@ def test_explicit_axes_do_not_trace_a_body_twice():
     assert called[AxisType.Explicit] < 1.25 * called[AxisType.Auto]
 
 
+def entered_for_each_parameter(program):
+    """The Python functions that are entered to trace a program, for each parameter more."""
+
+    def entered(count):
+        numbers = []
+        for _ in range(2):  # the first time what is remembered of names is empty
+            function, args = program(count)
+            jax.clear_caches()
+            events = []
+            sys.setprofile(lambda frame, event, argument, events=events: events.append(event))
+            try:
+                function.trace(*args)
+            finally:
+                sys.setprofile(None)
+            numbers.append(events.count("call"))
+        return numbers[-1]
+
+    return (entered(60) - entered(20)) / 40
+
+
+@pytest.mark.parametrize(("kind", "most"), [(AxisType.Auto, 1.25), (AxisType.Explicit, 1.45)])
+def test_a_step_on_parameters_enters_few_functions_more_than_by_hand(kind, most):
+    def by_hand(count):
+        _, (params, _) = on_parameters(count, kind)
+        datas = {key: value.data for key, value in params.items()}
+        step = jax.shard_map(
+            lambda params, grads: jax.tree.map(lambda p, g: p - 0.1 * g, params, grads),
+            mesh=jax.make_mesh((N,), ("x",), axis_types=(kind,), devices=jax.devices()[:N]),
+            in_specs=jax.P("x"),
+            out_specs=jax.P("x"),
+        )
+        return jax.jit(step), (datas, datas)
+
+    assert entered_for_each_parameter(lambda count: on_parameters(count, kind)) < most * entered_for_each_parameter(by_hand)
+
+
+def test_blocks_that_have_met_meet_again_as_others_do(mesh):
+    # The second time operands of a kind meet, nothing is looked at but what they are: not where something has to be done to them.
+    x, w = jnp.linspace(0.5, 1.5, 8), jnp.linspace(1.0, 2.0, 8)
+    whole, small = nx.named(w, ["b"]), nx.named(jnp.linspace(1.0, 2.0, 8 // N), ["c"])
+
+    def body(x, c, add=lambda x: x):
+        y = x * x
+        y = y * x - (x - y) * add(y)  # two blocks, again and again
+        y = y / whole - whole  # cut to its blocks
+        y = y * small + small * c  # whole, of the shape of a block
+        mean = nx.mean(y, "b")  # the same on all devices
+        y = y * mean - y * mean + nx.maximum(mean, mean) * nx.minimum(y, y)
+        return nx.sum(nx.where(y > x, y, x) * (y <= y) - nx.exp(-abs(y)), ("b", "c"))
+
+    def plain(x, c):
+        x, ws, s = x[:, None], w[:, None], small.data
+        y = x * x
+        y = y * x - (x - y) * y
+        y = y / ws - ws
+        y = y * s + s * c
+        mean = y.mean(0)
+        y = y * mean - y * mean + mean * y
+        return (jnp.where(y > x, y, x) - jnp.exp(-jnp.abs(y))).sum()
+
+    def mapped(body):
+        return nx.xmap(body, (["b"], ["c"]), [], axis_resources={"b": "x"}, mesh=mesh)
+
+    c = jnp.linspace(0.1, 0.4, 8 // N)
+    expected = plain(x, c), jax.grad(plain, (0, 1))(x, c)
+    for got in (
+        (mapped(body)(x, c), jax.grad(mapped(body), (0, 1))(x, c)),
+        mapped_gradients(body, mesh)(x, c),
+    ):
+        for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5)
+
+
+def mapped_gradients(body, mesh):
+    """Value and gradients, taken in the body."""
+    outs = ([], (["b"], ["c"]))
+    return nx.xmap(jax.value_and_grad(body, (0, 1)), (["b"], ["c"]), outs, axis_resources={"b": "x"}, mesh=mesh)
+
+
+@pytest.mark.parametrize(
+    "dtypes", [("float32", "float32"), ("float32", "float16"), ("bfloat16", "bfloat16"), ("int8", "int8"), ("bool", "bool")]
+)
+def test_types_of_blocks_that_meet_often_are_those_of_jax(mesh, dtypes):
+    a, b = (jnp.arange(1, 9).astype(dtype) for dtype in dtypes)
+    for operate in (lambda a, b: a * b, lambda a, b: a < b, lambda a, b: a + b, lambda a, b: b / a):
+        f = nx.xmap(
+            lambda a, b, operate=operate: [operate(a, b) for _ in range(7)], ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh
+        )
+        for got in f(a, b):
+            assert got.dtype == operate(a, b).dtype
+            np.testing.assert_array_equal(got, operate(a, b))
+
+
 def test_arguments_in_place_are_not_resharded():
     step, args = on_parameters(3, AxisType.Explicit)
     assert "reshard" not in {eqn.primitive.name for eqn in equations(step.trace(*args).jaxpr.jaxpr)}

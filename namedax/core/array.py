@@ -42,9 +42,9 @@ __all__ = [
     "is_global",
     "is_named",
     "make",
+    "make_block",
     "make_blocks",
     "make_in_region",
-    "new_memory",
     "origin_of",
     "positions",
     "set_memory",
@@ -118,7 +118,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
         _set_data(self, data)
         _set_dims(self, dims)
-        set_memory(self, new_memory(region))
+        set_memory(self, _new_memory(region))
 
     if not TYPE_CHECKING:
 
@@ -127,9 +127,9 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             # a pytree looks for its tail when it gets into one.
             if name == "_dims":
                 tail = _get_tail(self)
-                ndim = getattr(self._data, "ndim", None)
-                ndim = ndim if type(ndim) is int else len(shape_of(self._data) or ())  # JAX describes some arrays without it
-                _set_dims(self, (None,) * (ndim - len(tail)) + tail)
+                shape = getattr(self._data, "shape", None)
+                shape = shape if type(shape) is tuple else shape_of(self._data) or ()  # JAX describes some arrays in other ways
+                _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
             if name == "_tail":
                 _set_tail(self, tail_of(_get_dims(self)))
@@ -310,8 +310,7 @@ _get_tail: Callable[[NamedArray], Dims] = vars(Parts)["_tail"].__get__
 set_memory: Callable[[NamedArray, Any], None] = vars(Parts)["_casts"].__set__
 
 
-def new_memory(region: Region | None) -> dict[Hashable, Any] | None:
-    """What an array that is made now remembers, where `region` is ambient (`make_in_region`)."""
+def _new_memory(region: Region | None) -> dict[Hashable, Any] | None:
     return {"trace": get_opaque_trace_state(), "region": region} if region is not None and region.manual else None
 
 
@@ -336,6 +335,17 @@ def make(data: Any, dims: Dims) -> NamedArray:
     return array
 
 
+def make_block(data: Any, dims: Dims, region: Region) -> NamedArray:
+    """`make_in_region` where `region` is ambient, whose values are blocks. Every result of an operation comes here, so it is written out."""
+    parts: Any = Parts()
+    parts._data = data
+    parts._dims = dims
+    parts._casts = {"trace": get_opaque_trace_state(), "region": region}
+    parts.__class__ = NamedArray
+    array: NamedArray = parts
+    return array
+
+
 def tail_of(dims: Dims) -> Dims:
     """Dims from the first named one on."""
     for i, dim in enumerate(dims):
@@ -354,7 +364,7 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     """
     array = make(data, dims)
     if inhabited:
-        set_memory(array, new_memory(ambient()))
+        set_memory(array, _new_memory(ambient()))
     return array
 
 

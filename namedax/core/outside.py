@@ -48,13 +48,13 @@ class Outside:
     def make_jaxpr(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """`jax.make_jaxpr(body)`, where `body` calls `begin`; traced again as long as that finds more values."""
 
-        def make(*datas: Any) -> Any:
+        def make(datas: Any) -> Any:
             try:
                 while True:
                     known = len(self._noted)
                     try:
                         with _entering(known):
-                            closed = jax.make_jaxpr(_anew(body))(*datas)
+                            closed = jax.make_jaxpr(_anew(body))(datas)
                     except NotImplementedError:  # JAX does not bind a checkpoint that closes over one
                         if len(self._noted) == known:
                             raise
@@ -70,7 +70,7 @@ class Outside:
 def _anew(body: Callable[..., Any]) -> Callable[..., Any]:
     """Another function that is `body`: JAX does not trace a function again that it has traced."""
 
-    def again(*datas: Any) -> Any:
-        return body(*datas)
+    def again(datas: Any) -> Any:
+        return body(datas)
 
     return functools.update_wrapper(again, body)  # for JAX's messages

@@ -34,9 +34,9 @@ __all__ = [
     "hider",
     "hiding",
     "inhabited",
-    "leave_for_kernel",
     "note_left",
     "placements_after",
+    "without_region",
 ]
 
 Mode = Literal["manual", "auto"]
@@ -384,13 +384,12 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
         )
 
 
-@contextlib.contextmanager
-def leave_for_kernel() -> Iterator[None]:
-    """Within a mapped body, a context without a region: kernels know of none, so all regions share them."""
+def without_region(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)` without a region, within a mapped body: kernels know of none, so all regions share them."""
     token = _within_kernel.set(True)
     try:
         with _context(None):
-            yield
+            return function(*args)
     finally:
         _within_kernel.reset(token)
 

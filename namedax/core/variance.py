@@ -28,6 +28,7 @@ from namedax.core.cpu import widened
 from namedax.core.names import Dims
 
 __all__ = [
+    "VARYING_FORM",
     "UntrackedAxis",
     "cast",
     "cast_alike",
@@ -43,7 +44,8 @@ __all__ = [
     "with_varying_forms",
 ]
 
-_FORM = "varying form"
+#: What an array remembers that was gathered.
+VARYING_FORM = "varying form"
 
 
 def varying(data: Any) -> frozenset[str]:
@@ -124,7 +126,7 @@ def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callabl
         transposed to an all-reduce and a slice.
     """
     array = make_in_region(data, dims)
-    remembered(array, _FORM, lambda: lambda wanted: form() if axes <= wanted else data)
+    remembered(array, VARYING_FORM, lambda: lambda wanted: form() if axes <= wanted else data)
     return array
 
 
@@ -144,12 +146,12 @@ def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> Nam
 
 def keep_varying_form(array: NamedArray, form: Callable[[frozenset[str]], Any]) -> None:
     """Lets `array` have a varying form, as that of `with_varying_forms`."""
-    remembered(array, _FORM, lambda: form)
+    remembered(array, VARYING_FORM, lambda: form)
 
 
 def has_varying_form(array: Any) -> bool:
     """Whether `array` was gathered, or computed from arrays that were, and has a form for code that needs it to vary."""
-    return type(array) is NamedArray and array._casts is not None and _FORM in array._casts
+    return type(array) is NamedArray and array._casts is not None and VARYING_FORM in array._casts
 
 
 def cast(array: Any, axes: frozenset[str]) -> Any:
@@ -163,7 +165,7 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
         return array._data
 
     def compute() -> Any:
-        form = remembered(array, _FORM, lambda: lambda wanted: array._data)
+        form = remembered(array, VARYING_FORM, lambda: lambda wanted: array._data)
         return cast_data(form(missing), missing)
 
     return remembered(array, missing, compute)

@@ -14,24 +14,25 @@ import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.core.array import NamedArray, dims_of, make, make_in_region, new_memory, positions, set_memory
+from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
 from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient
-from namedax.core.variance import cast, varying
+from namedax.core.variance import VARYING_FORM, cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import brought_in, must_enter
 
-__all__ = ["align", "align_ranks", "local_block", "meet", "merge_dims", "settled", "wrap"]
+__all__ = ["align", "align_ranks", "local_block", "meet", "merge_dims", "note_met", "own_blocks", "settled", "wrap"]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -258,9 +259,7 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
         return blocks
     names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
     region.check_placement(op, names)
-    if len(blocks) == 1 and not wanted:
-        return blocks
-    if not wanted and _vary_alike(blocks):
+    if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
     union = _union_of_variance(blocks) | wanted
     return [
@@ -271,6 +270,42 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
         else block
         for block in blocks
     ]
+
+
+def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | None:
+    """What is looked at of operands that meet, if all are numbers and traced blocks which the body of `region` has made; `None` if one is not.
+
+    An entry has an array's dims, shape, device variance and element type; that of a number is `None`. Where operands have met, `note_met` tells
+    the region: others of which the same is known need not meet.
+    """
+    key: list[Any] = []
+    for operand in operands:
+        if type(operand) is NamedArray:
+            data, memory = operand._data, operand._casts
+            if (
+                memory is None
+                or memory["region"] is not region
+                or VARYING_FORM in memory
+                or not isinstance(data, jax.core.Tracer)
+            ):
+                return None
+            aval = jax.typeof(data)
+            key.append((operand._dims, aval.shape, aval.manual_axis_type.varying, aval.dtype))
+        elif type(operand) in _NUMBERS:
+            key.append(None)
+        else:
+            return None
+    return tuple(key)
+
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+def note_met(key: tuple[Any, ...], region: Region) -> None:
+    """Notes that operands have met of which this is known (`own_blocks`), if nothing had to be done to them."""
+    entries = [entry for entry in key if entry is not None]
+    if len({variance for _, _, variance, _ in entries}) < 2 and all(entry[:2] in region.looked_at for entry in entries):
+        region.note_looked_at(key)
 
 
 def _vary_alike(blocks: Sequence[Any]) -> bool:
@@ -321,10 +356,9 @@ def wrap(data: Any, dims: Dims) -> Any:
                 region.seen.add(dim)
             else:
                 region.note(dim, n)
-    array = make(settled(data, dims) if region.mode == "auto" else data, dims)
     if region.manual:
-        set_memory(array, new_memory(region))
-    return array
+        return make_block(data, dims, region)
+    return make(settled(data, dims), dims)
 
 
 def settled(data: Any, dims: Dims) -> Any:

@@ -31,16 +31,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, make
+from namedax.core.array import NamedArray, make, make_block
 from namedax.core.names import Dims, is_name
-from namedax.core.region import Region, ambient, leave_for_kernel
+from namedax.core.region import Region, ambient, without_region
 from namedax.core.scopes import Scope, is_open, names_in, scope_text, silent
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.errors import refuse_names
-from namedax.operands.broadcasting import meet, wrap
+from namedax.operands.broadcasting import meet, note_met, own_blocks, wrap
 
 __all__ = [
-    *("SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of"),
+    *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of"),
     *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
 ]
 
@@ -79,7 +79,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     elif region.resources:
         call, more = function, (*given, *operands)
     else:
-        call, more = _in_region, (region, function, given, operands, True)
+        call, more = _in_region, (region, function, given, operands)
     if is_open():
         return call(*more)
     with Scope(scope_of(function, given, operands)):
@@ -96,11 +96,19 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
     region = ambient()
     if region is None:
         return _through_kernel(function, (op, *static), operands, False)
-    call: Any = function if region.mode == "auto" else _in_region
-    more = (op, *static, *operands) if region.mode == "auto" else (region, function, (op, *static), operands, False)
+    given = (op, *static)
+    scope: Any = Scope
+    call: Any = _in_region
+    more: tuple[Any, ...] = (region, function, given, operands, False)
+    if region.mode == "auto":
+        call, more = function, (*given, *operands)
+    elif (key := own_blocks(operands, region)) is not None:
+        call, more = _of_new_blocks, (region, key, function, given, operands)
+        if key in region.looked_at:  # most of what is done in a body, for which few functions are entered
+            scope, call = jax.named_scope, _of_known_blocks
     if is_open():
         return call(*more)
-    with Scope(scope_text(op, (), function.__module__)):
+    with scope(scope_text(op, (), function.__module__)):
         return call(*more)
 
 
@@ -119,16 +127,42 @@ def varies(data: Any) -> bool:
     return False
 
 
+#: The attribute of an operation's function that computes it from blocks which are known (`own_blocks`), at less than the price of a kernel. It is
+#: given what is known of them and the operands, and returns data that have the dims and the shape of all operands; or `None`.
+OF_BLOCKS = "of_blocks"
+
+
+def _of_new_blocks(
+    region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+) -> Any:
+    """An elementwise operation of own blocks of which the region does not know yet whether anything has to be done to them before."""
+    result = _in_region(region, function, given, operands, False)
+    note_met(key, region)
+    return result
+
+
+def _of_known_blocks(
+    region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+) -> Any:
+    """An elementwise operation of own blocks to which nothing has to be done before."""
+    of_blocks = getattr(function, OF_BLOCKS, None)
+    if of_blocks is not None and (data := of_blocks(key, operands)) is not None:
+        return make_block(data, key[0][0], region)
+    if _traced_as_it_is(operands) and not _is_frequent(region, (function, given, key)):
+        return silent(function)(*given, *operands)
+    result = without_region(_through_kernel, function, given, operands, False)
+    return wrap(result._data, result._dims) if type(result) is NamedArray else result
+
+
 def _in_region(
-    region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool
+    region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool = True
 ) -> Any:
     def form(wanted: frozenset[str]) -> Any:
         met = tuple(meet(given[0], operands, region, wanted))
         # Kernels know nothing of the region, so that all regions share them.
-        with leave_for_kernel():
-            return _through_kernel(function, given, met, with_axes)
+        return without_region(_through_kernel, function, given, met, with_axes)
 
-    if not with_axes and _traced_as_it_is(operands) and not _is_frequent(region, function, given, operands):
+    if not with_axes and _traced_as_it_is(operands) and not _is_frequent(region, (function, given, _shapes(operands))):
         wrapped = function(*given, *operands)
         if type(wrapped) is not NamedArray:
             return wrapped
@@ -165,13 +199,16 @@ def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
 _OFTEN = 4
 
 
-def _is_frequent(region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> bool:
-    """Whether the body has done this often, to arrays of these dims and shapes. Counts."""
-    shapes = [(x._dims, x._data.shape) if type(x) is NamedArray else None for x in operands]
+def _is_frequent(region: Region, key: Hashable) -> bool:
+    """Whether the body has done this often: a function, what it is given, and what is known of its arrays. Counts."""
     try:
-        return region.times((function, given, tuple(shapes))) > _OFTEN
+        return region.times(key) > _OFTEN
     except TypeError:  # something that is given is not hashable
         return False
+
+
+def _shapes(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([(x._dims, x._data.shape) if type(x) is NamedArray else None for x in operands])
 
 
 def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:

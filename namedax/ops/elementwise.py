@@ -61,6 +61,8 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
         return apply_elementwise(op, compute, *operands)
 
     call.__module__ = module
+    if function in _OF_FLOATS:
+        vars(call)[compiled_ops.OF_BLOCKS] = functools.partial(_of_blocks, _OF_FLOATS[function], function in _CHECKED)
     return call
 
 
@@ -95,11 +97,38 @@ def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(*datas: Any) -> Any:
         floats = _floats_of_one_type(datas)
-        if floats is None or (is_checked and {getattr(jax.config, check, "ignore") for check in _CHECKS} != {"ignore"}):
+        if floats is None or (is_checked and _are_checked()):
             return function(*datas)
         return own(*floats)
 
     return compute
+
+
+def _are_checked() -> bool:
+    nan, divide = _CHECKS
+    return getattr(jax.config, nan, "ignore") != "ignore" or getattr(jax.config, divide, "ignore") != "ignore"
+
+
+def _of_blocks(own: Callable[..., Any], is_checked: bool, key: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
+    """`own` of blocks with the same dims, shape and type, where a trace only writes a program; `None` for others.
+
+    Where it also differentiates, a kernel is cheaper, whose derivative JAX remembers.
+    """
+    first = key[0]
+    if first is None or first[3] not in _FLOATS or key.count(first) != len(key) or first[0].count(None) == len(first[0]):
+        return None
+    datas = [operand._data for operand in operands]
+    if {*map(type, datas)} != {_type_of_programs()} or (is_checked and _are_checked()):
+        return None
+    return own(*datas)
+
+
+@functools.cache
+def _type_of_programs() -> type:
+    """The type of tracers of a trace that does nothing but write a program."""
+    found: list[type] = []
+    jax.make_jaxpr(lambda x: found.append(type(x)))(0.0)
+    return found[0]
 
 
 def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:

@@ -57,7 +57,8 @@ Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
-_ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)])
+# The blocks are one list: what JAX does for each argument of a function it does for each entry of a list with fewer functions.
+_ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
 
 
 def postponing(
@@ -84,13 +85,13 @@ def postponing(
             return body(*datas)
         structures: list[Any] = []
 
-        def flat(*blocks: Any) -> list[Any]:
+        def flat(blocks: Sequence[Any]) -> list[Any]:
             leaves, structure = jax.tree.flatten(body(*blocks))
             structures.append(structure)
             return leaves
 
         shown_as(flat, source, _ARGUMENTS)
-        closed = make_jaxpr(flat)(*datas)
+        closed = make_jaxpr(flat)(list(datas))
         if check is not None:
             check(closed)
         return jax.tree.unflatten(structures[-1], evaluate(closed, datas, loops, late))
@@ -136,11 +137,11 @@ class Traced:
     def trace(self, *datas: Any) -> tuple[()]:
         """Traces the function, and returns nothing."""
 
-        def flat(*blocks: Any) -> list[Any]:
+        def flat(blocks: Sequence[Any]) -> list[Any]:
             return self._body(*blocks)
 
         shown_as(flat, self._source, _ARGUMENTS)
-        self._closed = self._make_jaxpr(flat)(*datas)
+        self._closed = self._make_jaxpr(flat)(list(datas))
         if self._check is not None:
             self._check(self._closed)
         return ()
