@@ -127,8 +127,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             # a pytree looks for its tail when it gets into one.
             if name == "_dims":
                 tail = _get_tail(self)
-                shape = getattr(self._data, "shape", None)
-                shape = shape if type(shape) is tuple else shape_of(self._data) or ()  # JAX describes some arrays in other ways
+                # What JAX puts in the place of an array may have any shape, or none.
+                shape = self._data.shape if isinstance(self._data, jax.core.Tracer) else shape_of(self._data) or ()
                 _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
             if name == "_tail":
