@@ -46,6 +46,10 @@ def main() -> int:
         run(
             python, "-c", "import namedax, importlib.metadata as m; assert namedax.__version__ == m.version('namedax')", cwd=out
         )
+        # A checkout that is installed as it is wins over its own folder, which is no package, in the directory above.
+        (out / "namedax").symlink_to(ROOT)
+        run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", ROOT)
+        run(python, "-c", "import namedax; namedax.named", cwd=out)
     for problem in problems:
         print(f"release-check: {problem}", file=sys.stderr)
     if not problems:
