@@ -17,6 +17,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.display import type_text
+from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -127,7 +128,7 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
     """A named array with the values and dimensions of an `xarray.DataArray`, or a dict of them from an `xarray.Dataset`.
 
     Coordinates, attributes and the array's own name are dropped. Values get JAX's element types: 64 bits become 32 unless
-    `jax_enable_x64` is set.
+    `jax_enable_x64` is set, and integers that do not fit are an error.
 
     Args:
       array: a `DataArray` or a `Dataset`.
@@ -141,6 +142,7 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
       AxisNameError: a dimension has no name that an axis can have (xarray allows integers).
       AxisNotFoundError: `positional` mentions a dimension that is not there.
       AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
+      ArgumentError: integers do not fit into 32 bits, and 64-bit types are off (as for the milliseconds of a date).
       ImportError: xarray is not installed.
 
     >>> import xarray
@@ -166,7 +168,7 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
 
 def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
     dims = check_dims(tuple(None if dim in positional else dim for dim in array.dims), "from_xarray")
-    data = jnp.asarray(array.values)
+    data = as_jax("from_xarray", array.values)
     return local_block(make(data, dims), "from_xarray", ambient()) if any(dim is not None for dim in dims) else data
 
 

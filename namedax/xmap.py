@@ -27,7 +27,7 @@ from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, shown
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
-from namedax.operands.arrivals import Arrivals
+from namedax.operands.arrivals import Arrivals, check_values
 from namedax.operands.broadcasting import local_block
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
@@ -287,6 +287,7 @@ class Xmapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
+        check_values(args, kwargs)
         moves = self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs)
         if moves:
             if not isinstance(self._mesh, Mesh):

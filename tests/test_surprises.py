@@ -193,3 +193,54 @@ def test_shard_places_something():
     assert placed[1].sharding.is_fully_replicated
     assert nx.shard(None, {"batch": "x"}, mesh) is None
     assert nx.shard(plain, {}, mesh).sharding.is_fully_replicated
+
+
+# --- integers that do not fit ------------------------------------------------------------------------------------------------
+
+MILLISECONDS = np.array([1_700_000_000_000, -5])
+MADE = {
+    "named": lambda data: nx.named(data, ["t"]),
+    "array": nx.array,
+    "asarray": nx.asarray,
+    "NamedArray": lambda data: nx.NamedArray(data, ("t",)),
+    "shard": lambda data: nx.shard(data, {}, make_mesh((8,))),
+    "from_process_local": lambda data: nx.from_process_local(data, ["t"], {}, make_mesh((8,))),
+    "xmap": lambda data: nx.xmap(lambda tree: tree["t"] + 0, ({"t": ["t"]},), ["t"])({"t": data}),
+    "xmap ": lambda data: nx.xmap(lambda x: x + 0, ["t"], ["t"], axis_resources={"t": "x"}, mesh=make_mesh((2,)))(data),
+    "xmap  ": lambda data: nx.xmap(lambda x: x + 0, ["t"], ["t"], jit=False)(data),
+}
+
+
+@pytest.mark.parametrize("op", MADE)
+def test_integers_that_do_not_fit(op):
+    for data, low, high, kept in (
+        (MILLISECONDS, -5, 1_700_000_000_000, (-(2**31), 2**31 - 1)),
+        (np.array([2**32, 7], "uint64"), 7, 2**32, (0, 2**32 - 1)),
+    ):
+        with jax.enable_x64(False):
+            kind = "i64" if low < 0 else "u64"
+            assert message(lambda data=data: MADE[op](data), ArgumentError) == (
+                f"{op.strip()}: the integers of {kind}[2] are from {low} to {high}, and JAX holds those from {kept[0]} to {kept[1]} while "
+                "64-bit types are off. Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by "
+                "array.astype('float32')."
+            )
+        with jax.enable_x64(True):
+            made = MADE[op](data)
+            np.testing.assert_array_equal(made.data if isinstance(made, nx.NamedArray) else made, data)
+
+
+def test_integers_that_fit():
+    ends = np.array([2**31 - 1, -(2**31)])
+    with jax.enable_x64(False):
+        np.testing.assert_array_equal(nx.named(ends, ["t"]).data, ends)
+        assert nx.asarray(MILLISECONDS, "float32").dtype == "float32"
+        assert nx.named(np.array([], "int64"), ["t"]).named_shape == {"t": 0}
+        for call in (lambda: nx.asarray([1, 2**40]), lambda: nx.array(2**40)):
+            with pytest.raises(ArgumentError, match=r"array: .*1099511627776.* Switch them on, jax\.config\.update"):
+                call()
+
+
+def test_integers_of_xarray():
+    xarray = pytest.importorskip("xarray")
+    with jax.enable_x64(False), pytest.raises(ArgumentError, match=r"^from_xarray: the integers of i64\[2\] are from -5 to 17"):
+        nx.interop.from_xarray(xarray.DataArray(MILLISECONDS, dims=["t"]))

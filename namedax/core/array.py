@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, index_text, type_text
+from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
 from namedax.core.other_words import what_to_write
 from namedax.core.python_words import for_a_format, for_a_number, for_membership, for_positions, for_truth, in_turn
@@ -107,7 +107,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 f"NamedArray: data is a named array already, {type_text(data)}. Use nx.rename, or nx.named to name its "
                 "positional axes."
             )
-        data = data if isinstance(data, jax.Array) else jnp.asarray(data)
+        data = data if isinstance(data, jax.Array) else as_jax("NamedArray", data)
         dims = check_dims(dims, "NamedArray")
         if len(dims) != data.ndim:
             raise PositionalAxisError(
@@ -410,9 +410,10 @@ def as_array(x: Any, op: str = "") -> Any:
     """`x` as an array: a named one as it is, all else as JAX has it. A name, which is none, is an error of `op`."""
     if type(x) is NamedArray:
         return x
-    if not isinstance(x, jax.Array):
-        refuse_names(op or "an operation", x)
-    return jnp.asarray(x)
+    if isinstance(x, jax.Array):
+        return x
+    refuse_names(op or "an operation", x)
+    return as_jax(op or "an operation", x)
 
 
 #: Whether a leaf is a named array: `isinstance` as a function of the leaf, for `is_leaf` of tree functions, which ask it of every node.

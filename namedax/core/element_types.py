@@ -8,7 +8,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_inexact", "beyond", "common_type", "extreme", "inexact_type", "to_type"]
+from namedax.errors import ArgumentError, shown
+
+__all__ = ["as_inexact", "as_jax", "beyond", "check_integers", "common_type", "extreme", "inexact_type", "to_type"]
+
+
+def check_integers(op: str, value: Any) -> None:
+    """Raises where NumPy's 64-bit integers do not fit into JAX's type for them, which then are others: without 64-bit types it has 32 bits.
+
+    Raises:
+      ArgumentError: `value` is an array or number of NumPy that has such integers.
+    """
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind not in "iu" or value.dtype.itemsize < 8:
+        return
+    if not value.size or jax.dtypes.canonicalize_dtype(value.dtype).itemsize == 8:
+        return
+    kept = np.iinfo(np.int32 if value.dtype.kind == "i" else np.uint32)
+    low, high = int(value.min()), int(value.max())
+    if low < kept.min or high > kept.max:
+        raise ArgumentError(
+            f"{op}: the integers of {shown(np.asarray(value))} are from {low} to {high}, and JAX holds those from {kept.min} to {kept.max} while "
+            f"64-bit types are off. {_WIDER}"
+        )
+
+
+_WIDER = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
+
+
+def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
+    """`jnp.asarray(value, dtype)`, or `jnp.array` with its options, for integers that JAX's types hold.
+
+    Raises:
+      ArgumentError: they do not (`check_integers`), in a list too.
+    """
+    if dtype is None:
+        check_integers(op, value)
+    try:
+        return jnp.array(value, dtype, **options) if options else jnp.asarray(value, dtype)
+    except OverflowError as error:
+        raise ArgumentError(f"{op}: {error}. {_WIDER}") from None
 
 
 def common_type(*values: Any) -> Any:

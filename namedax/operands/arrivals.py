@@ -9,15 +9,32 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
+from namedax.core.element_types import check_integers
 from namedax.operands.compiled_ops import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "check_values"]
 
 _MAX_KNOWN = 8192
+
+
+def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises where an argument holds integers of NumPy's that would be others in the program, which gets arrays of JAX's types."""
+    waiting: list[Any] = [*args, *kwargs.values()]
+    for value in waiting:  # to which what containers hold is added as they come
+        kind = type(value)
+        if kind is NamedArray or kind in whole_types:
+            continue
+        if kind is list or kind is tuple:
+            waiting += value
+        elif kind is dict:
+            waiting += value.values()
+        elif kind is np.ndarray:
+            check_integers("xmap", value)
 
 
 class _Known:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
+from namedax.core.element_types import as_jax
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError
@@ -48,7 +49,7 @@ def array_of(data: Any, dims: Dims) -> Any:
 def block_of(leaf: Any, op: str) -> Any:
     """A leaf as the body of the ambient region sees it: an array."""
     leaf = local_block(leaf, op, ambient())
-    return leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
+    return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
 
 
 def names_of(dims: Dims) -> tuple[Hashable, ...]:

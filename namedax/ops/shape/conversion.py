@@ -13,6 +13,7 @@ from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
+from namedax.core.element_types import as_jax, check_integers
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
@@ -208,8 +209,9 @@ def named(array: Any, axes: Any) -> Any:
                 f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
+        check_integers("named", leaf)
         leaf = local_block(leaf, "named", ambient())
-        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else jnp.asarray(leaf)
+        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax("named", leaf)
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
         if all(dim is None for dim in dims):
             return data
@@ -376,7 +378,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
     def one(leaf: Any) -> Any:
         dims = dims_of(leaf)
-        data = leaf._data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
+        data = leaf._data if isinstance(leaf, NamedArray) else as_jax("shard", leaf)
         placed = jax.device_put(data, named_sharding(dims, data.shape, assignment, mesh, "shard"))
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 

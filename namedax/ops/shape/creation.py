@@ -12,6 +12,7 @@ import numpy as np
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.element_types import as_jax
 from namedax.core.miscalls import well_called
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
@@ -253,7 +254,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
 def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None, ndmin: int) -> Any:
     leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     if not any(isinstance(leaf, NamedArray) for leaf in leaves):
-        return jnp.array(a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
+        return as_jax(op, a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):
         raise ArgumentError(
             f"{op}: order={shown(order)} is not supported; a named array has no order in memory but that of its dims."
