@@ -136,9 +136,9 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 return self._tail
             if name.startswith("_"):  # protocols, for which many ask
                 raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+            names = self._names  # which an array that is not made yet lacks
             if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
                 raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
-            names = self._names
             remedy = what_to_write(name, names)
             instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             try:
