@@ -22,7 +22,7 @@ OPTIMIZED_ARGS ?= -m "full and not product and not leaks" --one-in 10
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
-TEST_FUZZ_ARGS ?= --minutes 5 --programs 65 --seed 1000000
+TEST_FUZZ_ARGS ?= --minutes 4 --programs 50 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -46,7 +46,7 @@ help:
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  the last tenth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
-	@echo "make test-fuzz       random programs for five minutes"
+	@echo "make test-fuzz       random programs for four minutes"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array, ArrayLike
@@ -344,7 +345,8 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
     Args:
       x: a named array, or a pytree of arrays, of which those without names are replicated.
-      axis_resources: as in `xmap`. A single array has all names; of a pytree, whose arrays are placed as one program maps them, names XX
+      axis_resources: as in `xmap`. A single array has all names; the arrays of a pytree are placed as one program maps them, so it may
+        map names that none of them has.
       mesh: a mesh; default: that of `jax.set_mesh`.
 
     Returns:
@@ -353,7 +355,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any of the names.
+      AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any name.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
 
@@ -386,30 +388,28 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
-    """Raises where an assignment would place nothing: the one array lacks a name, or no array of a tree has any."""
+    """Raises where an assignment can place nothing: the one array lacks a name, or no array of a tree has names at all.
+
+    Arrays of which none has these names are another matter: the assignment of a whole program places its parameters too.
+    """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
+        names = [dim for dim in dims if dim is not None]
         for name in resources:
             if name not in dims:
-                extra = "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the assignment of its program."
-                extra = (
-                    extra
-                    if any(dim is not None for dim in dims)
-                    else f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
-                )
-                raise_not_found("shard", name, type_text(x), [dim for dim in dims if dim is not None], extra)
+                extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
+                if names:
+                    extra = (
+                        "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the "
+                        "assignment of its program."
+                    )
+                raise_not_found("shard", name, type_text(x), names, extra)
         return
     leaves = jax.tree.leaves(x, is_leaf=is_named)
-    names = {dim for leaf in leaves for dim in dims_of(leaf) if dim is not None}
-    if leaves and resources and names.isdisjoint(resources):
-        what = (
-            "the tree, of whose arrays none has a named axis"
-            if not names
-            else f"the tree, whose arrays have {show_names(names)}"
-        )
+    if resources and any(map(np.ndim, leaves)) and not any(map(is_named, leaves)):
         raise AxisNotFoundError(
-            f"shard: axis_resources maps {show_names(resources)}, and there is no such axis in {what}, so that nothing would be placed. Correct "
-            "the names, or name the axes first: nx.named(tree, axes)."
+            f"shard: axis_resources maps {show_names(resources)}, and none of the arrays of the tree has a named axis, so "
+            "nothing would be placed. Name the axes first: nx.named(tree, axes)."
         )
 
 
