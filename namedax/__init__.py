@@ -16,6 +16,7 @@ from typing import Any as _Any
 from jax.extend import source_info_util as _source_info_util
 
 from namedax.core.array import NamedArray as NamedArray
+from namedax.core.other_words import at_face as _at_face
 from namedax.core.other_words import at_top as _at_top
 from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
@@ -606,7 +607,9 @@ def _elsewhere(name: str) -> str:
     """Where a function of JAX is that is not at the top."""
     homes = [] if name.startswith("_") else [f"{__name__}.{home}" for home in ("numpy", "lax", "nn", "random")]
     found = [home for home in homes if hasattr(_importlib.import_module(home), name)]
-    return f"; there is {' and '.join(f'{home}.{name}' for home in found)}" if found else ""
+    there = f"; there is {' and '.join(f'{home}.{name}' for home in found)}" if found else ""
+    instead = _at_face(name)
+    return f"{there}; write {instead}" if instead else there
 
 
 def __getattr__(name: str) -> _Any:

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import operator
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -432,6 +432,34 @@ def _have_one_stem(name: Hashable, other: Hashable) -> bool:
     return longer.startswith(stem) and not longer[len(stem) : len(stem) + 1].isalnum()
 
 
+def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None]) -> str:
+    """A sentence on how an argument without names gets them: each at the axis of its size, where there is only one.
+
+    >>> naming("w", (4, 3), {"station": 3, "day": 4}), naming("w", (3, 3), {"day": 3})
+    (" Name the axes of w first, as by nx.named(w, ['day', 'station']).", " Name the axes of w first, as by nx.named(w, ['day', ...]).")
+    """
+    places = {name: [i for i, n in enumerate(shape) if n == size] for name, size in sizes.items()}
+    found = {fits[0]: name for name, fits in places.items() if len(fits) == 1}
+    axes: list[Any] = [found.get(i) for i in range(len(shape))]
+    if not found or len(found) < min(len(shape), len(sizes)):
+        names = list(sizes)
+        axes = names if len(names) == len(shape) else [names[0], ...]
+    return f" Name the axes of {argument} first, as by nx.named({argument}, {shown(axes)})."
+
+
+def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> str:
+    """A sentence on how an array gets a name that it lacks, where one of its positional axes may be meant."""
+    what, _, shape = type_text.partition("{")[0].partition("[")
+    rank = len(shape.partition("]")[0].split(",")) if shape[:1].isdigit() else 0
+    if not rank:
+        return ""
+    argument = what.split()[1] if what.startswith("the ") else "x"
+    if not candidates:
+        return naming(argument, (0,) * rank, {name: None})
+    axes = shown([name, *[None] * (rank - 1)])
+    return f" Positional axes get names by nx.named({argument}, {axes}); an index array, nx.named(ids, {shown([name])}), keeps its own."
+
+
 def raise_not_found(
     op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "", *, read_as: str | None = None
 ) -> NoReturn:
@@ -449,8 +477,7 @@ def raise_not_found(
     if read_as is None:
         read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
-    error = AxisNotFoundError(
-        f"{op}: no axis {shown(name)} in {type_text}; {has}.{did_you_mean(name, candidates, read_as)}{' ' + extra if extra else ''}"
-    )
+    meant = did_you_mean(name, candidates, read_as) or ("" if "nx.named(" in extra else _to_name(name, type_text, candidates))
+    error = AxisNotFoundError(f"{op}: no axis {shown(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}")
     error.axis = name
     raise error

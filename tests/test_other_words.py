@@ -15,12 +15,14 @@ from namedax.errors import ArrayAttributeError
 from tests.harness import array, said
 
 X = nx.named(array(4, 6), ["q", "k"])
+IDS = nx.named(jnp.array([0, 0, 3, 1, 1, 0]), ["k"])
 OF_XARRAY = "sel isel loc values coords sizes indexes swap_dims rolling groupby fillna to_numpy assign_coords expand_dims broadcast_like stack"
 OF_HALIAX = "axes array resolve_axis axis_size rearrange broadcast_axis broadcast_to flatten_axes unflatten_axis updated_slice unbind scalar"
 OF_PENZAI = "tag untag unwrap order_as order_like tag_prefix untag_prefix positional_shape data_array canonicalize check_valid"
 OF_COORDAX = "coordinate coord_fields named_axes named_dims to_xarray"
 OF_PYTORCH = "names refine_names align_to align_as rename_ unflatten unsqueeze permute view matmul numpy numel detach backward to cuda float long"
-OF_NUMPY = "fill flip searchsorted partition"
+OF_PANDAS = "isnull notna iloc plot dropna head tail groupby resample apply to_pandas hist"
+OF_NUMPY = "fill flip searchsorted partition where nonzero unique median percentile tril concatenate"
 
 
 def missing(word, x=X):
@@ -31,7 +33,9 @@ def missing(word, x=X):
     return said(error.value)
 
 
-@pytest.mark.parametrize("word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY]).split())
+@pytest.mark.parametrize(
+    "word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS]).split()
+)
 def test_every_word_of_others_has_one_of_ours(word):
     assert missing(word).startswith(f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write ")
     assert not hasattr(X, word)
@@ -48,7 +52,14 @@ def test_every_word_of_others_has_one_of_ours(word):
         ("rearrange", "nx.rearrange(x, '{q, k} -> {k, q}'), or nx.positional(x, ['q', 'k'])"),
         ("untag", "nx.untag(x, ['k', ...]), or nx.positional(x, ['q', 'k']) for all"),
         ("exp", "nx.exp(x)"),
-        ("softmax", "nx.nn.softmax(x)"),
+        ("softmax", "nx.nn.softmax(x, axis='k')"),
+        ("where", "nx.where(c, x, y)"),
+        ("searchsorted", "nx.searchsorted(x, v, axis='k')"),
+        ("maximum", "nx.maximum(x, y)"),
+        ("quantile", "nx.quantile(x, q, axis='k')"),
+        ("iloc", "x['k', 3], or x[{'k': idx}] with an array of indices"),
+        ("plot", "plt.plot(nx.positional(x, ['q', 'k'])) and its like: other libraries know positions"),
+        ("head", "x['k', :5]"),
         ("inv", "nx.numpy.linalg.inv(x)"),
     ],
 )
@@ -84,11 +95,42 @@ def test_what_is_said_runs():
         "fillna",
         "amax",
         "unbind",
+        "isnull",
+        "notna",
+        "dropna",
+        "head",
+        "tail",
+        "groupby",
+        "segment_mean",
+        "nonzero",
+        "unique",
+        "median",
+        "diff",
     ):
         text = other_words.what_to_write(word, ("q", "k"))
-        code = re.split(r", or | for |, which |, x\.min", text)[0]
-        value = {"nx": nx, "x": X, "np": __import__("numpy"), "idx": jnp.array([0]), "mask": X > 0, "value": 0.0}
+        code = re.split(r", or | for |, which |, x\.min|, of | and its like", text)[0]
+        value = {"nx": nx, "x": X, "np": __import__("numpy"), "idx": jnp.array([0]), "ids": IDS, "mask": X > 0, "value": 0.0}
         assert eval(code, value) is not None, code
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("segment_mean", "; write nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"),
+        ("groupby", "; write nx.segment_sum(x, ids, 12, axis='k'), of the number of each entry's group, and its like"),
+        (
+            "reshape",
+            "; there is namedax.numpy.reshape and namedax.lax.reshape; write nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
+        ),
+        ("softmax", "; there is namedax.nn.softmax"),
+        ("foo", ""),
+    ],
+)
+def test_a_function_that_is_not_at_the_top(word, written):
+    with pytest.raises(AttributeError) as error:
+        getattr(nx, word)
+    assert str(error.value) == f"module 'namedax' has no attribute {word!r}{written}"
+    assert not set(other_words._AT_FACE) & set(nx.__all__)
 
 
 def test_a_word_that_nobody_has():

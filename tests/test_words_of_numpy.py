@@ -3,14 +3,17 @@
 import math
 import operator
 
+import jax
 import numpy as np
 import pytest
 
 import namedax as nx
 from namedax.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisMappingError,
     AxisNotFoundError,
+    EinsumError,
     NamedAxesLeftError,
     PositionalAxisError,
 )
@@ -19,6 +22,7 @@ from tests.harness import array, said
 A = np.asarray(array(3, 4))
 X = nx.named(A, ["station", "day"])
 V = nx.named(np.arange(4.0, dtype="float32"), ["day"])
+KEY = jax.random.key(0)
 OF_X = "f32[]{station:3, day:4}"
 MAPPING = (
     "is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', None]), or a list "
@@ -142,3 +146,205 @@ def test_positions_behind_names(axes):
         text = message(call, AxisMappingError)
         assert text.startswith(f"{op}: ")
         assert text.endswith(f"{MAPPING} Positions come first: did you mean {{0: 'station', 1: 'day'}}?")
+
+
+# --- arrays without names, and what they become -------------------------------------------------------------------------
+
+ARRAY = np.arange(3.0, dtype="float32")
+IDS = np.array([0, 1])
+GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, as by nx.named({}, ['day'])."
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (
+            lambda: X.at["day", 0].set(ARRAY),
+            PositionalAxisError,
+            f"at[...].set: the values f32[3] have 1 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values first, "
+            "as by nx.named(values, ['station']).",
+        ),
+        (
+            lambda: X.at["day", 1:3].add(np.ones((2, 3), "float32")),
+            PositionalAxisError,
+            f"at[...].add: the values f32[2,3] have 2 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values "
+            "first, as by nx.named(values, ['day', 'station']).",
+        ),
+        (lambda: nx.concatenate([V, ARRAY], "day"), AxisNotFoundError, "concatenate: " + GIVEN.format("f32[3]", "x", "x")),
+        (
+            lambda: nx.segment_sum(X, np.array([0, 1, 0, 1]), 2, axis="day"),
+            AxisNotFoundError,
+            "segment_sum: " + GIVEN.format("the segment_ids i32[4]", "segment_ids", "segment_ids"),
+        ),
+        (
+            lambda: nx.average(X, "day", weights=np.arange(4.0, dtype="float32")),
+            PositionalAxisError,
+            f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes are all those of the array, or those in axis, in that order; "
+            "give the other axes names. Name the axes of weights first, as by nx.named(weights, ['day']).",
+        ),
+        (
+            lambda: nx.mean(X["day", IDS], "day"),
+            AxisNotFoundError,
+            "mean: no axis 'day' in f32[2]{station:3}; its named axes are 'station'. Positional axes get names by nx.named(x, ['day']); an index "
+            "array, nx.named(ids, ['day']), keeps its own. Reduce over an axis that it has.",
+        ),
+        (
+            lambda: nx.broadcast_to(V, {"station": 3}),
+            ArgumentTypeError,
+            "broadcast_to: shape={'station': 3} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            "named_shape={'station': 3}).",
+        ),
+        (
+            lambda: nx.order_like(X, ["day", "station"]),
+            ArgumentTypeError,
+            "order_like: ['day', 'station'] stands where an array is expected, whose order is taken. Write nx.order_like(x, y), or "
+            "nx.positional(x, ['day', 'station']) for an array without names in this order.",
+        ),
+        (
+            lambda: nx.xmap(nx.sin, (["batch", "k"],))(X),
+            AxisMappingError,
+            f"xmap: the axis mapping ['batch', 'k'] asserts 2 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', "
+            "'day'. What has names already needs no mapping: leave in_axes out, or write None for this argument. To give these other names call "
+            "nx.rename(x, {'station': 'batch', 'day': 'k'}) first.",
+        ),
+        (
+            lambda: nx.xmap(nx.sin, ["day"])(X),
+            AxisMappingError,
+            f"xmap: the axis mapping ['day'] asserts 1 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', 'day'. "
+            "What has names already needs no mapping: leave in_axes out, or write None for this argument.",
+        ),
+        (
+            lambda: nx.einsum("station day, day -> station", X, V),
+            EinsumError,
+            "einsum: 'station day, day -> station' has names of axes where each letter is a positional axis; names stand in braces. Write "
+            "'{station, day}, {day} -> {station}'.",
+        ),
+        (
+            lambda: X[["day", "station"]],
+            PositionalAxisError,
+            "getitem: the index ['day', 'station'] names an axis, but is not made of pairs of a name and its index. Write x['day', 3], "
+            "x['day', 3, 'station', 0:2], or a dict, x[{'day': 3, 0: idx}], which may have positions too.",
+        ),
+        (
+            lambda: X.at.__setitem__(("day", 0), 3),
+            ArgumentTypeError,
+            f"setitem: {OF_X} is immutable, and its entries cannot be set. Write x = x.at['day', 0].set(3), which makes a new array.",
+        ),
+    ],
+)
+def test_what_the_remedy_is(call, kind, text):
+    assert message(call, kind) == text
+
+
+def test_the_remedies_run():
+    np.testing.assert_array_equal(X.at["day", 0].set(nx.named(ARRAY, ["station"])).data[:, 0], ARRAY)
+    named_ids = nx.named(IDS, ["day"])
+    np.testing.assert_allclose(nx.mean(X["day", named_ids], "day").data, A[:, :2].mean(1), rtol=1e-6)
+    np.testing.assert_allclose(nx.average(X, "day", weights=V).data, np.average(A, 1, np.arange(4)), rtol=1e-6)
+    spec = "{station, day}, {day} -> {station}"
+    np.testing.assert_allclose(nx.einsum(spec, X, V).data, A @ np.arange(4, dtype="float32"), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["corrcoef", "cov"])
+def test_two_arrays_of_one_variable(op):
+    function, x, y = getattr(nx, op), X["station", 0], X["station", 1]
+    remedy = f"Stack both, nx.{op}(nx.stack([x, y], 'variable'), axis='day', variables=('variable', 'variable2'))."
+    assert message(lambda: function(x, y, axis="day"), ArgumentError) == f"{op}: y= is for the form without axis=. {remedy}"
+    assert message(lambda: function(x, y), PositionalAxisError) == (
+        f"{op}: f32[]{{day:4}} has no positional axis, and two arrays are the variables over positional observations. {remedy}"
+    )
+    said_call = remedy.removeprefix("Stack both, ").removesuffix(".")
+    np.testing.assert_allclose(eval(said_call, {"nx": nx, "x": x, "y": y}).data, getattr(np, op)(A[0], A[1]), rtol=1e-4)
+    assert message(lambda: function(X, X, axis="day"), ArgumentError).endswith(
+        "Join the variables of both arrays first, nx.concatenate."
+    )
+
+
+MASK = A > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "index", "remedy"),
+    [
+        (lambda: X[MASK], "bool[3,4]", "nx.where(nx.named(mask, ['station', 'day']), x, 0), which keeps the shape"),
+        (lambda: X.at[MASK].set(0), "bool[3,4]", "x.at[nx.named(mask, ['station', 'day'])]"),
+        (lambda: X[MASK[0]], "bool[4]", "the axis before the mask, as in x['day', mask]"),
+        (lambda: X.at[MASK[:, 0]].add(1), "bool[3]", "the axis before the mask, as in x.at['station', mask]"),
+        (lambda: X[IDS], "i32[2]", "the axis before its index, as in x['station', ids]"),
+    ],
+)
+def test_an_array_that_says_no_axis(call, index, remedy):
+    text = message(call, PositionalAxisError).split(": ", 1)[1].replace("i64", "i32")
+    assert text == f"{OF_X} has no positional axis for the index {index}. Write {remedy}."
+    np.testing.assert_array_equal(X.at[nx.named(MASK, ["station", "day"])].set(0).data, np.where(MASK, 0, A))
+    np.testing.assert_array_equal(nx.positional(X["day", MASK[0]], ["station", "day"]), A[:, MASK[0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "remedy"),
+    [
+        (lambda: nx.searchsorted(V, X), "searchsorted", "nx.searchsorted(a, v, axis=...)"),
+        (lambda: nx.random.permutation(KEY, V), "permutation", "nx.random.permutation(key, x, axis)"),
+        (lambda: nx.numpy.tril(X), "tril", "nx.tril(m, k, axis=...)"),
+        (lambda: nx.numpy.reshape(X, (12,)), "reshape", "nx.split_axis, nx.merge_axes or nx.rearrange"),
+        (
+            lambda: nx.broadcast_to(nx.named(A, [None, "day"]), (2, 2)),
+            "broadcast_to",
+            "nx.broadcast_to(x, named_shape={'new': 8})",
+        ),
+    ],
+)
+def test_a_lifted_function_says_its_name_and_what_takes_names(call, name, remedy):
+    with pytest.raises((PositionalAxisError, ArgumentTypeError)) as error:
+        call()
+    text = said(error.value)
+    assert text.startswith(f"{name}: ")
+    assert f"Here {name} acts on positional axes" in text
+    assert text.endswith(f"For axes with names write {remedy}.")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "remedy"),
+    [
+        (
+            np.array(["2020-01-01"], "datetime64[D]"),
+            "datetime64[D]",
+            "Dates are numbers counted from one of them, as by (x - x[0]).astype(int).",
+        ),
+        (np.array(["a"]), "<U1", "Words are numbers of a list of them, words, x = np.unique(x, return_inverse=True)."),
+        (np.array([None]), "object", "Make an array of numbers of it first, as by x.astype(float)."),
+    ],
+)
+def test_elements_that_jax_does_not_have(values, dtype, remedy):
+    text = message(lambda: nx.named(values, ["k"]), ArgumentTypeError)
+    assert text == f"named: the element type {dtype} of {dtype}[1] is none of JAX's. {remedy}"
+
+
+SINGLE = {
+    "diff": lambda axis: nx.diff(X, axis=axis),
+    "diff to another name": lambda axis: nx.diff(X, 0, axis=axis, out_axis="other"),
+    "concatenate": lambda axis: nx.concatenate([X, V], axis),
+    "segment_sum": lambda axis: nx.segment_sum(X, nx.named(np.array([0, 1, 0, 1]), ["day"]), 2, axis=axis, out_axis="s"),
+    "take_along_axis": lambda axis: nx.take_along_axis(X, nx.named(np.array([1, 0]), ["day"]), axis),
+    "roll": lambda axis: nx.roll(X, 1, axis),
+    "shift": lambda axis: nx.shift(X, 1, axis),
+    "halo": lambda axis: nx.halo(X, axis, 1, 0),
+    "repeat": lambda axis: nx.numpy.repeat(X, 2, axis),
+    "split": lambda axis: nx.split(X, 2, axis),
+    "convolve": lambda axis: nx.convolve(X, np.ones(2, "float32"), axis=axis),
+    "permutation": lambda axis: nx.random.permutation(KEY, X, axis),
+    "categorical": lambda axis: nx.random.categorical(KEY, X, axis),
+    "sort": lambda axis: nx.sort(X, axis),
+    "top_k": lambda axis: nx.top_k(X, 2, axis=axis),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_tuple_of_one_axis(name):
+    for got, want in zip(*(jax.tree.leaves(SINGLE[name](axis)) for axis in (("day",), "day")), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_name_that_is_a_tuple_stays_one():
+    x = nx.named(A, ["day", ("day",)])
+    np.testing.assert_array_equal(nx.diff(x, axis=("day",)).data, np.diff(A, axis=1))

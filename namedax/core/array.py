@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import numpy as np
@@ -47,6 +47,7 @@ __all__ = [
     "make_in_region",
     "origin_of",
     "positions",
+    "refuse_assignment",
     "set_memory",
 ]
 
@@ -149,19 +150,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
         def __setitem__(self, index: Any, value: Any) -> None:
             # Not for type checkers, to which an array that has it can be changed.
-            parts = index if isinstance(index, tuple) else (index,)
-            if (
-                None not in self._dims
-                and len(parts) <= len(self._dims)
-                and all(isinstance(part, (int, slice)) for part in parts)
-            ):
-                parts = tuple(entry for pair in zip(self._dims, parts, strict=False) for entry in pair)
-            where = repr(index) if isinstance(index, Mapping) else ", ".join(map(index_text, parts))
-            what = repr(value) if isinstance(value, (bool, int, float, complex)) else "..."
-            raise ArgumentTypeError(
-                f"setitem: {type_text(self)} is immutable, and its entries cannot be set. Write x = x.at[{where}].set({what}), which makes a "
-                "new array."
-            )
+            refuse_assignment(self, index, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ArrayAttributeError(f"setattr: NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
@@ -300,6 +289,24 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         """Waits until the values are computed, and returns the array."""
         self._data.block_until_ready()
         return self
+
+
+def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
+    """Raises where entries are to be set in place, with the update that is meant.
+
+    Raises:
+      ArgumentTypeError: always.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    dims = array._dims
+    if None not in dims and len(parts) <= len(dims) and all(isinstance(part, (int, slice)) for part in parts):
+        parts = tuple(entry for pair in zip(dims, parts, strict=False) for entry in pair)
+    where = repr(index) if isinstance(index, Mapping) else ", ".join(map(index_text, parts))
+    what = repr(value) if isinstance(value, (bool, int, float, complex)) else "..."
+    raise ArgumentTypeError(
+        f"setitem: {type_text(array)} is immutable, and its entries cannot be set. Write x = x.at[{where}].set({what}), which makes a "
+        "new array."
+    )
 
 
 _set_data: Callable[[NamedArray, Any], None] = vars(Parts)["_data"].__set__

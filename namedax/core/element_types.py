@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.errors import ArgumentError, shown
+from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
 __all__ = ["as_inexact", "as_jax", "beyond", "check_integers", "common_type", "extreme", "inexact_type", "to_type"]
 
@@ -35,12 +35,24 @@ def check_integers(op: str, value: Any) -> None:
 _WIDER = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
 
 
+_NUMBERS = {
+    **dict.fromkeys("Mm", "Dates are numbers counted from one of them, as by (x - x[0]).astype(int)."),
+    **dict.fromkeys("SU", "Words are numbers of a list of them, words, x = np.unique(x, return_inverse=True)."),
+}
+
+
 def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
     """`jnp.asarray(value, dtype)`, or `jnp.array` with its options, for integers that JAX's types hold.
 
     Raises:
       ArgumentError: they do not (`check_integers`), in a list too.
+      ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have.
     """
+    if isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
+        remedy = _NUMBERS.get(value.dtype.kind, "Make an array of numbers of it first, as by x.astype(float).")
+        raise ArgumentTypeError(
+            f"{op}: the element type {value.dtype} of {shown(np.asarray(value))} is none of JAX's. {remedy}"
+        )
     if dtype is None:
         check_integers(op, value)
     try:

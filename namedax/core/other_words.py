@@ -5,12 +5,15 @@ Read where an array is asked for an attribute that it does not have. `docs/roads
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["at_top", "namesake", "what_to_write"]
+__all__ = ["at_face", "at_top", "namesake", "what_to_write"]
 
 # {axis} is the last of the array's names, {names} are all.
 _INDEX = "x[{axis}, 3], or x[{{{axis}: idx}}] with an array of indices"
@@ -58,7 +61,7 @@ _WORDS: dict[str, str] = {
     **dict.fromkeys(("t", "adjoint"), "nx.rename(x, {{{axis}: 'other'}}) for the other side of a product: names have no order"),
     "unbind": "nx.numpy.unstack(x, axis={axis})",
     # entries
-    **dict.fromkeys(("isel", "index", "index_select", "select", "narrow"), _INDEX),
+    **dict.fromkeys(("isel", "iloc", "index", "index_select", "select", "narrow"), _INDEX),
     "slice": "x[{axis}, 2:5]",
     **dict.fromkeys(
         ("updated_slice", "fill", "fill_", "index_add", "scatter", "scatter_add"),
@@ -75,7 +78,29 @@ _WORDS: dict[str, str] = {
     **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
     **dict.fromkeys(("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"),
     "rolling": "nx.nn.avg_pool, nx.conv or nx.halo",
-    "groupby": "nx.segment_sum and its like",
+    **dict.fromkeys(
+        ("groupby", "resample"), "nx.segment_sum(x, ids, 12, axis={axis}), of the number of each entry's group, and its like"
+    ),
+    "segment_mean": "nx.segment_sum(x, ids, 12, axis={axis}) / nx.bincount(ids, axis={axis}, length=12)",
+    # functions whose first argument is not the array, or which need more
+    "where": "nx.where(c, x, y)",
+    "nonzero": "nx.nonzero(x, axis={axis}, size=5), or nx.where(c, x, y), which keeps the shape",
+    "unique": "nx.unique(x, axis={axis}, size=5)",
+    **dict.fromkeys(("concatenate", "concat"), "nx.concatenate([x, y], {axis})"),
+    **dict.fromkeys(("tril", "triu"), "nx.{word}(x, axis=('rows', 'columns'))"),
+    # pandas
+    **dict.fromkeys(("isnull", "isna"), "nx.isnan(x)"),
+    **dict.fromkeys(("notnull", "notna"), "~nx.isnan(x)"),
+    "dropna": "nx.nanmean(x, {axis}) and its like, which leave NaN out, or nx.where(nx.isnan(x), value, x)",
+    "head": "x[{axis}, :5]",
+    "tail": "x[{axis}, -5:]",
+    **dict.fromkeys(("apply", "pipe"), "function(x), or nx.nmap(function)(x) for a function of positions"),
+    **dict.fromkeys(
+        ("plot", "hist", "imshow"), "plt.plot(nx.positional(x, [{names}])) and its like: other libraries know positions"
+    ),
+    **dict.fromkeys(
+        ("to_pandas", "to_dataframe", "to_series"), "nx.to_xarray(x), which has that method, or nx.positional(x, [{names}])"
+    ),
     **dict.fromkeys(("to_xarray", "to_dataset"), "nx.to_xarray(x)"),
     # element types, devices, gradients
     **dict.fromkeys(("float", "double"), "x.astype(float)"),
@@ -108,11 +133,56 @@ def what_to_write(word: str, names: Sequence[Hashable]) -> str | None:
     >>> what_to_write("exp", ("k",))
     'nx.exp(x)'
     """
+    shown = [repr(name) for name in names] or ["'k'"]
     if word in _WORDS:
-        shown = [repr(name) for name in names] or ["'k'"]
         return _WORDS[word].format(axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word)
     ours = namesake(word)
-    return None if ours is None else f"{ours}(x)"
+    return None if ours is None else _call(ours, shown[-1])
+
+
+def _call(path: str, axis: str) -> str:
+    """A call of a function of this package with the array as its first argument, what else it needs, and an axis."""
+    function: Any = sys.modules["namedax"]
+    for part in path.split(".")[1:]:
+        function = getattr(function, part)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return f"{path}(x)"
+    if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return f"{path}(x)" if path == "nx.negative" else f"{path}(x, y)"
+    needed = [p.name for p in parameters[1:] if p.default is p.empty and p.kind in _BY_PLACE and p.name != "axis"]
+    by_axis = [f"axis={axis}"] if any(p.name == "axis" for p in parameters) else []
+    return f"{path}({', '.join(['x', *needed, *by_axis])})"
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def at_face(word: str) -> str:
+    """What to write for a function that is not at the top level; empty where nobody has it.
+
+    >>> at_face("segment_mean")
+    "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
+    """
+    if word.startswith("_"):
+        return ""
+    if word in _AT_FACE:
+        return _AT_FACE[word]
+    return what_to_write(word, ("k",)) or "" if word in _WORDS else ""
+
+
+_AT_FACE = {
+    "reshape": "nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
+    "ravel": "nx.merge_axes(x, ('b', 'k'), 'flat')",
+    **dict.fromkeys(
+        ("vstack", "hstack", "dstack", "column_stack", "row_stack"), "nx.concatenate([x, y], 'k') or nx.stack([x, y], 'new')"
+    ),
+    **dict.fromkeys(("DataArray", "NamedTensor"), "nx.named(array, ['b', 'k'])"),
+    **dict.fromkeys(("pmap", "shard_map"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
+    "jit": "jax.jit, which takes functions of named arrays",
+    **dict.fromkeys(("grad", "value_and_grad"), "jax.grad, which takes functions of named arrays"),
+}
 
 
 #: The names at the top level, which the package says when it is imported.

@@ -15,10 +15,10 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
-from namedax.operands.axes import as_in_jax, is_axis_name, resolve_axis
+from namedax.operands.axes import alone, as_in_jax, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.leaves import data_of
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.take_along_axis import take_along_axis as _take_along_axis
@@ -101,7 +101,7 @@ def where(
         return plain(condition, x, y, size=size, fill_value=fill_value)
     if size is None:
         return elementwise.where(condition, x, y)
-    return nmap(lambda data: jnp.where(data, size=size, fill_value=fill_value))(condition)
+    return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(condition)
 
 
 def take_along_axis(
@@ -236,6 +236,7 @@ def diff(
     >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
     [-2, -2, 3, 5]
     """
+    axis = alone(axis, dims_of(a))
     ends = [end for end in (prepend, append) if end is not None]
     if not is_axis_name(axis) or not any(axis in dims_of(end) for end in ends):
         return neighbours.diff(a, n, axis, prepend, append, out_axis=out_axis)

@@ -31,6 +31,7 @@ from namedax.errors import (
 __all__ = [
     "AXIS_PARAMETERS",
     "Axis",
+    "alone",
     "as_in_jax",
     "axis_key",
     "axis_needed",
@@ -89,6 +90,11 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
             raise PositionalAxisError(f"{op}: axis {shown(entry)} is given twice in axis={shown(axis)} for {type_text(x)}.")
         result.append(place)
     return tuple(result)
+
+
+def alone(axis: Axis, dims: Dims) -> Axis:
+    """The name in a tuple of one, where one axis is wanted; a tuple that is a name itself stays."""
+    return axis[0] if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims else axis
 
 
 def _hint(op: str, axis: Axis) -> str:

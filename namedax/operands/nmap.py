@@ -36,6 +36,7 @@ from namedax.errors import (
     refuse_names,
     show_names,
     shown,
+    usage,
 )
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.programs.evaluator import collective_axes
@@ -125,6 +126,8 @@ class _ExplainNames:
         remedy = f"Give the axes that it is to act on positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
         if self._function == "matmul" and len(named) == 2:
             remedy = contraction_of(named) or remedy
+        elif self._theirs:
+            remedy += _with_names(self._function)
         why = f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. {remedy}"
         if not self._theirs:
             error.add_note(f"namedax: {why}")
@@ -151,6 +154,21 @@ class _ExplainNames:
             f"{self._function}: the shape of the result would depend on the values of {arrays}, which are not known while tracing"
             f"{batch}. Give {says}=, the size of the result, as a number."
         ) from error
+
+
+# What takes names, where a function's namesake does not.
+_OF_NAMES = {
+    **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.split_axis, nx.merge_axes or nx.rearrange"),
+    "broadcast_to": "nx.broadcast_to(x, named_shape={'new': 8})",
+}
+
+
+def _with_names(function: str) -> str:
+    """A sentence on how a function, or another one in its place, takes names; empty where none does."""
+    if function in _OF_NAMES:
+        return f" For axes with names write {_OF_NAMES[function]}."
+    call = usage(function)
+    return f" For axes with names write{call.removeprefix(' Write')}" if "axis" in call else ""
 
 
 def contraction_of(operands: Sequence[NamedArray]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from namedax.errors import (
     PositionalAxisError,
     closest,
     did_you_mean,
+    naming,
     raise_not_found,
     show_names,
     shown,
@@ -81,7 +83,7 @@ def einsum(
     """
     if not isinstance(spec, str):
         spec, operands = _from_lists(spec, operands)
-    parsed = parse_einsum(spec)
+    parsed = _parsed(spec, operands)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
             f"einsum: {shown(spec)} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
@@ -94,6 +96,23 @@ def einsum(
             # The mapped function learns of names that are in no operand and in no result; a kernel could not tell it.
             return in_scope(scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands)
         return compiled_ops.run("einsum", _einsum, parsed, given, *operands)
+
+
+def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
+    """The specification, parsed; where one cannot be read whose words are names of the operands, what it is with braces is said."""
+    try:
+        return parse_einsum(spec)
+    except EinsumError:
+        names = {dim for operand in operands for dim in dims_of(operand) if isinstance(dim, str)}
+        if "{" in spec or not names.intersection(re.findall(r"\w{2,}", spec)):
+            raise
+        terms = [re.findall(r"\w+", term) for term in re.split(",|->", spec)]
+        result = "->" in spec
+        braced = [f"{{{', '.join(term)}}}" for term in terms]
+        meant = f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
+        raise EinsumError(
+            f"einsum: {shown(spec)} has names of axes where each letter is a positional axis; names stand in braces. Write {shown(meant)}."
+        ) from None
 
 
 def _einsum(op: str, spec: EinsumSpec, precision: Any, preferred_element_type: Any, overlap: Any, *arrays: Any) -> Any:
@@ -293,10 +312,7 @@ def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
     """A sentence on how an operand without names gets `name`, at the axis that has its size in the other one where there is only one."""
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
-    size = other.named_shape.get(name) if isinstance(other, NamedArray) else None
-    fits = [i for i, n in enumerate(block.shape) if n == size]
-    axes = [name if i == fits[0] else None for i in range(block.ndim)] if len(fits) == 1 else [name, ...]
-    return f" Name the axes of {argument} first, as by nx.named({argument}, {axes!r}).".replace("Ellipsis", "...")
+    return naming(argument, block.shape, {name: other.named_shape.get(name) if isinstance(other, NamedArray) else None})
 
 
 def _reading(name: Any, argument: str, block: Any, other: Any) -> str:

@@ -71,20 +71,33 @@ class OwnAxis(StandIn):
 
 
 def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
-    """Raises where an integer or a slice says no axis, since all axes of `x` have names; `read` is what the user writes before the index.
+    """Raises where an index says no axis, since all axes of `x` have names; `read` is what the user writes before the index.
 
     Raises:
-      PositionalAxisError: there is one.
+      PositionalAxisError: there is an integer, a slice, or an array without names.
     """
     names = names_alone(x)
     if not names:
         return
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
-            raise PositionalAxisError(
-                f"{op}: {type_text(x)} has no positional axis for the index {shown(part)}. Write the axis before its index, as in "
-                f"{read}[{names[0]!r}, {'2:5' if isinstance(part, slice) else part}]."
-            )
+            remedy = f"the axis before its index, as in {read}[{names[0]!r}, {'2:5' if isinstance(part, slice) else part}]"
+        elif isinstance(part, (np.ndarray, jax.Array)) and part.ndim:
+            remedy = _at_an_axis(read, x, names, part)
+        else:
+            continue
+        raise PositionalAxisError(f"{op}: {type_text(x)} has no positional axis for the index {shown(part)}. Write {remedy}.")
+
+
+def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
+    """What to write for an index array without names, of an array that has names only."""
+    if not is_mask(array):
+        return f"the axis before its index, as in {read}[{names[0]!r}, ids]"
+    if array.ndim > 1:
+        mask = f"nx.named(mask, {list(names) if array.ndim == len(names) else [names[0], ...]})".replace("Ellipsis", "...")
+        return f"{read}[{mask}]" if read.endswith("at") else f"nx.where({mask}, x, 0), which keeps the shape"
+    fits = [name for name in names if x.named_shape[name] == array.shape[0]] or names
+    return f"the axis before the mask, as in {read}[{fits[0]!r}, mask]"
 
 
 def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
@@ -95,11 +108,12 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
     """
     if isinstance(index, Mapping):
         return index
-    parts = index if isinstance(index, tuple) else (index,)
+    listed = isinstance(index, list) and all(isinstance(part, str) for part in index)  # as pandas would have it
+    parts = index if isinstance(index, tuple) or listed else (index,)
     if not any(is_name(part) for part in parts):
         return None
     entries: dict[Any, Any] = {}
-    if len(parts) % 2 or not all(is_name(name) for name in parts[::2]):
+    if listed or len(parts) % 2 or not all(is_name(name) for name in parts[::2]):
         name = next(part for part in parts if is_name(part))
         read = "x.at" if op.startswith("at") else "x"
         names = [dim for dim in dims_of(x) if dim is not None]

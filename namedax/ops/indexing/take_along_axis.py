@@ -15,7 +15,7 @@ from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import PositionalAxisError, shown
-from namedax.operands.axes import resolve_axis
+from namedax.operands.axes import alone, resolve_axis
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.leaves import wide_index
 from namedax.ops.indexing.getitem import read_parts
@@ -38,6 +38,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"{op}: the indices {type_text(indices)} are not integers.")
     indices = wide_index(indices)
+    axis = alone(axis, dims_of(x))
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
@@ -26,7 +26,7 @@ from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, show_names, shown
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, naming, show_names, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, local_block, settled, wrap
@@ -75,6 +75,11 @@ class At:
 
     def __getitem__(self, index: Any) -> Selected:
         return Selected(self._array, index)
+
+    if not TYPE_CHECKING:
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            refuse_assignment(self._array, index, value)
 
     def __repr__(self) -> str:
         return f"<at of {type_text(self._array)}>"
@@ -319,7 +324,7 @@ def _scatter(
         read_by = [joint[i] for i in index_order[len(index_names) :]]
         wanted = [*_numbered(read_by), *(i if dims[i] is None else dims[i] for i in where.slices), *rest]
         visible = visible_order(dims, parts, joint.count(None))
-        value_data = _arrange(op, x, value, value_data, value_names, wanted, visible)
+        value_data = _arrange(op, x, value, value_data, value_names, wanted, visible, where)
 
     cuts = tuple(_as_slice(at) for at in where.slices.values())
     function = _local_update(method, len(found), cuts, () if has_value else (value,), bool(mesh_axes), options)
@@ -548,7 +553,14 @@ def _check_value(
 
 
 def _arrange(
-    op: str, x: Any, value: Any, data: Any, front: Sequence[Any], wanted: Sequence[Any], visible: Sequence[Any]
+    op: str,
+    x: Any,
+    value: Any,
+    data: Any,
+    front: Sequence[Any],
+    wanted: Sequence[Any],
+    visible: Sequence[Any],
+    where: _Targets,
 ) -> Any:
     """The data of the values: the names `front` first, then one axis for each of `wanted`, of size 1 if it is missing."""
     dims = dims_of(value)
@@ -556,9 +568,16 @@ def _arrange(
     if count > len(visible):
         extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
         if any(data.shape[i] != 1 for i in extra):
+            axes = zip(dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x), strict=True)
+            left = {
+                dim: len(where.slices.get(i, range(n)))
+                for i, (dim, n) in enumerate(axes)
+                if dim is not None and i not in where.dims
+            }
+            to_name = naming("values", data.shape, left) if left else ""
             raise PositionalAxisError(
                 f"{op}: the values {type_text(value)} have {count} positional axes, and the entries to update, of "
-                f"{type_text(x)}, have {len(visible)}."
+                f"{type_text(x)}, have {len(visible)}.{'' if isinstance(value, NamedArray) else to_name}"
             )
         data = lax.squeeze(data, extra)
         dims = tuple(dim for i, dim in enumerate(dims) if i not in extra)

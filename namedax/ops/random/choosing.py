@@ -23,8 +23,9 @@ from namedax.errors import (
     show_names,
     shown,
 )
+from namedax.operands.axes import alone
 from namedax.operands.broadcasting import local_block
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
@@ -90,8 +91,9 @@ def categorical(
     if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
         return jax.random.categorical(key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding))
     refuse_sharding("categorical", out_sharding)
-    by_name = is_name(axis)
     logits = as_array(logits, "categorical")
+    axis = alone(axis, dims_of(logits))
+    by_name = is_name(axis)
     positional = tuple(logits.shape)
     if by_name:
         own = global_sizes("categorical", logits)
@@ -191,6 +193,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
     [0, 1, 2, 3]
     """
     op = "permutation"
+    axis = alone(axis, dims_of(x))
     by_name = is_name(axis)
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
         return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
@@ -201,7 +204,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
     if independent:
         return _permute_slices(key, x, axis)
     if not by_name:
-        return nmap(lambda key, x: jax.random.permutation(key, x, axis))(key, x)
+        return Lifted(lambda key, x: jax.random.permutation(key, x, axis), op)(key, x)
     sizes = global_sizes(op, x)
     if axis not in sizes:
         raise_not_found(op, axis, type_text(x), list(sizes))

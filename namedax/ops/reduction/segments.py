@@ -25,7 +25,7 @@ from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import resolve_axis
+from namedax.operands.axes import alone, resolve_axis
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
@@ -147,6 +147,7 @@ def _segment(
     data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise PositionalAxisError(f"{op}: the segment_ids {type_text(ids)} are not integers.")
+    axis = alone(axis, dims_of(data))
     (dim,) = resolve_axis(op, data, (axis,))
     name = dims_of(data)[dim]
     id_axes = [d for d in dims_of(ids) if d is None or d == name]

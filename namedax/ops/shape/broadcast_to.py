@@ -16,7 +16,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, refuse_names, shown
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.operands.sizes import named_sizes
 
 __all__ = ["FUNCTIONS", "broadcast_to"]
@@ -58,9 +58,14 @@ def broadcast_to(
         raise ArgumentTypeError(
             f"{op}: shape={shown(shape)} is a name; write its size with it, nx.broadcast_to(x, named_shape={{{shown(shape)}: size}})."
         )
+    if isinstance(shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: shape={shown(shape)} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            f"named_shape={shown(dict(shape))})."
+        )
     if shape is not None:
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
-        array = nmap(lambda data: jnp.broadcast_to(data, shape, **options))(array)
+        array = Lifted(lambda data: jnp.broadcast_to(data, shape, **options), op)(array)
     elif named_shape is None:
         raise PositionalAxisError("broadcast_to: give a shape for positional axes, or named_shape={'name': size}.")
     if not named_shape:

@@ -19,6 +19,7 @@ from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import (
+    ArgumentTypeError,
     AxisMappingError,
     AxisNotFoundError,
     AxisResourceError,
@@ -105,27 +106,29 @@ def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) ->
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
         return data, dims
-    _refuse_renaming(dims, mapping, op, what)
+    _refuse_named(dims, mapping, op, what)
     given = mapping.place(dims.count(None), op, what)
     names = iter(given)
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def _refuse_renaming(dims: Dims, mapping: AxisMapping, op: str, what: str) -> None:
-    """Raises where the mapping asserts as many axes as the array has with its names, which it cannot change."""
+def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: str) -> None:
+    """Raises where the mapping asserts axes of an array that has them, with names."""
     own, free = [dim for dim in dims if dim is not None], dims.count(None)
-    if not own or mapping.rank != len(dims):
+    if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
         return
-    renamed = {
-        dim: name
-        for dim, name in zip(dims, mapping.place(len(dims), op, what), strict=True)
-        if None not in (dim, name) and dim != name
-    }
-    if renamed:
-        raise AxisMappingError(
-            f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {what} has {free}, besides those that have names, "
-            f"{show_names(own)}. Give these other names by nx.rename(x, {renamed!r})."
-        )
+    renamed = {}
+    if mapping.rank == len(dims):
+        pairs = zip(dims, mapping.place(len(dims), op, what), strict=True)
+        renamed = {dim: name for dim, name in pairs if None not in (dim, name) and dim != name}
+    remedy = f"Give these other names by nx.rename(x, {renamed!r})." if renamed else "It has these names already."
+    if op == "xmap":
+        remedy = "What has names already needs no mapping: leave in_axes out, or write None for this argument."
+        remedy += f" To give these other names call nx.rename(x, {renamed!r}) first." if renamed else ""
+    raise AxisMappingError(
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {what} has {free}, besides those that have names, "
+        f"{show_names(own)}. {remedy}"
+    )
 
 
 def detach_names(
@@ -431,6 +434,11 @@ def order_like(tree: Tree, like: Any) -> Tree:
     >>> nx.order_like(b, a).dims
     ('a', 'b')
     """
+    if isinstance(like, (list, tuple)) and like and all(isinstance(name, str) for name in like):
+        example = f"nx.order_like(x, y), or nx.positional(x, {shown(list(like))}) for an array without names in this order"
+        raise ArgumentTypeError(
+            f"order_like: {shown(like)} stands where an array is expected, whose order is taken. Write {example}."
+        )
 
     def one(x: Any, target: Any) -> Any:
         dims, wanted = dims_of(x), dims_of(target)

@@ -13,7 +13,7 @@ from namedax.core.annotations import Array
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.leaves import data_of
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
@@ -60,7 +60,7 @@ def linspace(
     if not is_name(axis):
         positional: Any = jnp.linspace
         options = {} if device is None else {"device": device}
-        return nmap(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options))(start, stop)
+        return Lifted(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options), op)(start, stop)
     if device is not None:
         raise ArgumentTypeError(
             f"{op}: device= is for a positional axis; where the axis {shown(axis)} lives, axis_resources says."

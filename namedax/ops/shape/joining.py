@@ -15,16 +15,16 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray, make_in_region
+from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import as_in_jax, axis_needed, refuse_axes_apart
+from namedax.operands.axes import alone, as_in_jax, axis_needed, refuse_axes_apart
 from namedax.operands.broadcasting import align, local_block, wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
 from namedax.resources import communication as comm
 
@@ -62,10 +62,11 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
     """
     arrays = _list_of("concatenate", arrays)
     refuse_axes_apart("concatenate", (arrays, axis, dtype), 1)
+    axis = alone(axis, dims_of(arrays[0]))
     if not is_name(axis):
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # which says what it is, if it is none
-        return nmap(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype))(*arrays)
+        return Lifted(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype), "concatenate")(*arrays)
     return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 

@@ -11,16 +11,16 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray, make_in_region
+from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, refuse_names, shown
-from namedax.operands.axes import as_in_jax, axis_key, axis_needed, new_names, resolve_axis
+from namedax.operands.axes import alone, as_in_jax, axis_key, axis_needed, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
 from namedax.resources import communication as comm
 
@@ -92,7 +92,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     refuse_names("tile", A)
     refuse_names("tile", reps, "a number or a dict of numbers")
     if not isinstance(reps, Mapping):
-        return nmap(lambda data: jnp.tile(data, reps))(A)
+        return Lifted(lambda data: jnp.tile(data, reps), "tile")(A)
     renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
     for name, times in reps.items():
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
@@ -135,6 +135,7 @@ def repeat(
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
     Array([0, 0, 1, 1], dtype=int32)
     """
+    axis = alone(axis, dims_of(a))
     if total_repeat_length is not None:
         total_repeat_length = as_integer("repeat", "total_repeat_length", total_repeat_length, 0)
     known = not isinstance(repeats, (jax.core.Tracer, NamedArray))
@@ -158,8 +159,8 @@ def repeat(
         if axis is not None:
             position_of("repeat", a, axis)
         if not isinstance(repeats, NamedArray):
-            return nmap(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length))(a)
-        return nmap(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length))(a, repeats)
+            return Lifted(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length), "repeat")(a)
+        return Lifted(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length), "repeat")(a, repeats)
     site = along("repeat", a, axis, knows_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:

@@ -11,12 +11,13 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import Array
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer, shown
+from namedax.operands.axes import alone
 from namedax.operands.broadcasting import settled, wrap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
 from namedax.ops.shape.joining import rows_of_parts
@@ -66,7 +67,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: 
 
 
 def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
-    where = _where_to_cut(op, indices_or_sections)
+    where, axis = _where_to_cut(op, indices_or_sections), alone(axis, dims_of(ary))
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))

@@ -19,7 +19,7 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import local_block
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 
@@ -84,7 +84,7 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
             f"nx.{op}(x, axis=('query', 'key'))."
         )
     if axis is None:
-        return nmap(lambda data: getattr(jnp, op)(data, k))(m)
+        return Lifted(lambda data: getattr(jnp, op)(data, k), op)(m)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
         raise PositionalAxisError(f"{op}: axis={shown(axis)} must be a pair, the axis of the rows and that of the columns.")
     m = local_block(m, op, ambient())

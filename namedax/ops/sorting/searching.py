@@ -15,7 +15,7 @@ from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
@@ -82,7 +82,7 @@ def searchsorted(
         raise ArgumentError(f"searchsorted: side={shown(side)} is neither 'left' nor 'right'.")
 
     def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
-        return nmap(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real))(a, v, *sorter)
+        return Lifted(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted")(a, v, *sorter)
 
     more = () if sorter is None else (sorter,)
     if axis is None:

@@ -5,7 +5,7 @@ They are compositions of reductions, and cost what these cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
 from namedax.core.scopes import operation
-from namedax.errors import PositionalAxisError
+from namedax.errors import PositionalAxisError, naming
 from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.ops.elementwise import apply_elementwise
@@ -84,7 +84,8 @@ def average(
     reduced = resolve_axis("average", x, axis)
     shape = x.shape
     if weights.ndim:
-        weights = _fit_positions(x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape)
+        named = {dims[i]: x.named_shape[dims[i]] for i in reduced if dims[i] is not None}
+        weights = _fit_positions(x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape, named)
     own = dims_of(weights)
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
@@ -102,14 +103,15 @@ def average(
     return result, apply_elementwise("average", lambda r, t: jnp.broadcast_to(t, r.shape), result, total)
 
 
-def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int, ...]) -> Any:
-    """`weights` with the positional axes of `x`."""
+def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int, ...], named: Mapping[Hashable, int]) -> Any:
+    """`weights` with the positional axes of `x`, which is reduced over `positions` and the axes that are `named`."""
     if weights.shape == shape:
         return weights
     if weights.shape != tuple(shape[i] for i in positions):
         raise PositionalAxisError(
             f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes are all those of "
             "the array, or those in axis, in that order; give the other axes names."
+            + (naming("weights", weights.shape, named) if named and not isinstance(weights, NamedArray) else "")
         )
     data, own = (weights.data, weights.dims) if isinstance(weights, NamedArray) else (weights, dims_of(weights))
     names = [i for i, dim in enumerate(own) if dim is not None]

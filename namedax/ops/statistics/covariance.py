@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -93,10 +93,10 @@ def cov(
     if axis is None:
         _refuse("cov", variables, "variables")
         _refuse_names_alone("cov", m, y)
-        return nmap(lambda m, y, f, a: jnp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype))(
-            m, y, fweights, aweights
-        )
-    _refuse_second("cov", y)
+        return Lifted(
+            lambda m, y, f, a: jnp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype), "cov"
+        )(m, y, fweights, aweights)
+    _refuse_second("cov", m, y, axis)
     if ddof is not None and int(ddof) != ddof:
         raise ArgumentError(f"cov: ddof={shown(ddof)} must be an integer.")
     result, _, place = _covariances(
@@ -135,8 +135,8 @@ def corrcoef(
     if axis is None:
         _refuse("corrcoef", variables, "variables")
         _refuse_names_alone("corrcoef", x, y)
-        return nmap(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype))(x, y)
-    _refuse_second("corrcoef", y)
+        return Lifted(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype), "corrcoef")(x, y)
+    _refuse_second("corrcoef", x, y, axis)
     _refuse_one_variable(x, axis, variables)
     result, (left, right), place = _covariances("corrcoef", x, axis, variables, 1, None, None, dtype)
     result = result / (_ELEMENTWISE["sqrt"](left) * _ELEMENTWISE["sqrt"](right))
@@ -161,6 +161,10 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
             f"{op}: y={shown(y)} is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
             f"nx.{op}(x, axis={shown(y)}{pair})."
         )
+    if names and x.ndim == 0 and y is not None:
+        raise PositionalAxisError(
+            f"{op}: {type_text(x)} has no positional axis, and two arrays are the variables over positional observations. {_of_both(op, x, names)}"
+        )
     if names and x.ndim == 0:
         pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
         raise PositionalAxisError(
@@ -170,11 +174,24 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
         )
 
 
-def _refuse_second(op: str, y: Any) -> None:
+def _of_both(op: str, x: Any, axes: Sequence[Any]) -> str:
+    """What to write for two arrays that are one variable each."""
+    if len(names_of(x.dims)) != len(axes) or x.ndim:
+        return "Join the variables of both arrays first, nx.concatenate."
+    axis = show_names(axes[:1]) if len(axes) == 1 else shown(tuple(axes))
+    new = [word for word in ("variable", "variable2", "side", "side2") if word not in axes][:2]
+    return f"Stack both, nx.{op}(nx.stack([x, y], {shown(new[0])}), axis={axis}, variables=({show_names(new)}))."
+
+
+def _refuse_second(op: str, x: Any, y: Any, axis: Any) -> None:
     if y is not None:
-        raise ArgumentError(
-            f"{op}: y= is for the form without axis=; concatenate the variables of both arrays, nx.concatenate."
+        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        remedy = (
+            _of_both(op, x, list(axes))
+            if isinstance(x, NamedArray)
+            else "Join the variables of both arrays first, nx.concatenate."
         )
+        raise ArgumentError(f"{op}: y= is for the form without axis=. {remedy}")
 
 
 def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:

@@ -22,8 +22,9 @@ from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
 from namedax.errors import PositionalAxisError, shown
+from namedax.operands.axes import alone
 from namedax.operands.broadcasting import settled, wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along
 from namedax.ops.window.windows import check_together
 from namedax.resources.real_entries import refilled
@@ -65,9 +66,10 @@ def convolve(
     if mode not in ("full", "same", "valid"):
         raise PositionalAxisError(f"convolve: mode={shown(mode)} is none of 'full', 'same', 'valid'.")
     if axis is None:
-        return nmap(lambda x, k: jnp.convolve(x, k, mode, precision=precision))(a, v)
+        return Lifted(lambda x, k: jnp.convolve(x, k, mode, precision=precision), "convolve")(a, v)
     if dims_of(v).count(None) != 1:
         raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have one positional axis, along which it lies.")
+    axis = alone(axis, dims_of(a))
     site = along("convolve", a, axis, knows_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:

@@ -33,9 +33,9 @@ from namedax.errors import (
     show_names,
     shown,
 )
-from namedax.operands.axes import as_in_jax, axis_needed, new_names
+from namedax.operands.axes import alone, as_in_jax, axis_needed, new_names
 from namedax.operands.broadcasting import align, wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
@@ -129,7 +129,7 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
                 f"roll: the shift {type_text(by)} differs from instance to instance; along the name {shown(axis)} write nx.take "
                 "with a named index."
             )
-        return nmap(lambda data, s: jnp.roll(data, s, axis))(a, by)
+        return Lifted(lambda data, s: jnp.roll(data, s, axis), "roll")(a, by)
     if not is_name(axis):
         data, dims = data_and_dims("roll", a)
         return wrap(jnp.roll(data, by, position_of("roll", a, axis)), dims)
@@ -172,7 +172,7 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
     Array([2, 3, 4, 9, 9], dtype=int32)
     """
-    by = as_integer("shift", "offset", offset)
+    by, axis = as_integer("shift", "offset", offset), alone(axis, dims_of(x))
     if isinstance(fill_value, (int, float, complex, np.generic)):
         return run("shift", _shift, (axis,), (by, fill_value), x)
     return _shift("shift", (axis,), by, fill_value, x)
@@ -255,6 +255,7 @@ def halo(
            [4., 9., 0.]], dtype=float32)
     """
     before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
+    axis = alone(axis, dims_of(x))
     if mode not in _MODES:
         raise PositionalAxisError(f"halo: mode={shown(mode)} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
@@ -345,7 +346,7 @@ def pad(
             raise ArgumentError(
                 f"pad: out_axis={shown(out_axis)} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}."
             )
-        return nmap(lambda data: jnp.pad(data, pad_width, mode, **options))(array)
+        return Lifted(lambda data: jnp.pad(data, pad_width, mode, **options), "pad")(array)
     renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
     for axis, width in pad_width.items():
         pair = (width, width) if np.ndim(width) == 0 else tuple(width)
@@ -420,7 +421,7 @@ def diff(
     n = as_integer("diff", "n", n, 0)
     if not is_name(axis):
         position_of("diff", a, axis)  # which says what it is, if it is none
-        return nmap(lambda data, p, q: jnp.diff(data, n, axis, p, q))(a, prepend, append)
+        return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
     if n == 0:
         site = along("diff", a, axis, knows_padding=True)
         return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a

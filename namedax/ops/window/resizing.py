@@ -21,7 +21,7 @@ from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, shown
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import wrap
-from namedax.operands.nmap import nmap
+from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import Along, along, finish
 from namedax.resources import communication as comm
 from namedax.resources.mesh import without_mesh
@@ -73,7 +73,7 @@ def resize(
             raise ArgumentTypeError(
                 f"resize: out_axis={shown(out_axis)} goes with sizes by name, shape={{'h': 64}}; the shape is {shown(shape)}."
             )
-        return nmap(lambda data: jax.image.resize(data, shape, method, antialias, precision))(image)
+        return Lifted(lambda data: jax.image.resize(data, shape, method, antialias, precision), "resize")(image)
     renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")
     kind = jax.image.ResizeMethod.from_string(method) if isinstance(method, str) else method
     for name, size in shape.items():
