@@ -12,7 +12,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -64,6 +64,11 @@ class NamedaxError(Exception):
         if not (message and self.code):
             return message
         return "\n".join([message, f"[{self.code}]"]) if "\n" in message else f"{message} [{self.code}]"
+
+    def about(self, **attributes: Any) -> Self:
+        """The error with these attributes, to be raised at once: a variable of its frame would keep it, and the frame, until garbage is collected."""
+        vars(self).update(attributes)
+        return self
 
 
 class AxisNameError(NamedaxError, ValueError):
@@ -478,6 +483,6 @@ def raise_not_found(
         read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
     meant = did_you_mean(name, candidates, read_as) or ("" if "nx.named(" in extra else _to_name(name, type_text, candidates))
-    error = AxisNotFoundError(f"{op}: no axis {shown(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}")
-    error.axis = name
-    raise error
+    raise AxisNotFoundError(f"{op}: no axis {shown(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}").about(
+        axis=name
+    )

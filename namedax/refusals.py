@@ -22,6 +22,8 @@ def explain_refusal(error: Exception, function: str, mesh: Any, resources: Assig
       SerialLoopError: the function is differentiated forwards, and has a loop.
       MeshError: an argument under a JAX transformation lies in blocks that JAX cannot describe on the function's mesh.
     """
+    if not isinstance(error, (KeyError, TypeError, ValueError, jax.errors.JaxRuntimeError)):
+        return  # of the user's code
     if isinstance(error, TypeError):
         _explain_forward_mode(error, function, resources)
     elif isinstance(mesh, AbstractMesh) and (isinstance(error, jax.errors.JaxRuntimeError) or "AbstractMesh" in str(error)):

@@ -48,6 +48,7 @@ from namedax.resources.mesh import (
     without_types,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
+from namedax.tracebacks import shorten_traceback
 
 __all__ = ["Xmapped", "dynamic_arguments", "name_arguments", "static_indices", "xmap"]
 
@@ -287,18 +288,19 @@ class Xmapped:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
-        check_values(args, kwargs)
-        moves = self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs)
-        if moves:
-            if not isinstance(self._mesh, Mesh):
-                self._check_devices(args, kwargs)
-            args, kwargs = self._place(args, kwargs)
         try:
+            check_values(args, kwargs)
+            moves = self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs)
+            if moves:
+                if not isinstance(self._mesh, Mesh):
+                    self._check_devices(args, kwargs)
+                args, kwargs = self._place(args, kwargs)
             result = _run(self, *args, **kwargs) if self._shared.jitted is None else self._shared.jitted(*args, **kwargs)
-        except (KeyError, TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
+            return without_types(result, self._mesh) if moves else result
+        except Exception as error:
             explain_refusal(error, self._name, self._mesh, self._resources, (args, kwargs))
+            shorten_traceback(error)
             raise
-        return without_types(result, self._mesh) if moves else result
 
     @property
     def _passes(self) -> tuple[Pass, ...]:

@@ -42,7 +42,7 @@ FAMILIES = {
     "collectives": "collectives permutations lax_namespace raw placement partitioner",
     "nn": "experts routing nn normalisation attention vocabulary initializers transformer training_layouts",
     "transform": "xmap nesting environment compile_once transformations eager_transformations resources solvers regressions pytree interop "
-    "testing typing",
+    "tracebacks testing typing",
 }
 FAMILY = {f"tests/test_{module}.py": family for family, modules in FAMILIES.items() for module in modules.split()}
 

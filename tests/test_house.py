@@ -42,6 +42,7 @@ ROOMS = (
     "lowering",  # needs operations, and no operation needs it
     "nesting",
     "refusals",
+    "tracebacks",
     "xmap",
     "typing",
     "hlo",

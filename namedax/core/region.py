@@ -150,14 +150,11 @@ class Region:
         mesh_axes = tuple(self.resources[name])
         of_loop = any(type(axis) is not str for axis in mesh_axes)
         parts, fewer = ("blocks", "devices or steps") if of_loop else ("devices", "devices")
-        error = UnevenAxisError(
+        text = (
             f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {self.mesh_axis_size(mesh_axes)} {parts} in total{rule}. "
             f"{remedy}, or map {name!r} to fewer {fewer} in axis_resources."
         )
-        error.axis = name
-        if op is not None:
-            error.say(op)
-        raise error
+        raise UnevenAxisError(text if op is None else f"{op}: {text}").about(axis=name, operation=op)
 
     def _refuse_padding(self, op: str | None, name: Hashable, size: int) -> NoReturn:
         below, above = dividing_sizes(size, devices := self.mesh_axis_size(self.resources[name]))
@@ -243,12 +240,10 @@ class Region:
         for name in names:
             for mesh_axis in self.resources.get(name, ()):
                 if mesh_axis in owner and owner[mesh_axis] != name:
-                    error = PlacementConflictError(
+                    raise PlacementConflictError(
                         f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
                         f"{mesh_axis!r}, which can hold only one of them. " + (remedy or _rename_first(mesh_axis))
-                    )
-                    error.axes = (owner[mesh_axis], name)
-                    raise error
+                    ).about(axes=(owner[mesh_axis], name))
                 owner[mesh_axis] = name
 
 
