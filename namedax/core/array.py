@@ -129,7 +129,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             if name == "_dims":
                 tail = _get_tail(self)
                 # What JAX puts in the place of an array may have any shape, or none.
-                shape = self._data.shape if isinstance(self._data, jax.core.Tracer) else shape_of(self._data) or ()
+                shape = self._data.shape if isinstance(self._data, (jax.core.Tracer, jax.Array)) else shape_of(self._data) or ()
                 _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
             if name == "_tail":

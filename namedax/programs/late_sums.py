@@ -548,7 +548,7 @@ def _call(eqn: Any, plan: _Plan, values: Sequence[Any]) -> Sequence[Any]:
     consts, carries = scan.consts, scan.carries
 
     def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        results = _evaluate(plan, [*values[:consts], *carry, *xs])
+        results = _evaluate(plan, [*values[:consts], *carry, *xs], whole=True)
         return results[:carries], results[carries:]
 
     start, sliced = list(values[consts : consts + carries]), list(values[consts + carries :])

@@ -10,6 +10,7 @@ can be seen of any equation (whether it has side effects, runs programs, names m
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
@@ -21,6 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import NamedSharding
 
 from namedax.core.records import Record
+from namedax.core.region import without_region
 from namedax.resources.own_block import PRIMITIVE
 
 __all__ = [
@@ -34,14 +36,8 @@ __all__ = [
     "Scan",
     "While",
     "axes_of",
-    "barrier",
-    "bind",
-    "bind_anew",
-    "block_of",
-    "bodies_of",
-    "call_whole",
-    "called",
-    "called_in_steps",
+    *("barrier", "bind", "bind_anew", "block_of", "bodies_of"),
+    *("call_whole", "called", "called_in_steps"),
     "cast_axes",
     "commutes",
     "constraint",
@@ -425,17 +421,10 @@ def _opened(jaxpr: Any) -> Any:
     return jaxpr
 
 
-_WHOLE = "part_of_body"
-
-
 def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     """The results of an open jaxpr without constants: under a trace one call of it, so that none of its equations is bound anew."""
-
-    def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
-        return x, y, x
-
     with jax.disable_jit(False):  # a call with two operands and three results says what there is to say of each
-        (like,) = jax.make_jaxpr(jax.jit(part_of_body))(0.0, 0.0).jaxpr.eqns
+        (like,) = without_region(_some_call(), 0.0, 0.0).jaxpr.eqns
     counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
     changes = {
         name: value[:1] * counts[len(value)]
@@ -445,12 +434,20 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     return bind(like, values, **{**changes, "jaxpr": ClosedJaxpr(jaxpr, ())})
 
 
+@functools.cache
+def _some_call() -> Callable[..., Any]:  # one function for all regions, since JAX remembers what it calls
+    def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        return x, y, x
+
+    return jax.make_jaxpr(jax.jit(part_of_body))
+
+
 def is_inlined(eqn: Any, small: int) -> bool:
     """Whether a call can be replaced by what it calls: it is to be inlined, is one of `call_whole`, or calls at most `small` operations."""
     inner = called(eqn)
     if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
         return False
-    return eqn.params.get("name") == _WHOLE or is_to_be_inlined(eqn) or len(inner.eqns) <= small
+    return eqn.params.get("name") == "part_of_body" or is_to_be_inlined(eqn) or len(inner.eqns) <= small
 
 
 def is_to_be_inlined(eqn: Any) -> bool:
