@@ -20,6 +20,7 @@ from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
 from namedax.core.display import type_text
 from namedax.core.element_types import check_integers
+from namedax.core.miscalls import well_called
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
@@ -62,6 +63,7 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
     return tuple(sorted(own)), uniform
 
 
+@well_called
 def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> np.ndarray:
     """Which entries of an axis this process must bring to `from_process_local`.
 
@@ -97,6 +99,7 @@ def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable,
     return entries
 
 
+@well_called
 def from_process_local(
     data: Any,
     axes: Any,

@@ -322,7 +322,7 @@ _AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
 def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
     """What stands between the parentheses of a typical call: what has to be given, and the axis."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension"))), None)
+    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"), None)
     by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
     if axis is not None and axis.kind is not keyword:
         at = by_place.index(axis)

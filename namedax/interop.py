@@ -18,6 +18,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
+from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -65,6 +66,7 @@ def _xarray(op: str) -> Any:
     return xarray
 
 
+@well_called
 def to_xarray(
     x: Any, coords: Mapping[Any, Any] | None = None, name: Hashable | None = None, *, dims: Sequence[Hashable] | None = None
 ) -> Any:
@@ -124,6 +126,7 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
     return check_dims(tuple(next(positional) if dim is None else dim for dim in dims), "to_xarray")
 
 
+@well_called
 def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
     """A named array with the values and dimensions of an `xarray.DataArray`, or a dict of them from an `xarray.Dataset`.
 

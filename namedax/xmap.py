@@ -22,6 +22,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import copied, freeze, is_mapping
 from namedax.core.display import type_text
 from namedax.core.functions import shown_as, source_of
+from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, shown
@@ -58,6 +59,7 @@ Partitioning = Literal["manual", "auto"]
 # --- the wrapper ----------------------------------------------------------------------------------------------------
 
 
+@well_called
 def xmap(
     fun: Callable[..., Any],
     in_axes: Any = None,

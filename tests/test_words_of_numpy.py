@@ -1,5 +1,6 @@
 """What users of NumPy write in their first hour: whole messages, and that what they say runs."""
 
+import inspect
 import math
 import operator
 
@@ -14,6 +15,7 @@ from namedax.errors import (
     AxisMappingError,
     AxisNotFoundError,
     EinsumError,
+    NamedaxError,
     NamedAxesLeftError,
     PositionalAxisError,
 )
@@ -348,3 +350,76 @@ def test_a_tuple_of_one_axis(name):
 def test_a_name_that_is_a_tuple_stays_one():
     x = nx.named(A, ["day", ("day",)])
     np.testing.assert_array_equal(nx.diff(x, axis=("day",)).data, np.diff(A, axis=1))
+
+
+# --- calls that a function does not take --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: nx.named(A),
+            "named: missing 1 required positional argument: 'axes'. Write nx.named(array, axes). The names are one list, an entry for each "
+            "axis, as in nx.named(array, ['batch', 'k']).",
+        ),
+        (
+            lambda: nx.named(A, "station", "day"),
+            "named: takes 2 positional arguments but 3 were given. Write nx.named(array, axes). The names are one list, an entry for each axis, "
+            "as in nx.named(array, ['station', 'day']).",
+        ),
+        (
+            lambda: nx.zeros(day=3),
+            "zeros: got an unexpected keyword argument 'day'. Write nx.zeros(shape, dtype). By name it takes named_shape=, device= too. Sizes by "
+            "name are one dict, named_shape={'day': 3}.",
+        ),
+        (lambda: nx.shift(V, 1), "shift: missing 1 required positional argument: 'axis'. Write nx.shift(x, offset, axis)."),
+        (
+            lambda: nx.nmap(nx.sin, "day"),
+            "nmap: takes 1 positional argument but 2 were given. Write nx.nmap(function). By name it takes collectives= too.",
+        ),
+        (
+            lambda: nx.minimum(X),
+            "minimum: it takes two arrays, and is given 1. Write nx.minimum(x, y). Of the entries along an axis it is nx.min(x, axis).",
+        ),
+        (
+            lambda: nx.explain(plus),
+            "explain: plus cannot be called so: missing a required argument: 'x'. Write nx.explain(plus, x, y), with arrays or their types "
+            "(jax.ShapeDtypeStruct).",
+        ),
+        (
+            lambda: nx.explain(plus, X, V, axis_resources={"day": "x"}, mesh=None),
+            "explain: plus cannot be called so: got an unexpected keyword argument 'axis_resources'. These are options of nx.xmap; map it first: "
+            "nx.explain(nx.xmap(plus, axis_resources=..., mesh=...), ...).",
+        ),
+    ],
+)
+def test_a_call_that_is_not_taken(call, text):
+    assert message(call, ArgumentTypeError) == text
+
+
+def plus(x, y):
+    return x + y
+
+
+def test_resources_by_another_word():
+    text = message(lambda: nx.xmap(nx.sin, resources={}), ArgumentTypeError)
+    assert text.startswith(
+        "xmap: got an unexpected keyword argument 'resources'. Write nx.xmap(fun, in_axes, out_axes, axis_resources=...)."
+    )
+    assert text.endswith("Did you mean axis_resources=?")
+
+
+OWN = [name for name in nx.__all__ if callable(getattr(nx, name)) and not isinstance(getattr(nx, name), type)]
+
+
+def test_every_function_says_which_arguments_it_has():
+    """Those of one array, which are called the most, and those that are JAX's for an array without names leave it to Python."""
+    for name in OWN:
+        function = getattr(nx, name)
+        parameters = inspect.signature(function).parameters
+        if function.__module__ == "namedax.numpy" and len(parameters) == 1 and "args" not in parameters:
+            continue
+        with pytest.raises((TypeError, ValueError)) as error:
+            function(word_that_none_has=1)
+        assert isinstance(error.value, NamedaxError) or name in ("empty_like", "full_like", "ones_like", "zeros_like"), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.core.cells import cell_names
+from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs
@@ -28,6 +30,7 @@ from namedax.programs.primitives import Kind
 __all__ = ["explain"]
 
 
+@well_called
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
     """Says what a function sends, computes and holds on each device, without running it: it is traced.
 
@@ -70,6 +73,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
             f"explain: the first argument is the function to explain; got {type(f).__name__}. Write nx.explain(f, *args), not "
             "nx.explain(f(*args))."
         )
+    _refuse_miscall(f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     given = arguments_of(f, traced, args, kwargs)
     graph = build(traced.jaxpr, given)
@@ -94,6 +98,32 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         dict(label.files),
         _bubbles(graph.body, label),
     )
+
+
+_OPTIONS = ("in_axes", "out_axes", "axis_sizes", "axis_resources", "mesh", "partitioning", "overlap", "passes")  # of xmap
+
+
+def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises where the function does not take these arguments: `nx.explain(f)` without any, or options of `nx.xmap` among them.
+
+    Raises:
+      ArgumentTypeError: it does not.
+    """
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = getattr(f, "__name__", "f")
+        options = [f"{key}=..." for key in kwargs if key in _OPTIONS and key not in signature.parameters]
+        remedy = (
+            f"Write nx.explain({name}, {', '.join(signature.parameters)}), with arrays or their types (jax.ShapeDtypeStruct)."
+        )
+        if options:
+            remedy = f"These are options of nx.xmap; map it first: nx.explain(nx.xmap({name}, {', '.join(options)}), ...)."
+        raise ArgumentTypeError(f"explain: {name} cannot be called so: {error}. {remedy}") from None
 
 
 def _name(f: Any) -> str:

@@ -42,7 +42,9 @@ def refuse_miscall(
         signature.bind(*args, **kwargs)
     except TypeError as reason:
         words = str(error).partition("() ")[2] or str(reason)  # Python's own, where the call itself has failed
-        raise ArgumentTypeError(f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}") from None
+        raise ArgumentTypeError(
+            f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
+        ) from None
 
 
 def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -75,6 +77,17 @@ def well_called(function: F) -> F:
         return call_or_refuse(function, args, kwargs)
 
     return cast(F, called)
+
+
+def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Where names are given one by one: the list, or the dict, that they stand in."""
+    unknown = {key: value for key, value in kwargs.items() if key not in signature.parameters and type(value) is int}
+    if "named_shape" in signature.parameters and unknown:
+        return f" Sizes by name are one dict, named_shape={unknown!r}."
+    if op != "named":
+        return ""
+    names = [arg for arg in args[1:] if isinstance(arg, str)] or [*unknown] or ["batch", "k"]
+    return f" The names are one list, an entry for each axis, as in nx.named(array, {names!r})."
 
 
 # Words of others for arguments.

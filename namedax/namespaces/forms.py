@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
+from namedax.core.miscalls import well_called
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
-from namedax.operands.axes import alone, as_in_jax, is_axis_name, resolve_axis
+from namedax.operands.axes import alone, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import Lifted
@@ -53,6 +54,7 @@ def where(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]: ...
+@well_called
 def where(
     condition: Any,
     x: Any = None,
@@ -104,6 +106,7 @@ def where(
     return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(condition)
 
 
+@well_called
 def take_along_axis(
     x: Any,
     indices: Any,
@@ -162,6 +165,7 @@ def _cumulative(
     return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer)
 
 
+@well_called
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -190,6 +194,7 @@ def cumulative_sum(
     return _cumulative("cumulative_sum", x, axis, dtype, include_initial, out_axis, neutral=0)
 
 
+@well_called
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -209,6 +214,7 @@ class _Joined(Record):
     axis: Hashable
 
 
+@well_called
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -252,6 +258,4 @@ def diff(
 
 
 #: Functions of `jax.numpy` whose ordinary form is another module's.
-FORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: as_in_jax(f) for f in (cumulative_sum, cumulative_prod, diff, take_along_axis, where)
-}
+FORMS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cumulative_sum, cumulative_prod, diff, take_along_axis, where)}

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
+from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient, enter, hiding
 from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
@@ -205,6 +206,7 @@ def is_array_leaf(leaf: Any) -> bool:
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
+@well_called
 def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable[..., Any]:
     """Lifts a function over names.
 

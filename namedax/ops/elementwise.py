@@ -20,7 +20,8 @@ from jax import lax
 
 from namedax.core.array import NamedArray
 from namedax.core.functions import summary_of
-from namedax.errors import NamedAxesLeftError, UnsupportedArgumentError, refuse_names
+from namedax.core.miscalls import refuse_miscall
+from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
 from namedax.operands.nmap import explain_type_errors
@@ -182,15 +183,33 @@ def _of_several(
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) > first_static:
-            return _by_keyword(function, name, args, kwargs)
-        if len(args) == 1:
-            return of_one(args[0])
-        if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
-            return operator.pow(*args)  # a Python integer is static, as in jnp
-        return of_operands(*args)
+        try:
+            if kwargs or len(args) > first_static:
+                return _by_keyword(function, name, args, kwargs)
+            if len(args) == 1:
+                return of_one(args[0])
+            if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
+                return operator.pow(*args)  # a Python integer is static, as in jnp
+            return of_operands(*args)
+        except TypeError as error:
+            _refuse_other_than_two(name, len(args) + len(kwargs))
+            refuse_miscall(name, function, args, kwargs, error)
+            raise
 
     return lifted
+
+
+def _refuse_other_than_two(name: str, given: int) -> None:
+    """Raises where a function of two arrays has failed, and was given fewer or more. Of several JAX does not say in its signature how many."""
+    if name in BINARY and name not in _STATIC and given != 2:
+        along = {
+            "minimum": "nx.min(x, axis)",
+            "maximum": "nx.max(x, axis)",
+            "add": "nx.sum(x, axis)",
+            "multiply": "nx.prod(x, axis)",
+        }.get(name)
+        entries = f" Of the entries along an axis it is {along}." if along else ""
+        raise ArgumentTypeError(f"{name}: it takes two arrays, and is given {given}. Write nx.{name}(x, y).{entries}")
 
 
 _signature_of = functools.cache(inspect.signature)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from namedax.core.miscalls import well_called
 from namedax.errors import SerialLoopError, shown
 
 __all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
@@ -106,6 +107,7 @@ def loop_axis(name: Hashable, loop: SerialLoop) -> LoopAxis:
 _context = jax.make_user_context(())
 
 
+@well_called
 @contextlib.contextmanager
 def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.

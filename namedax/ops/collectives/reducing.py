@@ -16,6 +16,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
 from namedax.core.region import ambient, hider
 from namedax.core.scopes import operation
@@ -43,6 +44,7 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     return names
 
 
+@well_called
 def axis_size(axis: AxisName) -> int:
     """The global size of a named axis of the mapped function, or the product for a tuple of names.
 

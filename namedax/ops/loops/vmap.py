@@ -16,6 +16,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.miscalls import well_called
 from namedax.core.names import Dims
 from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
@@ -124,6 +125,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     return entry.tree.unflatten([entries.result(data, dims) for data, dims in zip(results, entry.dims, strict=True)])
 
 
+@well_called
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
     """Vectorises a function over an axis that it does not see: `jax.vmap` over names.
 

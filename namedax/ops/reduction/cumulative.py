@@ -18,6 +18,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme
+from namedax.core.miscalls import well_called
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options, shown
@@ -278,6 +279,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 # --- as in jax.lax --------------------------------------------------------------------------------------------------
 
 
+@well_called
 def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative maximum along one axis, as `lax.cummax`.
 
@@ -304,6 +306,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummax", operand, axis, reverse)
 
 
+@well_called
 def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
@@ -314,6 +317,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummin", operand, axis, reverse)
 
 
+@well_called
 def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 

@@ -14,6 +14,7 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme
+from namedax.core.miscalls import well_called
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, PositionalAxisError, shown
@@ -288,6 +289,7 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
         return WithIndex(site.finish(values), site.finish(indices))
 
 
+@well_called
 def max_with_index(x: Any, axis: Axis) -> WithIndex:
     """Maximum along one axis, a position or a name, and the index of the first entry that has it.
 
@@ -313,6 +315,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
     return _run_with_index("max_with_index", True, x, axis)
 
 
+@well_called
 def min_with_index(x: Any, axis: Axis) -> WithIndex:
     """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
 

@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_integers
+from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
@@ -186,6 +187,7 @@ def detach_names(
 def named(array: ArrayLike, axes: Any) -> NamedArray: ...
 @overload
 def named(array: Any, axes: Any) -> Any: ...
+@well_called
 def named(array: Any, axes: Any) -> Any:
     """Gives names to positional axes.
 
@@ -341,6 +343,7 @@ def untag(x: Any, axes: Any) -> Any:
     return map_with_mappings(one, x, axes, "untag")
 
 
+@well_called
 def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None) -> Tree:
     """Places named arrays on a mesh, outside of mapped functions.
 
@@ -421,6 +424,7 @@ def _naming(name: Hashable, rank: int) -> str:
     return f"[{', '.join([shown(name), *['None'] * (rank - 1)])}]"
 
 
+@well_called
 def order_like(tree: Tree, like: Any) -> Tree:
     """`tree` with the axes of every named array in the physical order that they have in `like`.
 

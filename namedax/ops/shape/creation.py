@@ -137,6 +137,7 @@ def _filled(
     return wrap(function((*blocks, *shape), *options), dims)
 
 
+@well_called
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -162,6 +163,7 @@ def zeros(
     return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
 
 
+@well_called
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -174,6 +176,7 @@ def ones(
     return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
 
 
+@well_called
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -186,6 +189,7 @@ def empty(
     return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
 
 
+@well_called
 def full(
     shape: Any = (),
     fill_value: Any = None,
@@ -218,6 +222,7 @@ def full(
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
+@well_called
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
     """`a` as an array: a named array stays one, and so does a sequence that holds some.
 
@@ -241,6 +246,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return _as_array("asarray", a, dtype, order, copy, 0)
 
 
+@well_called
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
     """A new array: as `asarray`, and with at least `ndmin` positional axes.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
+from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.leaves import data_of
@@ -22,6 +23,7 @@ from namedax.ops.shape.conversion import named
 __all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 
 
+@well_called
 def linspace(
     start: Any,
     stop: Any,

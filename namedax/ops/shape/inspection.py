@@ -9,12 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
+from namedax.core.miscalls import well_called
 from namedax.operands.axes import resolve_axis
 from namedax.operands.leaves import data_of
 
 __all__ = ["FUNCTIONS"]
 
 
+@well_called
 def shape(x: Any) -> tuple[int, ...]:
     """Sizes of the positional axes.
 
@@ -25,11 +27,13 @@ def shape(x: Any) -> tuple[int, ...]:
     return x.shape if isinstance(x, NamedArray) else jnp.shape(x)
 
 
+@well_called
 def ndim(x: Any) -> int:
     """The number of positional axes."""
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
+@well_called
 def size(x: Any, axis: Any = None) -> int:
     """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
 
@@ -53,26 +57,31 @@ def size(x: Any, axis: Any = None) -> int:
     return math.prod(x.data.shape[i] if (dim := x.dims[i]) is None else sizes[dim] for i in found)
 
 
+@well_called
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
     return jnp.result_type(*(data_of(arg) for arg in args))
 
 
+@well_called
 def iscomplexobj(x: Any) -> bool:
     """Whether the element type is complex."""
     return jnp.iscomplexobj(data_of(x))
 
 
+@well_called
 def isrealobj(x: Any) -> bool:
     """Whether the element type is not complex."""
     return jnp.isrealobj(data_of(x))
 
 
+@well_called
 def isscalar(x: Any) -> bool:
     """Whether `x` is a scalar; a named array is not, however few positional axes it has."""
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
+@well_called
 def array_repr(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
@@ -80,6 +89,7 @@ def array_repr(
     return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, max_line_width, precision, suppress_small)
 
 
+@well_called
 def array_str(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:

@@ -154,6 +154,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
     return _run_pattern("rearrange", x, pattern, sizes)
 
 
+@well_called
 def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
