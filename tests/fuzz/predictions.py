@@ -66,10 +66,12 @@ class _Allowed(NamedTuple):
         computed before where XLA's CPU backend has forgotten what keeps the two apart; other backends compute and send it again. So is
         what a ring of attention sends again for its gradient. And XLA
         merges what leaves a loop, or is carried through it, twice.
+      integers: a collective of integers, where there is a difference: of integers that are the same, `v - maximum(v, v)`, XLA knows that it is 0.
       permutes: a permutation, where an array that XLA knows says how far to roll: it does only those rounds that this number needs.
     """
 
     twins: bool
+    integers: bool
     permutes: bool
 
     @classmethod
@@ -80,7 +82,8 @@ class _Allowed(NamedTuple):
             or layout.wrap == "checkpoint"
             or any(s.blocks or s.op in ("attention", "ragged_attention") for s in statements)
         )
-        return cls(twins, any(s.op == "roll" and s["kind"] == "jnp.array" for s in statements))
+        differences = any(s.op == "subtract" for s in statements)
+        return cls(twins, differences, any(s.op == "roll" and s["kind"] == "jnp.array" for s in statements))
 
 
 def _differences(predicted: Sequence[Any], sent: Sequence[Any], allowed: _Allowed) -> Iterable[str]:
@@ -119,7 +122,9 @@ def _totals(steps: Sequence[Any], allowed: _Allowed) -> set[int]:
     for s in steps:
         is_index = s.dtype.startswith("int")
         is_twin = (allowed.twins or is_index) and seen[s.kind, s.mesh_axes, s.bytes, s.dtype] > 1
-        is_superfluous = is_twin or (is_index and s.trips > 1) or (allowed.permutes and s.kind == "collective-permute")
+        is_superfluous = (
+            is_twin or (is_index and (allowed.integers or s.trips > 1)) or (allowed.permutes and s.kind == "collective-permute")
+        )
         # Fewer times: that it is the same in every step of one of its loops is seen after it is found to be a twin.
         trips = {s.trips, *(n for n in range(s.trips) if not n or s.trips % n == 0)} if is_superfluous else {s.trips}
         widths = (1, 2) if s.dtype == "bfloat16" else (1,)

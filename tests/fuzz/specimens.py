@@ -13,11 +13,12 @@ XY, XY22, XYZ = (("x", 4), ("y", 2)), (("x", 2), ("y", 2)), (("x", 2), ("y", 2),
 
 
 class Specimen(NamedTuple):
-    """A program, where it runs, and whether a documented refusal is an answer too."""
+    """A program, where it runs, whether a documented refusal is an answer too, and whether it sends what `nx.explain` says."""
 
     program: Program
     layouts: tuple[Layout, ...]
     may_refuse: bool = False
+    explained: bool = False
 
 
 def given(*axes: Any, dtype: str = "f32", fill: str = "normal", seed: int = 0) -> Argument:
@@ -138,6 +139,15 @@ BRANCH_LAYOUTS = (on(), on(options={"wrap": "eager"}, gradient="none"), on(XY, a
 HEADS = {"pos": "c", "features": "k", "heads": "a", "key_heads": "b", "key_axis": None, "causal": True, "window": None}
 
 SPECIMENS: dict[str, Specimen] = {
+    "a gather whose result XLA knows not to matter": Specimen(
+        program(
+            [given("b2", dtype="i32", fill="index")],
+            [do(1, "take", 0, 0, axis="b2", mode="None"), do(2, "maximum", 1, 1), do(3, "subtract", 1, 2)],
+            3,
+        ),
+        (on(X4, "none", b2="x"),),
+        explained=True,
+    ),
     "heads of queries and of keys, each in the steps of a loop of its own": Specimen(
         program([given("a", "c", "k")], [do(1, "attention", 0, **HEADS)], 1),
         (on(a=2, b=2), on(X2, a=("x", 2), b=("x", 2)), on(b=2), on(a=2)),

@@ -22,7 +22,7 @@ def test_specimens(name):
     ref = reference(specimen.program)
     compared = 0
     for layout in specimen.layouts:
-        outcome = attempt(ref, layout)
+        outcome = attempt(ref, layout, specimen.explained)
         assert outcome.kind in ("equal", "refused" if specimen.may_refuse else "equal"), report(ref.program, layout, outcome)
         compared += outcome.kind == "equal"
     assert compared
