@@ -107,7 +107,6 @@ def test_a_width_without_names():
     [
         ("reshape", lambda x: x.reshape(-1)),
         ("reshape", lambda x: x.reshape((1, -1))),
-        ("reshape", lambda x: np.reshape(x, -1)),
         ("ravel", lambda x: x.ravel()),
         ("ravel", lambda x: x.ravel("F")),
         ("flatten", lambda x: x.flatten()),

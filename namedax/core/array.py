@@ -21,6 +21,7 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
+from namedax.core.numpy_functions import call_of_numpy
 from namedax.core.other_words import what_to_write
 from namedax.core.python_words import for_a_format, for_a_number, for_membership, for_positions, for_truth, in_turn
 from namedax.core.region import Region, ambient, inhabited
@@ -247,6 +248,9 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         also = " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
         return np.array(self._nameless("np.asarray", lambda names: for_positions(names) + also), dtype=dtype, copy=copy)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call_of_numpy(function, args, kwargs, NamedArray)
 
     def __bool__(self) -> bool:
         return bool(self._nameless("bool()", for_truth))
