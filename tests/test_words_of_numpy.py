@@ -423,3 +423,10 @@ def test_every_function_says_which_arguments_it_has():
         with pytest.raises((TypeError, ValueError)) as error:
             function(word_that_none_has=1)
         assert isinstance(error.value, NamedaxError) or name in ("empty_like", "full_like", "ones_like", "zeros_like"), name
+
+
+def test_trees_whose_names_are_in_another_order():
+    other = nx.named(A.T, ["day", "station"])
+    with pytest.raises(ValueError, match=r"where trees differ in the order of names, nx\.order_like\(tree, like\)"):
+        jax.tree.map(lambda a, b: a - b, X, other)
+    assert not nx.any(jax.tree.map(lambda a, b: a - b, X, nx.order_like(other, X)), ...)

@@ -56,7 +56,10 @@ __all__ = [
 class _ArrayType(type):
     # JAX's functions say of an argument that they do not take which type it has, and this is the only place where one can say more.
     def __repr__(cls) -> str:
-        return f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function)>"
+        return (
+            f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function); and where trees differ "
+            "in the order of names, nx.order_like(tree, like)>"
+        )
 
 
 if TYPE_CHECKING:
