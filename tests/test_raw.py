@@ -159,6 +159,106 @@ def test_raw_reductions_in_what_a_body_calls_are_refused(body):
         mapped(body)(X)
 
 
+def raw(a):
+    return jax.tree.map(lambda leaf: leaf * 0 + jnp.sum(leaf), a)
+
+
+def with_rule(kind, function=lambda a: a * 2, **rule):
+    """A function with a rule of its own for its derivatives: `jvp`, or `fwd` and `bwd`."""
+    f = kind(function)
+    if "jvp" in rule:
+        f.defjvp(rule["jvp"])
+    else:
+        f.defvjp(rule.get("fwd", lambda a: (a * 2, None)), rule.get("bwd", lambda _, ct: (ct * 2,)))
+    return f
+
+
+def slope(f):
+    """The gradient within the body."""
+    return jax.grad(lambda a: nx.sum(f(a) ** 2, ("a", "b")))
+
+
+COPIES = {"k": 3}
+IN_CONTROL_FLOW = {
+    "cond": lambda a: nx.cond(nx.sum(a, ("a", "b")) > 0, raw, lambda a: a, a),
+    "cond by name": lambda a: nx.cond(a > 0, raw, lambda a: a, a),
+    "switch": lambda a: nx.switch(jnp.int32(1), [lambda a: a, raw], a),
+    "scan": lambda a: nx.scan(lambda c, _: (raw(c), None), a, length=2)[0],
+    "scan along another": lambda a: nx.scan(lambda c, e: (c, raw(a * e)), 0.0, nx.ones(named_shape=COPIES), axis="k")[1][
+        "k", 0
+    ],
+    "fold": lambda a: nx.fold(lambda c, _: raw(c), a, length=2),
+    "fori_loop": lambda a: nx.fori_loop(0, 2, lambda i, c: raw(c), a),
+    "while_loop": lambda a: nx.while_loop(lambda c: nx.sum(c, ("a", "b")) < 100, lambda c: raw(c) + 1, a),
+    "while_loop's condition": lambda a: nx.while_loop(lambda c: nx.sum(raw(c), ("a", "b")) < 9, lambda c: c + 1, a),
+    "vmap": lambda a: nx.sum(nx.vmap(raw, "k")(a * nx.ones(named_shape=COPIES)), "k"),
+    "vmap, of what it closes over": lambda a: nx.sum(nx.vmap(lambda e: raw(a) * e, "k")(nx.ones(named_shape=COPIES)), "k"),
+    "vmap, beside its axis": lambda a: nx.vmap(raw, "b")(a),
+    "map, beside its axis": lambda a: nx.lax.map(raw, a, axis="b"),
+    "custom_vjp": with_rule(nx.custom_vjp, raw),
+    "custom_jvp": with_rule(nx.custom_jvp, raw, jvp=lambda a, da: (a[0], da[0])),
+    "fwd": slope(with_rule(nx.custom_vjp, fwd=lambda a: (raw(a), None))),
+    "bwd": slope(with_rule(nx.custom_vjp, bwd=lambda _, ct: (raw(ct),))),
+    "jvp": slope(with_rule(nx.custom_jvp, jvp=lambda a, da: (raw(a[0]), da[0]))),
+    "bwd of JAX": slope(with_rule(jax.custom_vjp, bwd=lambda _, ct: (raw(ct),))),
+    "jvp of JAX": slope(with_rule(jax.custom_jvp, jvp=lambda a, da: (raw(a[0]), da[0]))),
+}
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize("body", IN_CONTROL_FLOW.values(), ids=IN_CONTROL_FLOW)
+def test_raw_reductions_in_control_flow_and_rules_are_refused(body):
+    with pytest.raises(
+        nx.errors.RawBlockError, match=r" \(test_raw.py:\d+\): a function of JAX takes the sum of all entries .* 'a'; "
+    ):
+        mapped(body)(X)
+
+
+RULES_AFTER = {
+    "fwd": (nx.custom_vjp, {"fwd": lambda a: (raw(a), None)}, "custom_vjp <lambda>"),
+    "bwd": (nx.custom_vjp, {"bwd": lambda _, ct: (raw(ct),)}, "custom_vjp <lambda>"),
+    "jvp": (nx.custom_jvp, {"jvp": lambda a, da: (raw(a[0]), da[0])}, "custom_jvp <lambda>"),
+}
+
+
+@pytest.mark.parametrize("case", RULES_AFTER.values(), ids=RULES_AFTER)
+def test_raw_reductions_in_rules_that_are_traced_after_the_body(case):
+    kind, rule, who = case
+    with pytest.raises(
+        nx.errors.RawBlockError, match=rf"^{who} \(test_raw.py:\d+\): a function of JAX takes the sum of all entries"
+    ):
+        jax.grad(lambda x: jnp.sum(mapped(with_rule(kind, **rule))(x)))(X)
+
+
+@pytest.mark.parametrize(
+    "collective", [lambda a: a * lax.axis_index("a"), on_leaf(lambda leaf: lax.psum(leaf, "a") + leaf * 0)]
+)
+@pytest.mark.parametrize("place", ["in the body", "after it", "in the body, of JAX"])
+def test_raw_collectives_in_rules(collective, place):
+    f = with_rule(jax.custom_vjp if "JAX" in place else nx.custom_vjp, bwd=lambda _, ct: (collective(ct),))
+    take = (lambda x: mapped(slope(f))(x)) if "body" in place else jax.grad(lambda x: jnp.sum(mapped(f)(x)))
+    with pytest.raises(nx.errors.RawBlockError, match=r"jax.lax.\w+: in the body of .* \(test_raw.py:\d+\) .* Use nx.lax"):
+        take(X)
+
+
+def test_functions_of_leaves_that_act_entry_by_entry_pass():
+    def step(c):
+        return nx.cond(nx.sum(c, ("a", "b")) > 0, on_leaf(lambda leaf: jnp.where(leaf > 0, leaf, -leaf) * 0.5), lambda c: c, c)
+
+    clip = with_rule(nx.custom_vjp, bwd=lambda _, ct: (jax.tree.map(lambda leaf: jnp.clip(leaf, -1, 1), ct),))
+
+    def body(a):
+        rows = nx.vmap(on_leaf(lambda row: row / jnp.linalg.norm(row)), "a")(nx.untag(a, ["b"]))  # entries, which are whole
+        each = nx.vmap(on_leaf(jnp.sin), "b")(nx.fori_loop(0, 2, lambda i, c: step(c), a)) + slope(clip)(a)
+        return each * nx.named(rows, ["b", ...]) if "b" not in rows.dims else each * rows
+
+    def loss(resources):
+        return lambda x: jnp.sum(mapped(body, resources)(x) ** 2)
+
+    for have, want in zip(jax.value_and_grad(loss({"a": "a"}))(X), jax.value_and_grad(loss({}))(X), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.full
 def test_what_is_no_raw_reduction():
     """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""

@@ -6,7 +6,7 @@ What a single equation does is the business of `namedax.programs.primitives`.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ __all__ = [
     "is_inexact",
     "number_of",
     "opened",
+    "own_sources",
     "skip",
     "source_of",
     "summed_axes",
@@ -155,6 +156,21 @@ def source_of(eqn: Any, within: Any = None) -> Any:
     source = eqn.source_info
     around = current_name_stack() if within is None else within
     return user_context(source.traceback, name_stack=around + source.name_stack)
+
+
+class _NoTraceback:
+    """Stands for the traceback that JAX gives all equations of a rule; there is none in it, so JAX takes their own."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def as_python_traceback(self) -> None:
+        """Nothing for JAX to add to an exception."""
+
+
+def own_sources() -> Any:
+    """A context manager in which what a rule for derivatives does has its own lines; JAX gives it those of the call."""
+    return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
 # What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and

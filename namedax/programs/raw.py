@@ -14,11 +14,11 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.other_words import namesake
 from namedax.core.variance import varying_of
@@ -36,7 +36,7 @@ from namedax.programs.primitives import (
     programs_of,
 )
 
-__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "refuse_raw", "said_of_names"]
+__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "looked_through", "refuse_raw", "said_of_names"]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
@@ -66,6 +66,29 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
             if reduced and _is_raw_reduction((*path, eqn)):
                 _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
+
+
+def looked_through(
+    function: Callable[..., Any], resources: Mapping[Hashable, tuple[str, ...]], name: str
+) -> Callable[..., Any]:
+    """`function` of pytrees, which is traced and looked through as a body is, before the program is executed."""
+
+    def run(*args: Any) -> Any:
+        datas, tree = jax.tree.flatten(args)
+        noted: list[Any] = []
+
+        def flat(*datas: Any) -> list[Any]:
+            leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, datas)))
+            noted[:] = [structure, [None if isinstance(leaf, jax.core.Tracer) else leaf for leaf in leaves]]
+            return [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
+
+        closed = jax.make_jaxpr(flat)(*datas)
+        refuse_raw(closed, resources, name)
+        supply = iter(jaxpr_as_fun(closed)(*datas))
+        structure, constants = noted
+        return jax.tree.unflatten(structure, [next(supply) if leaf is None else leaf for leaf in constants])
+
+    return run
 
 
 def _equations(jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]) -> list[tuple[Any, Known, tuple[Any, ...]]]:
@@ -102,17 +125,23 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (kind_of(eqn) == Kind.SUM and "transpose(" in scope)  # what JAX itself makes of a cast to device-varying
+    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))  # what JAX itself makes of a cast to device-varying
+
+
+def _is_transpose(path: tuple[Any, ...]) -> bool:
+    """Whether JAX has made the last equation of a path, as the transpose of another one; what a rule for the gradient does is transposed once."""
+    count = _scope(path).count("transpose(")
+    return count > 0 and (count > 1 or not (_door(path) == _BACKWARD or _is_of_rule(path[-1])))
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
     """Whether the last equation of a path reduces what the body has, and not what JAX or an operation of namedax makes of it.
 
-    A loop takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
+    A loop of JAX takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
     """
-    if any(kind_of(eqn) in _LOOPS for eqn in path) or "transpose(" in _scope(path):
+    if _door(path) is None or _is_transpose(path):
         return False
-    return _is_raw(path)
+    return not any(kind_of(eqn) in _LOOPS and _door(path[: i + 1]) is not None for i, eqn in enumerate(path))
 
 
 def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
@@ -232,7 +261,18 @@ def _directory(file: str) -> str:
 
 
 _JAX, _NAMEDAX = _directory(jax.__file__), os.path.dirname(_directory(__file__)[:-1]) + os.sep
-_BODY = ("xmap.py", "function")  # the frame that calls the function which was mapped
+# The functions of namedax that call what the user has written for whole arrays: their files, and their names there.
+_BACKWARD = ("ops/loops/custom_rules.py", "backward")
+_DOORS = {
+    ("xmap.py", "function"),
+    ("ops/loops/branches.py", "_run_branch"),
+    *(("ops/loops/control_flow.py", name) for name in ("flat", "folded", "wanted", "after")),
+    *(("ops/loops/custom_rules.py", name) for name in ("call", "forward", "rule", "jvp")),
+    *(("ops/loops/vmap.py", name) for name in ("__call__", "of_arguments")),
+    _BACKWARD,
+}
+# What is looked through on its own, with the names that it does not hide.
+_LOOKED_THROUGH = ("ops/loops/vmap.py", "of_entries")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -246,15 +286,34 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
     return [(f.file_name, f.function_name, f.line_num) for f in getattr(traceback, "frames", ())]
 
 
-def _is_raw(path: tuple[Any, ...]) -> bool:
-    """Whether the last equation of a path comes from the function that was mapped, without an operation of namedax between.
+def _own_frames(eqn: Any) -> list[tuple[str, str]]:
+    """The files and functions of namedax in which an equation was made, the innermost first."""
+    frames = ((file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX))
+    return [(file.removeprefix(_NAMEDAX).replace(os.sep, "/"), name.rsplit(".", 1)[-1]) for file, name in frames]
 
-    For an equation in a program that the body calls, JAX keeps the frames from the call on.
+
+def _door(path: tuple[Any, ...]) -> tuple[str, str] | None:
+    """The function of namedax that has called the code of the user which the last equation of a path comes from.
+
+    `None` where that is an operation, or the equation has been looked at already. For an equation in a program that the body calls, JAX
+    keeps the frames from the call on.
     """
-    for eqn in reversed(path):
-        first = next(((file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)), None)
-        if first is not None:
-            return first[0] == _NAMEDAX + _BODY[0] and first[1].rsplit(".", 1)[-1] == _BODY[1]
+    own = [_own_frames(eqn) for eqn in path]
+    if any(_LOOKED_THROUGH in frames for frames in own):
+        return None
+    for frames in reversed(own):
+        if frames:
+            return frames[0] if frames[0] in _DOORS else None
+    return None
+
+
+def _is_of_rule(eqn: Any) -> bool:
+    """Whether an equation comes from a rule of `jax.custom_vjp` that the user has written: it stands where the function is called."""
+    called = ""
+    for file, name, _ in _frames(eqn):
+        if not _is_of_jax(file):
+            return called == "custom_vjp.__call__"
+        called = name if "traceback" not in os.path.basename(file) else called
     return False
 
 

@@ -272,7 +272,11 @@ def fold(
     >>> nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, layers, axis="layer").dims
     ('batch', 'in')
     """
-    return scan_along("fold", lambda carry, x: (f(carry, x), None), init, xs, length, reverse, unroll, axis)[0]
+
+    def folded(carry: Any, x: Any) -> tuple[Any, None]:
+        return f(carry, x), None
+
+    return scan_along("fold", folded, init, xs, length, reverse, unroll, axis)[0]
 
 
 # --- loops ---------------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import data_of, flatten, names_of
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.loops.carries import broadcast_to_dims
+from namedax.programs.evaluator import own_sources
+from namedax.programs.raw import looked_through
 
 __all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
 
@@ -161,8 +163,13 @@ class _Custom:
 
         @functools.wraps(function)
         def inside(*args: Any) -> Any:
-            with enter(region), explain_type_errors:
-                return _blocks(function(*args[:skipped], *_in_region(args[skipped:])), self._name)
+            # A body looks through what it does itself. What comes after it, nobody else does.
+            is_after = region is not None and region.manual and ambient() != region
+            with enter(region), own_sources(), explain_type_errors:
+                called: Callable[..., Any] = functools.partial(function, *args[:skipped])
+                if is_after and region is not None:
+                    called = looked_through(called, region.resources, self._name)
+                return _blocks(called(*_in_region(args[skipped:])), self._name)
 
         return inside
 

@@ -28,6 +28,7 @@ from namedax.operands.leaves import array_of, block_of, data_of, flatten
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
+from namedax.programs.raw import looked_through, refuse_raw
 
 __all__ = ["FUNCTIONS", "run_hidden"]
 
@@ -41,7 +42,11 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
     if not placement:
         return function(*datas)
     datas = [cast_data(data, placement) for data in datas]
-    closed = jax.make_jaxpr(function)(*datas)
+
+    def of_entries(*datas: Any) -> Any:
+        return function(*datas)
+
+    closed = jax.make_jaxpr(of_entries)(*datas)
     mixed = collective_axes(closed.jaxpr) & frozenset(placement)
     if mixed:
         raise PlacementConflictError(
@@ -49,7 +54,15 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
             "it reduces, gathers or indexes another axis that is mapped to it, or it differentiates with respect to an array that it "
             "made itself. Rename that axis to one that is not mapped there, or give that array as an argument."
         )
+    refuse_raw(closed, _seen(placement), op)
     return jaxpr_as_fun(closed)(*datas)
+
+
+def _seen(placement: tuple[str, ...]) -> dict[Hashable, tuple[str, ...]]:
+    """Where names live for a function of single entries of an axis on the mesh axes `placement`."""
+    region = ambient()
+    resources = {} if region is None else region.resources
+    return {name: tuple(axis for axis in axes if axis not in placement) for name, axes in resources.items()}
 
 
 class _Entry:
@@ -212,7 +225,11 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
         return values[0] if one_axis else values
 
     names = [part.axis for part in parts if part.by_name and part.datas]
-    entry = _Entry("vmap", lambda values: fun(*values[:-1], **values[-1]), value, names)
+
+    def of_arguments(values: Any) -> Any:
+        return fun(*values[:-1], **values[-1])
+
+    entry = _Entry("vmap", of_arguments, value, names)
     region = ambient()
     name = result.axis
     if result.by_name and region is not None and datas:
@@ -231,7 +248,9 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
                 if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
                     leaf = block_of(leaf, "vmap")
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
-    outs = run_hidden("vmap", name, placement, jax.vmap(entry), datas)
+    # Vectorised, a reduction of all entries is one of some: so it is looked for in the function of one entry.
+    function = looked_through(entry, _seen(placement), "vmap") if region is not None and region.manual else entry
+    outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
     return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
 
 
