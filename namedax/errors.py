@@ -397,11 +397,17 @@ def check_options(op: str, **options: Any) -> None:
 
 def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
     """The candidate, another than `name`, whose text is closest to that of `name`, or else one with its stem; `None` where none is close."""
-    by_text = {str(candidate): candidate for candidate in candidates if candidate != name}
-    close = difflib.get_close_matches(str(name), by_text, n=1, cutoff=0.6) or [
+    by_text = {_text(candidate): candidate for candidate in candidates if candidate != name}
+    close = difflib.get_close_matches(_text(name), by_text, n=1, cutoff=0.6) or [
         text for text in by_text if _have_one_stem(name, text)
     ]
     return by_text[close[0]] if close else None
+
+
+def _text(name: Hashable) -> str:
+    """A name as text; that of an axis object of another library (`Axis("embed", 8)`) is what it calls itself."""
+    own = getattr(name, "name", None)
+    return own if isinstance(own, str) else str(name)
 
 
 def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = "") -> str:

@@ -543,6 +543,16 @@ MISTAKES = {
         ["has both axis='pos' and key_axis='src'"],
     ),
     "the name of the keys": ({"key_axis": "b"}, E.AxisNameError, ["has both axis='pos' and key_axis='b'"]),
+    "a mask that says the keys by another name": (
+        {"mask": nx.named(make.asarray(np.ones((8, 8), bool)), ["pos", "key"])},
+        E.AxisNameError,
+        ["mask, bool[]{pos:8, key:8}, has the axis 'key', which neither", "not 'key_pos'", "write key_axis='key'"],
+    ),
+    "a bias that does": (
+        {"bias": nx.named(make.asarray(np.ones((8, 8))), ["pos", "key"])},
+        E.AxisNameError,
+        ["bias, f32", "has the axis 'key', which neither", "write key_axis='key'"],
+    ),
     "the name of the keys in the query": (
         {"key_axis": "heads", "key": nx.named(make.asarray(np.ones((8, 5))), ["pos", "d"])},
         E.AxisNameError,

@@ -5,6 +5,7 @@ Messages are compared whole. Those of axis notation are in `test_axes`, those of
 the package next to their operations.
 """
 
+import collections
 import functools
 import re
 import traceback
@@ -81,6 +82,12 @@ def test_every_class_is_a_built_in_one_too(name):
 def test_every_class_is_public():
     defined = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert sorted(defined) == sorted(errors.__all__)
+
+
+def test_an_axis_object_of_another_library_is_told_the_name():
+    axis = collections.namedtuple("Axis", ["name", "size"])("a", 8)
+    with pytest.raises(AxisNotFoundError, match=r"its named axes are 'a'\. Did you mean 'a'\?"):
+        nx.sum(A, (axis,))
 
 
 def test_suggestions():

@@ -115,7 +115,8 @@ def dot_product_attention(
       value: a named array with the positions of `key`. Names that nobody else has (`features` among them) are carried to the
         result.
       bias: an array that is added to the scores. It calls the key positions `key_axis`.
-      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`.
+      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`; a name that nobody else has is
+        refused where `key_axis` is missing.
       axis: the name of the query positions.
       features: the name that `query` and `key` are contracted over.
       key_axis: the name of the key positions in `bias` and `mask`, and in `key` and `value` if they lack `axis`; by default
@@ -148,7 +149,7 @@ def dot_product_attention(
 
     Raises:
       AxisNotFoundError: an array lacks a name.
-      AxisNameError: names that must differ do not.
+      AxisNameError: names that must differ do not, or `bias` or `mask` has another name for the key positions.
       AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two names on one mesh axis meet.
       ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
@@ -380,6 +381,7 @@ def _check_names(blocks: Arrays, names: Names) -> None:
     for which, needed in (("query", names.query), ("query", names.features), ("key", names.features), ("value", names.own_key)):
         if needed not in dims_of(blocks[which]):
             lacks(which, needed, blocks[which])
+    _check_key_positions(blocks, names)
     for which in ("bias", "mask", "query_lengths", "key_lengths"):
         if which not in blocks:
             continue
@@ -412,6 +414,19 @@ def _check_names(blocks: Arrays, names: Names) -> None:
                     f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {other!r} too; heads={names.heads!r} are those of the query, "
                     f"key_heads={names.key_heads!r} those of key and value."
                 )
+
+
+def _check_key_positions(blocks: Arrays, names: Names) -> None:
+    """Raises where a bias or a mask says the key positions by a name that nobody else has: it would be one more batch axis."""
+    others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
+    for which in ("bias", "mask"):
+        dims = dims_of(blocks[which]) if which in blocks else ()
+        strange = [dim for dim in dims if dim is not None and dim not in others]
+        if strange and names.query in dims and names.key not in dims:
+            raise AxisNameError(
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r}, which neither query, key nor value has, and not "
+                f"{names.key!r}, the key positions in {which}. If these are called {strange[0]!r}, write key_axis={strange[0]!r}."
+            )
 
 
 def _label(which: str, block: Any, names: Names) -> _Operand:
