@@ -211,7 +211,8 @@ def dot_product_attention(
       value: a named array with the positions of `key`. Names that nobody else has (`features` among them) are carried to the
         result.
       bias: an array that is added to the scores. It calls the key positions `key_axis`.
-      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`.
+      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`; a name that nobody else has is
+        refused where `key_axis` is missing.
       axis: the name of the query positions.
       features: the name that `query` and `key` are contracted over.
       key_axis: the name of the key positions in `bias` and `mask`, and in `key` and `value` if they lack `axis`; by default
@@ -244,7 +245,7 @@ def dot_product_attention(
 
     Raises:
       AxisNotFoundError: an array lacks a name.
-      AxisNameError: names that must differ do not.
+      AxisNameError: names that must differ do not, or `bias` or `mask` has another name for the key positions.
       AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two names on one mesh axis meet.
       ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
