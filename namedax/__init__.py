@@ -18,6 +18,7 @@ from jax.extend import source_info_util as _source_info_util
 from namedax.core.array import NamedArray as NamedArray
 from namedax.core.other_words import at_face as _at_face
 from namedax.core.other_words import at_top as _at_top
+from namedax.explicit_axes import install as _install_explicit_axes
 from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
 
@@ -627,6 +628,7 @@ def __dir__() -> list[str]:
 
 
 _install()
+_install_explicit_axes()
 
 # A compiled program, a profile and JAX's own messages say the line of the model, not that of the library.
 _source_info_util.register_exclusion(_os.path.dirname(__file__) + _os.sep)

@@ -162,11 +162,15 @@ class PlacementConflictError(NamedaxError, ValueError):
 
     Attributes:
       axes: the two names, where they are known.
+      mesh_axis: the mesh axis, where it is known.
+      operation: the operation, where it is known.
     """
 
     code = "NX012"
 
     axes: tuple[Hashable, ...] = ()
+    mesh_axis: str | None = None
+    operation: str | None = None
 
 
 class PlanError(NamedaxError, ValueError):

@@ -19,6 +19,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
     (2, "Resources never change meaning"): {
         "operations": "operation",
         "arrivals": "sharded_over_axes_that_nobody_maps",
+        "explicit_axes": "operation functions_of_the_user_are_called_each_time",
         "resources": "the_gradient_outside_of_the_body the_order_of_devices_does_not_matter",
         "reductions": "placements gradients_inside_of_the_body",
         "elementwise": "placements",
@@ -33,6 +34,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
     },
     (3, "An axis is an axis"): {
         "operations": "operation",
+        "explicit_axes": "operation",
         "surface": "takes_named_arrays every_name_resolves exceptions_and_samples_are_not_stale",
         "reductions": "eager extrema_with_index special_values",
         "collectives": "placements",
@@ -49,6 +51,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "placement": "values_vary_over_the_mesh_axes_of_their_names no_communication communication_where_the_program_says_so"
         " a_body_sees_blocks_of_data_and_global_sizes_of_names",
         "xmap": "results_are_placed two_names_on_one_mesh_axis_that_never_meet",
+        "explicit_axes": "a_result_is_cut_as_its_names_say",
         "environment": "named_shape_is_global_and_data_is_local two_names_on_one_mesh_axis",
         "array": "repr_shows_where_an_array_lies",
     },
@@ -77,6 +80,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "names_alone": "an_operation_along_an_axis_asks_for_it",
         "words_of_jax": "a_value_that_is_not_known_is_said_to_be_the_users arguments_that_it_does_not_have",
         "other_words": "every_word_of_others_has_one_of_ours",
+        "explicit_axes": "two_names_on_one_mesh_axis one_name_in_two_places",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",
         "surprises": "an_index_over_all_axes_asks_for_their_order a_mask_adds_no_positions",

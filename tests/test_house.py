@@ -44,6 +44,7 @@ ROOMS = (
     "refusals",
     "tracebacks",
     "xmap",
+    "explicit_axes",  # operations of whole arrays that JAX refuses are mapped functions
     "typing",
     "hlo",
     "analysis.records",  # what is found of a program, which machines time and pictures show

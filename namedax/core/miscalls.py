@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from namedax.core.refused import asks, other_way, refused
 from namedax.errors import ArgumentTypeError, closest, usage
 
 __all__ = ["bound", "call_or_refuse", "refuse_miscall", "well_called"]
@@ -74,9 +75,18 @@ def well_called(function: F) -> F:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        return call_or_refuse(function, args, kwargs)
+        if refused and called in refused and (done := other_way(None, called, args, kwargs)) is not None:
+            return done[0]
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if isinstance(error, TypeError):
+                refuse_miscall(function.__name__, function, args, kwargs, error)
+            if (done := other_way(error, called, args, kwargs)) is None:
+                raise
+        return done[0]
 
-    return cast(F, called)
+    return cast(F, asks(called, function.__name__))
 
 
 def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

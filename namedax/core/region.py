@@ -243,7 +243,7 @@ class Region:
                     raise PlacementConflictError(
                         f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
                         f"{mesh_axis!r}, which can hold only one of them. " + (remedy or _rename_first(mesh_axis))
-                    ).about(axes=(owner[mesh_axis], name))
+                    ).about(axes=(owner[mesh_axis], name), mesh_axis=mesh_axis, operation=op)
                 owner[mesh_axis] = name
 
 

@@ -19,6 +19,7 @@ from namedax.core.array import NamedArray
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import is_name
 from namedax.core.records import Record
+from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import inhabited
 from namedax.errors import UnevenAxisError
 
@@ -183,6 +184,8 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
 
         @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
+            if refused and scoped in refused and (done := other_way(None, scoped, args, kwargs)) is not None:
+                return done[0]
             try:
                 if _open.get() or not is_worth_saying(args):
                     return function(*args, **kwargs)
@@ -192,11 +195,14 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
                     text = scope_text(said, (), module)
                 with Scope(text, holds):
                     return function(*args, **kwargs)
-            except TypeError as error:
-                refuse_miscall(said, function, args, kwargs, error)
-                raise
+            except Exception as error:
+                if isinstance(error, TypeError):
+                    refuse_miscall(said, function, args, kwargs, error)
+                if (done := other_way(error, scoped, args, kwargs)) is None:
+                    raise
+            return done[0]
 
-        return cast("F", scoped)
+        return cast("F", asks(scoped, said))
 
     return decorate
 

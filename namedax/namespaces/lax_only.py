@@ -20,6 +20,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.records import Record
+from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer, shown
 from namedax.namespaces.mirror import public
@@ -153,6 +154,7 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
     return grouped
 
 
+@guarded("all_gather")
 def all_gather(
     x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
 ) -> Any:
@@ -188,6 +190,7 @@ all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
     """
 
 
+@guarded("psum_scatter")
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
@@ -214,6 +217,7 @@ psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""}
     """
 
 
+@guarded("all_to_all")
 def all_to_all(
     x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
@@ -246,6 +250,7 @@ all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""}
 # --- besides the collectives ---------------------------------------------------------------------------------------------
 
 
+@guarded("pswapaxes")
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
     """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given.
 

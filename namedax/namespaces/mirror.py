@@ -20,6 +20,7 @@ import jax
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.miscalls import bound
+from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
@@ -87,14 +88,21 @@ def mirror(
             region = ambient()
             # In a mapped function a plain array may have to enter the mesh first, which a lifted function takes care of.
             return theirs(*args, **kwargs) if region is None or not region.resources else plain(*args, **kwargs)
-        return plan.call(own, args, kwargs)
+        if refused and face in refused and (done := other_way(None, face, args, kwargs)) is not None:
+            return done[0]
+        try:
+            return plan.call(own, args, kwargs)
+        except Exception as error:
+            if (done := other_way(error, face, args, kwargs)) is None:
+                raise
+        return done[0]
 
     plain = Lifted(theirs, own.__name__)
     name = getattr(theirs, "__name__", own.__name__)
     face.__signature__ = plan.signature  # type: ignore[attr-defined]
     face.__module__, face.__name__, face.__qualname__ = module, name, name
     face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{plan.note(f'{module}.{name}'.removeprefix('namedax.'), own.__name__)}"
-    return face
+    return asks(face, name)
 
 
 def _is_named_axis(axis: Any) -> bool:

@@ -95,6 +95,7 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
             return _other(name, self, other)
         return compiled_ops.run_elementwise(name, operate, (), other, self)
 
+    forward.__name__ = backward.__name__ = name  # for messages
     return shortcuts.reflected(backward) if reflected else shortcuts.of_two(forward)
 
 

@@ -17,6 +17,7 @@ from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.miscalls import bound
+from namedax.core.refused import guarded
 from namedax.errors import AxisNameError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes, to_front
 from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
@@ -52,6 +53,7 @@ def axes_checked(function: F) -> F:
     """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
     signature = signature_of(function)
 
+    @guarded(function.__name__)
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         check_axes(function.__name__, bound(function.__name__, signature(), args, kwargs).arguments)

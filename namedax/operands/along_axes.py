@@ -18,6 +18,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.miscalls import bound as bound_arguments
+from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.errors import AxisNameError, raise_not_found
@@ -38,6 +39,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
     signature = signature_of(function)
     positional = nmap(function)
 
+    @guarded(name)
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
         bound = bound_arguments(name, signature(), args, kwargs)

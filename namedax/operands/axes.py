@@ -16,6 +16,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import Dims, is_name
+from namedax.core.refused import asks, other_way, refused, within_decorators
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -163,7 +164,8 @@ def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED
 
     def decorate(function: F) -> F:
         needed = _asking(function, why, unless)
-        vars(needed)["in_jax"] = axes_together(function) if "dtype" in _parameters_by_place(function) else function
+        plain = function if hasattr(function, "_guarded") else within_decorators(function)
+        vars(needed)["in_jax"] = axes_together(plain) if "dtype" in _parameters_by_place(function) else plain
         return needed
 
     return decorate
@@ -191,14 +193,19 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
                     raise PositionalAxisError(f"{op}: {type_text(args[0])} has no positional axis, and {reason}")
         if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
+        if refused and said in refused and (done := other_way(None, said, args, kwargs)) is not None:
+            return done[0]
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            _refuse_numpy(op, args, kwargs)
-            refuse_miscall(op, function, args, kwargs, error)
-            raise
+        except Exception as error:
+            if isinstance(error, TypeError):
+                _refuse_numpy(op, args, kwargs)
+                refuse_miscall(op, function, args, kwargs, error)
+            if (done := other_way(error, said, args, kwargs)) is None:
+                raise
+        return done[0]
 
-    return cast(F, said)
+    return cast(F, asks(said, op))
 
 
 def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -330,7 +337,7 @@ def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`, `axis_needed`)."""
     if (in_jax := getattr(function, "in_jax", None)) is not None:
         return cast(Callable[..., Any], in_jax)
-    plain = inspect.unwrap(function)
+    plain = within_decorators(function)
     return axes_together(plain) if "dtype" in _parameters_by_place(plain) else plain
 
 

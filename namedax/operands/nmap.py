@@ -24,6 +24,7 @@ from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
+from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import ambient, enter, hiding
 from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.variance import cast, cast_data, varying
@@ -257,6 +258,7 @@ class Lifted:
         functools.update_wrapper(self, function if like is None else like)
         self.__wrapped__ = function  # whose signature it has
         self._op, self._like = op, like
+        self._guarded = op
 
     def __reduce__(self) -> Any:
         return (Lifted, (self.__wrapped__, self._op, self._like))
@@ -275,6 +277,16 @@ class Lifted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, vectorised over the names of these arguments."""
+        if refused and self in refused and (done := other_way(None, self, args, kwargs)) is not None:
+            return done[0]
+        try:
+            return self._call(args, kwargs)
+        except Exception as error:
+            if (done := other_way(error, self, args, kwargs)) is None:
+                raise
+        return done[0]
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
@@ -334,6 +346,9 @@ class Lifted:
             return wrap(data, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+
+
+asks(Lifted.__call__, "nmap")
 
 
 def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:

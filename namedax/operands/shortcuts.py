@@ -22,6 +22,7 @@ import jax
 
 from namedax.core.array import NamedArray, Parts, make
 from namedax.core.miscalls import call_or_refuse
+from namedax.core.refused import guarded
 from namedax.core.region import inhabited
 from namedax.core.scopes import Scope, is_open
 from namedax.operands.compiled_ops import SCALARS, new_table, remember, type_key, varies, watched, whole_types
@@ -53,6 +54,7 @@ def _learn(
 
 def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """An elementwise function of one array, and of nothing else."""
+    function = guarded(function.__name__)(function)
     table = new_table()
 
     def shortcut(x: Any, /) -> Any:
@@ -65,6 +67,7 @@ def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             data = call(x._data)
         except Exception:  # which the function itself says with names
+            table.pop(x._dims, None)  # before it is tried again the function asks for another way (`core.refused`)
             known = None
         if known is None:
             return function(x)
@@ -82,6 +85,7 @@ def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """An elementwise function of a named array and something else, and of nothing more."""
+    function = guarded(function.__name__)(function)
     table, of_numbers = new_table(), new_table()
 
     def shortcut(x: Any, y: Any, /) -> Any:
@@ -101,6 +105,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         try:
             data = call(x._data, b)
         except Exception:  # which the function itself says with names
+            keys.pop(key, None)  # before it is tried again the function asks for another way (`core.refused`)
             known = None
         if known is None:
             return function(x, y)
@@ -118,6 +123,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """An elementwise function of a named array and something else, whose kernel takes the latter first."""
+    function = guarded(function.__name__)(function)
     table = new_table()
 
     def shortcut(x: Any, y: Any, /) -> Any:
@@ -130,6 +136,7 @@ def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         try:
             data = call(y, x._data)
         except Exception:  # which the function itself says with names
+            table.pop(x._dims, None)  # before it is tried again the function asks for another way (`core.refused`)
             known = None
         if known is None:
             return function(x, y)
@@ -147,6 +154,7 @@ def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def of_operands(function: Callable[..., Any]) -> Callable[..., Any]:
     """An elementwise function of any number of operands, and of nothing else."""
+    function = guarded(function.__name__)(function)
     table = new_table()
 
     def shortcut(*operands: Any) -> Any:
@@ -171,6 +179,7 @@ def of_operands(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             data = call(*datas)
         except Exception:  # which the function itself says with names
+            table.pop(where, None)  # before it is tried again the function asks for another way (`core.refused`)
             known = None
         if known is None:
             return function(*operands)
@@ -187,6 +196,7 @@ _FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})
 
 def of_arguments(function: F) -> F:
     """A function of named arrays, axes and options. Before it calls its kernel it must look at nothing of the arrays but their dims."""
+    function = guarded(function.__name__)(function)
     table = new_table()
 
     @functools.wraps(function)
@@ -224,6 +234,7 @@ def of_arguments(function: F) -> F:
             else:
                 data = call(*datas)
         except Exception:  # which the function itself says with names
+            table.pop(key, None)  # before it is tried again the function asks for another way (`core.refused`)
             known = None
         if known is None:
             return function(*args, **kwargs)

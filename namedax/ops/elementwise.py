@@ -179,7 +179,12 @@ def _of_several(
     function: Callable[..., Any], name: str, call: Callable[..., Any], of_one: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     """The form that takes several operands, and operands and options by keyword."""
-    of_operands = shortcuts.of_operands(lambda *operands: compiled_ops.run_elementwise(name, call, (), *operands))
+
+    def operate(*operands: Any) -> Any:
+        return compiled_ops.run_elementwise(name, call, (), *operands)
+
+    operate.__name__ = name
+    of_operands = shortcuts.of_operands(operate)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: Any, **kwargs: Any) -> Any:

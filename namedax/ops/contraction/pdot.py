@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.refused import guarded
 from namedax.errors import PositionalAxisError
 from namedax.operands import compiled_ops
 from namedax.operands.leaves import block_of
@@ -25,6 +26,7 @@ AxisName = Any
 # --- pdot -----------------------------------------------------------------------------------------------------------
 
 
+@guarded("pdot")
 def pdot(
     x: Any,
     y: Any,

@@ -25,6 +25,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
 from namedax.core.names import Dims
+from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven, plain
@@ -364,6 +365,7 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
     return partial.astype(jnp.bool_) if truth else partial
 
 
+@guarded("getitem")
 def getitem(x: Any, index: Any, /) -> Array:
     """`x[index]`, by name or by position.
 

@@ -22,6 +22,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assig
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
+from namedax.core.refused import guarded
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
 from namedax.core.uneven import Uneven
@@ -98,11 +99,7 @@ class Selected:
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Array:
         """`x[index]`; `mode` says what an index array out of range gives: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
-        if by_name("at", self._index, self._array) is not None:
-            return read("at[...].get", self._array, self._index, mode, fill_value, hints)
-        if mode is None and fill_value is None and not hints:
-            return getitem(self._array, self._index)
-        return _by_position(self._array, self._index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
+        return _get(self._array, self._index, mode, fill_value, hints)
 
     def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> NamedArray:
         return _update(self._array, self._index, method, value, mode, hints)
@@ -194,6 +191,16 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
     return Lifted(update, f"at[...].{method}")(x, *arrays, value)
 
 
+@guarded("at[...].get")
+def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[str, Any]) -> Any:
+    if by_name("at", index, x) is not None:
+        return read("at[...].get", x, index, mode, fill_value, hints)
+    if mode is None and fill_value is None and not hints:
+        return getitem(x, index)
+    return _by_position(x, index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
+
+
+@guarded("at[...]")
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:

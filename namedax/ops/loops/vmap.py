@@ -18,6 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims
+from namedax.core.refused import guarded
 from namedax.core.region import ambient, hiding
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
@@ -173,29 +174,34 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
 
     @functools.wraps(fun)
     def vectorised(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, (tuple, list)):
-            if len(in_axes) != len(args):
-                raise ArgumentError(
-                    f"vmap: in_axes={shown(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
-                    "single one for all."
-                )
-            axes, for_kwargs = list(in_axes), None
-        else:
-            axes, for_kwargs = [in_axes] * len(args), in_axes
-        groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
-        wanted = [axis for axis in axes if axis is not None]
-        if not wanted and for_kwargs is None:
-            raise ArgumentError(f"vmap: in_axes={shown(in_axes)} maps no argument. Write a name, or 0.")
-        names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
-        out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
-        if len(names) > 1 and out_axes is None:
-            raise ArgumentError(
-                f"vmap: in_axes={shown(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
-            )
-        result = Entries("vmap", (), out, knows_padding=True)
-        return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
+        return _call(fun, in_axes, out_axes, args, kwargs)
 
     return vectorised
+
+
+@guarded("vmap")
+def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(in_axes, (tuple, list)):
+        if len(in_axes) != len(args):
+            raise ArgumentError(
+                f"vmap: in_axes={shown(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
+                "single one for all."
+            )
+        axes, for_kwargs = list(in_axes), None
+    else:
+        axes, for_kwargs = [in_axes] * len(args), in_axes
+    groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
+    wanted = [axis for axis in axes if axis is not None]
+    if not wanted and for_kwargs is None:
+        raise ArgumentError(f"vmap: in_axes={shown(in_axes)} maps no argument. Write a name, or 0.")
+    names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
+    out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
+    if len(names) > 1 and out_axes is None:
+        raise ArgumentError(
+            f"vmap: in_axes={shown(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
+        )
+    result = Entries("vmap", (), out, knows_padding=True)
+    return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
 
 
 def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:

@@ -38,6 +38,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.records import Record
+from namedax.core.refused import guarded
 from namedax.core.region import Region, ambient
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data, varying
@@ -80,6 +81,7 @@ __all__ = ["FUNCTIONS", "dot_product_attention"]
 _positional = nmap(jax.nn.dot_product_attention)
 
 
+@guarded("dot_product_attention")
 def dot_product_attention(
     query: Any,
     key: Any,

@@ -24,6 +24,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
@@ -68,6 +69,7 @@ def place_of(name: Hashable) -> tuple[str, ...]:
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
 
+@guarded("draw")
 def draw(
     op: str,
     call: Callable[..., Any],

@@ -328,11 +328,13 @@ def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArgu
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
+@guarded("cumsum")
 def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
+@guarded("cumprod")
 def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)

@@ -1,0 +1,366 @@
+"""Operations on whole arrays that are cut over Explicit mesh axes: where JAX refuses one, it is a mapped function of its own.
+
+`axis_resources` of that function are read off the types of the operands: each name lives on the mesh axes over which it is cut. So sorts,
+gathers and contractions are those of mapped functions, which move blocks, and a result is cut as its names say. Three things are
+different outside:
+
+- A name may change its size there (a slice, a padding), which it may not in a mapped function. Then each operand comes under names of its own,
+  and gets the names of the operation in the body. A name whose new size does not divide over its mesh axes is whole in the operation, and
+  in the result.
+- What needs values, since the shape of its result depends on them (a read at a mask), gathers its operands.
+- Positional axes that are cut are gathered.
+
+What was found for one operation and the types of its operands is kept, so that the next call of it compiles nothing and asks JAX nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+
+from namedax.core import refused
+from namedax.core.array import NamedArray, dims_of, is_named, make
+from namedax.core.display import type_text
+from namedax.core.names import Dims
+from namedax.core.records import Record
+from namedax.core.region import ambient
+from namedax.errors import AxisSizeError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
+from namedax.operands.compiled_ops import type_key
+from namedax.operands.nmap import Lifted
+from namedax.ops.shape.rename import rename
+from namedax.resources.assignment import Assignment, partition_spec
+from namedax.resources.mesh import entry_of, replicated
+from namedax.xmap import xmap
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Makes this what operations do where JAX refuses them."""
+    refused.install(_way)
+
+
+# --- a call -----------------------------------------------------------------------------------------------------------
+
+
+class _Call(Record, frozen=False):
+    """A call of an operation.
+
+    Attributes:
+      function: the operation.
+      leaves: those of the arguments, named arrays among them.
+      tree: the structure of the arguments.
+      places: which of the leaves are operands.
+    """
+
+    function: Callable[..., Any]
+    leaves: list[Any]
+    tree: Any
+    places: list[int]
+
+    @property
+    def operands(self) -> list[Any]:
+        """The arrays."""
+        return [self.leaves[i] for i in self.places]
+
+    @property
+    def op(self) -> str:
+        """The operation, for messages."""
+        return str(self.function._guarded)  # type: ignore[attr-defined]
+
+    def without_operands(self) -> _Call:
+        """The same without the operands, which programs must not keep."""
+        leaves = [None if i in self.places else leaf for i, leaf in enumerate(self.leaves)]
+        return _Call(self.function, leaves, self.tree, self.places)
+
+    def of(self, operands: Sequence[Any]) -> Any:
+        """The operation on these operands."""
+        leaves = list(self.leaves)
+        for i, operand in zip(self.places, operands, strict=True):
+            leaves[i] = operand
+        args, kwargs = jax.tree.unflatten(self.tree, leaves)
+        return self.function(*args, **kwargs)
+
+
+def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
+    if ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
+        return None
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)), is_leaf=is_named)
+    call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
+    places_of_names, mesh = _read_off(call)
+    if mesh is None:
+        return None
+    key = _key(call, places_of_names, mesh)
+    program = None if key is None else _programs.get(key)
+    if program is not None:
+        return (program(call.operands),)
+    if not must:
+        return None
+    program, result = _find(call, _resources(call, places_of_names), mesh)
+    if key is not None:
+        _keep(key, program)
+        refused.note(function)
+    return (result,)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (NamedArray, jax.Array)) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OUS")
+
+
+def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
+    """The named arrays that are cut over Explicit axes, with the mesh axes of their names; and the mesh, with its devices if it is known.
+
+    There is no mesh where no array has a name and a type that mentions Explicit axes.
+    """
+    found: list[tuple[Any, Assignment]] = []
+    mesh: Any = None
+    for operand in call.operands:
+        if not isinstance(operand, NamedArray) or not isinstance(operand._data, jax.Array):
+            continue
+        sharding = jax.typeof(operand._data).sharding
+        if not isinstance(sharding, NamedSharding) or AxisType.Explicit not in sharding.mesh.axis_types:
+            continue
+        if not isinstance(mesh, Mesh):  # concrete arrays say which devices it has
+            lies = sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
+            mesh = lies.mesh if isinstance(lies, NamedSharding) else sharding.mesh
+        places = {dim: axes for i, dim in enumerate(operand._dims) if dim is not None and (axes := entry_of(sharding.spec, i))}
+        if places:
+            found.append((operand, places))
+    return found, mesh
+
+
+def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -> Assignment:
+    """Where each name lives, by what the operands say.
+
+    Raises:
+      PlacementConflictError: two of them say of one name that it lives at different places.
+    """
+    resources: Assignment = {}
+    owner: dict[Hashable, Any] = {}
+    for operand, places in places_of_names:
+        for name, axes in places.items():
+            if resources.setdefault(name, axes) != axes:
+                error = PlacementConflictError(
+                    f"{call.op}: axis {show_name(name)} lives on {_axes_text(resources[name])} in {type_text(owner[name])}, and on "
+                    f"{_axes_text(axes)} in {type_text(operand)}; in one operation a name lives in one place. Place one of the arrays as the "
+                    f"other one is first: nx.shard(x, {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
+                )
+                error.axes = (name,)
+                raise error
+            owner.setdefault(name, operand)
+    return resources
+
+
+def _axes_text(axes: tuple[str, ...]) -> str:
+    return f"mesh axis {axes[0]!r}" if len(axes) == 1 else f"mesh axes {axes}"
+
+
+def _entry_text(axes: tuple[str, ...]) -> str:
+    return repr(axes[0] if len(axes) == 1 else axes)
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------------
+
+
+_Program = Callable[[list[Any]], Any]
+
+_programs: dict[Hashable, _Program] = {}
+_MOST = 512
+
+
+def _keep(key: Hashable, program: _Program) -> None:
+    while len(_programs) >= _MOST:
+        _programs.pop(next(iter(_programs)))
+    _programs[key] = program
+
+
+def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Any) -> Hashable:
+    """What identifies a program; `None` where a later call cannot be known to be the same."""
+    operands = set(call.places)
+    known = [_identity(call.function), *(_identity(value) for i, value in enumerate(call.leaves) if i not in operands)]
+    if None in known:
+        return None
+    types = [(dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)) for x in call.operands]
+    cut = [tuple(places.items()) for _, places in places_of_names]
+    key = (tuple(known), tuple(types), tuple(cut), call.tree, tuple(call.places), mesh)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return (key, jax.sharding.get_abstract_mesh())
+
+
+def _identity(value: Any) -> Any:
+    """What tells an argument apart from others; `None` for a function that is made for one call."""
+    if isinstance(value, slice):
+        return (slice, value.start, value.stop, value.step)
+    if isinstance(value, Lifted):
+        inner = _identity(value.__wrapped__)
+        return None if inner is None else (Lifted, inner, value._op)
+    if isinstance(value, functools.partial):
+        inner = _identity(value.func)
+        return None if inner is None else (inner, value.args, tuple(value.keywords.items()))
+    if callable(value) and not hasattr(value, "_guarded") and "<" in getattr(value, "__qualname__", ""):  # <locals>, <lambda>
+        return None
+    return (type_key(value), value)
+
+
+# --- the ways -----------------------------------------------------------------------------------------------------------
+
+
+def _find(call: _Call, resources: Assignment, mesh: Any) -> tuple[_Program, Any]:
+    """A program for a call that JAX has refused, and its result.
+
+    Raises:
+      PlacementConflictError: two names on one mesh axis meet.
+    """
+    operands, call = call.operands, call.without_operands()
+    if resources:
+        try:
+            program = _mapped(call, resources, mesh)
+            return program, program(operands)
+        except PlacementConflictError as error:
+            raise _in_words_of_outside(error, call.op) from None
+        except AxisSizeError:
+            return _with_own_names(call, operands, resources, mesh)
+        except Exception as error:
+            if not _needs_values(error):
+                raise
+    program = functools.partial(_gathered, call, resources, mesh)
+    return program, program(operands)
+
+
+_OF_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _needs_values(error: BaseException) -> bool:
+    """Whether an operation cannot be part of a program, since it looks at values."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _OF_VALUES) or (isinstance(cause, PositionalAxisError) and "depend on data" in str(cause)):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementConflictError:
+    """The error of a mapped function for somebody who has mapped none."""
+    if len(error.axes) != 2 or error.mesh_axis is None:
+        return error
+    one, other = map(show_name, error.axes)
+    if error.operation is not None and not error.operation.startswith("xmap"):
+        op = error.operation
+    words = PlacementConflictError(
+        f"{op}: axes {one} and {other} meet in one value, but both live on mesh axis {error.mesh_axis!r}, which can hold only one of them. "
+        f"Place one of the arrays elsewhere first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+    )
+    words.axes, words.mesh_axis, words.operation = error.axes, error.mesh_axis, op
+    return words
+
+
+def _mapped(call: _Call, resources: Assignment, mesh: Any, body: Callable[..., Any] | None = None) -> _Program:
+    """The operation as a mapped function."""
+
+    def operation(operands: list[Any]) -> Any:
+        return call.of(operands)
+
+    body = operation if body is None else body
+    body.__name__ = body.__qualname__ = call.op
+    mapped = xmap(body, axis_resources=resources, mesh=mesh)
+    # Under a trace nothing can be moved from other devices, and nobody knows which devices there are.
+    run = mapped if isinstance(mesh, Mesh) else mapped._compiled_form()
+
+    def program(operands: list[Any]) -> Any:
+        return run(operands)
+
+    program.mapped = mapped  # type: ignore[attr-defined]  # compiled programs live as long as this does
+    return program
+
+
+class _Own(Record):
+    """The name of an axis of one operand only."""
+
+    name: Hashable
+    operand: int
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+def _with_own_names(call: _Call, operands: list[Any], resources: Assignment, mesh: Any) -> tuple[_Program, Any]:
+    """The same where a name has several sizes: the operands come under names of their own."""
+
+    def operation(own: list[Any]) -> Any:
+        names: list[dict[Hashable, Hashable]] = [{dim: dim.name for dim in dims_of(x) if isinstance(dim, _Own)} for x in own]
+        return call.of([rename(x, new) if new else x for x, new in zip(own, names, strict=True)])
+
+    def arriving(operands: Sequence[Any]) -> list[Any]:
+        return [_under_own_names(x, i) for i, x in enumerate(operands)]
+
+    kept = dict(resources)
+    while True:
+        arrived = [dim for x in arriving(operands) for dim in dims_of(x) if isinstance(dim, _Own)]
+        places: Assignment = {dim: resources[dim.name] for dim in arrived if dim.name in resources}
+        mapped = _mapped(call, {**places, **kept}, mesh, functools.partial(operation))
+        try:
+            return _then(mapped, arriving), mapped(arriving(operands))
+        except UnevenAxisError as error:
+            if error.axis not in kept:
+                raise
+            del kept[error.axis]
+        except PlacementConflictError as error:
+            raise _in_words_of_outside(error, call.op) from None
+
+
+def _then(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Program:
+    return lambda operands: program(before(operands))
+
+
+def _under_own_names(operand: Any, index: int) -> Any:
+    if not isinstance(operand, NamedArray):
+        return operand
+    return make(operand._data, tuple(None if dim is None else _Own(dim, index) for dim in operand._dims))
+
+
+def _gathered(call: _Call, resources: Assignment, mesh: Any, operands: list[Any]) -> Any:
+    """The operation on whole operands; its result is cut where its names and sizes allow it."""
+    whole = [make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x) for x in operands]
+
+    def cut(leaf: Any) -> Any:
+        if not isinstance(leaf, NamedArray):
+            return leaf
+        spec = _fitting(leaf._dims, leaf._data.shape, resources, mesh)
+        return make(jax.reshard(leaf._data, NamedSharding(mesh, spec)), leaf._dims)
+
+    with _set(mesh):
+        return jax.tree.map(cut, call.of(whole), is_leaf=is_named)
+
+
+def _set(mesh: Any) -> Any:
+    """A context in which what is made of constants alone, zeros for one, is of the mesh. Under a trace JAX sees to that."""
+    try:
+        needed = isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty
+    except ValueError:  # "can only be used outside of jax.jit"
+        needed = False
+    return jax.set_mesh(mesh) if needed else contextlib.nullcontext()
+
+
+def _fitting(dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Any) -> Any:
+    """The partition spec of an array, without the names that do not divide."""
+    blocks = [math.prod(mesh.shape[axis] for axis in resources.get(dim, ())) for dim in dims]
+    return partition_spec([dim if n % k == 0 else None for dim, n, k in zip(dims, shape, blocks, strict=True)], resources)
