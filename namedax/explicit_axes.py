@@ -33,7 +33,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
 from namedax.operands.compiled_ops import type_key
-from namedax.operands.nmap import Lifted
+from namedax.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import entry_of, replicated
@@ -198,18 +198,25 @@ def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: A
 
 
 def _identity(value: Any) -> Any:
-    """What tells an argument apart from others; `None` for a function that is made for one call."""
+    """What tells an argument apart from others; `None` for functions of the user, which may read what has changed since."""
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
-    if isinstance(value, Lifted):
-        inner = _identity(value.__wrapped__)
-        return None if inner is None else (Lifted, inner, value._op)
-    if isinstance(value, functools.partial):
-        inner = _identity(value.func)
-        return None if inner is None else (inner, value.args, tuple(value.keywords.items()))
-    if callable(value) and not hasattr(value, "_guarded") and "<" in getattr(value, "__qualname__", ""):  # <locals>, <lambda>
+    if isinstance(value, (Lifted, functools.partial)):
+        parts = (
+            (value.__wrapped__, value._op) if isinstance(value, Lifted) else (value.func, value.args, *value.keywords.items())
+        )
+        inner = [_identity(part) for part in parts]
+        return None if None in inner else (type(value), *inner)
+    if callable(value) and not isinstance(value, type) and not _is_known(value):
         return None
     return (type_key(value), value)
+
+
+def _is_known(function: Any) -> bool:
+    """Whether a function is one of a module of JAX, or an operation of this package."""
+    if hasattr(function, "_guarded"):
+        return True
+    return belongs_to_jax(function) and "<" not in getattr(function, "__qualname__", "<")  # <locals>, <lambda>
 
 
 # --- the ways -----------------------------------------------------------------------------------------------------------
@@ -323,8 +330,18 @@ def _with_own_names(call: _Call, operands: list[Any], resources: Assignment, mes
             if error.axis not in kept:
                 raise
             del kept[error.axis]
+        except AxisSizeError:
+            jax.eval_shape(call.of, [_unplaced(x) for x in operands])  # which raises the same in words of whole arrays
+            raise
         except PlacementConflictError as error:
             raise _in_words_of_outside(error, call.op) from None
+
+
+def _unplaced(operand: Any) -> Any:
+    """The type of an operand, as if it were on no mesh."""
+    data = operand._data if isinstance(operand, NamedArray) else operand
+    data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)
+    return make(data, operand._dims) if isinstance(operand, NamedArray) else data
 
 
 def _then(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Program:
