@@ -31,7 +31,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
+from namedax.errors import AxisSizeError, MeshError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
 from namedax.operands.compiled_ops import type_key
 from namedax.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
@@ -94,7 +94,12 @@ def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         return None
     leaves, tree = jax.tree.flatten((args, dict(kwargs)), is_leaf=is_named)
     call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
-    places_of_names, mesh = _read_off(call)
+    try:
+        places_of_names, mesh = _read_off(call)
+    except MeshError:
+        if not must:  # JAX is asked first
+            return None
+        raise
     if mesh is None:
         return None
     key = _key(call, places_of_names, mesh)
@@ -118,15 +123,25 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
     """The named arrays that are cut over Explicit axes, with the mesh axes of their names; and the mesh, with its devices if it is known.
 
     There is no mesh where no array has a name and a type that mentions Explicit axes.
+
+    Raises:
+      MeshError: the arrays lie on two meshes.
     """
     found: list[tuple[Any, Assignment]] = []
     mesh: Any = None
+    abstract: Any = None
     for operand in call.operands:
         if not isinstance(operand, NamedArray) or not isinstance(operand._data, jax.Array):
             continue
         sharding = jax.typeof(operand._data).sharding
         if not isinstance(sharding, NamedSharding) or AxisType.Explicit not in sharding.mesh.axis_types:
             continue
+        abstract = abstract or sharding.mesh
+        if sharding.mesh != abstract:
+            raise MeshError(
+                f"{call.op}: {type_text(operand)} lies on the mesh {dict(sharding.mesh.shape)}, and another operand on the mesh "
+                f"{dict(abstract.shape)}; an operation is done on one mesh. Place both on one, by nx.shard(x, axis_resources, mesh)."
+            )
         if not isinstance(mesh, Mesh):  # concrete arrays say which devices it has
             lies = sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
             mesh = lies.mesh if isinstance(lies, NamedSharding) else sharding.mesh

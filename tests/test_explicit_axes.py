@@ -7,7 +7,7 @@ import pytest
 
 import namedax as nx
 from namedax.core import refused
-from namedax.errors import AxisNotFoundError, AxisSizeError, PlacementConflictError
+from namedax.errors import AxisNotFoundError, AxisSizeError, MeshError, PlacementConflictError
 from tests import make
 from tests.harness import Placement, array, make_mesh, said
 from tests.operations import OPERATIONS
@@ -229,6 +229,16 @@ def test_one_name_in_two_places():
         "in one place. Place one of the arrays as the other one is first: nx.shard(x, {'a': 'x'}, mesh)."
     )
     np.testing.assert_allclose(positions(x + nx.shard(y, {"a": "x"}, mesh), ["a", "b"]), 2 * X)
+
+
+def test_two_meshes():
+    x, y = (nx.shard(nx.named(X, ["a", "b"]), {"a": "x"}, make_mesh(shape, "explicit")) for shape in ((8,), (4, 2)))
+    with pytest.raises(MeshError) as error:
+        nx.dot(x, y, "a")
+    assert said(error.value) == (
+        "dot: f32[]{a:8@x, b:4} lies on the mesh {'x': 4, 'y': 2}, and another operand on the mesh {'x': 8}; an operation is done on one mesh. "
+        "Place both on one, by nx.shard(x, axis_resources, mesh)."
+    )
 
 
 def test_mistakes_are_those_of_other_arrays():
