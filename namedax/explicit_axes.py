@@ -162,13 +162,11 @@ def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -
     for operand, places in places_of_names:
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
-                error = PlacementConflictError(
+                raise PlacementConflictError(
                     f"{call.op}: axis {show_name(name)} lives on {_axes_text(resources[name])} in {type_text(owner[name])}, and on "
                     f"{_axes_text(axes)} in {type_text(operand)}; in one operation a name lives in one place. Place one of the arrays as the "
                     f"other one is first: nx.shard(x, {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
-                )
-                error.axes = (name,)
-                raise error
+                ).about(axes=(name,))
             owner.setdefault(name, operand)
     return resources
 
@@ -284,12 +282,10 @@ def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementCon
     one, other = map(show_name, error.axes)
     if error.operation is not None and not error.operation.startswith("xmap"):
         op = error.operation
-    words = PlacementConflictError(
+    return PlacementConflictError(
         f"{op}: axes {one} and {other} meet in one value, but both live on mesh axis {error.mesh_axis!r}, which can hold only one of them. "
         f"Place one of the arrays elsewhere first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
-    )
-    words.axes, words.mesh_axis, words.operation = error.axes, error.mesh_axis, op
-    return words
+    ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
 
 
 def _mapped(call: _Call, resources: Assignment, mesh: Any, body: Callable[..., Any] | None = None) -> _Program:

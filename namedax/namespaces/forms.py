@@ -15,7 +15,6 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
 from namedax.core.miscalls import well_called
 from namedax.core.records import Record
-from namedax.core.refused import guarded
 from namedax.errors import ArgumentError
 from namedax.operands.axes import alone, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap

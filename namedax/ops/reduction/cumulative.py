@@ -19,6 +19,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme
 from namedax.core.miscalls import well_called
+from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options, shown

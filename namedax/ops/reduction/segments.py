@@ -21,7 +21,6 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
-from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast, cast_data, varying

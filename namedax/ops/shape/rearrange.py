@@ -15,7 +15,6 @@ from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, is_name
-from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentTypeError,

@@ -21,7 +21,6 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
-from namedax.core.refused import guarded
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
