@@ -31,6 +31,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "transformations": "outside inside",
         "uneven": "every_operation_is_right_or_says_so sizes attention rows_that_move",
         "uneven_steps": "programs gradient_accumulation",
+        "cotangents": "of_vjp of_rules",
     },
     (3, "An axis is an axis"): {
         "operations": "operation",

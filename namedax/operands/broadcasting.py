@@ -25,14 +25,18 @@ from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient
-from namedax.core.variance import VARYING_FORM, cast, varying
+from namedax.core.variance import VARYING_FORM, cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import brought_in, must_enter
+from namedax.resources.real_entries import without_gradient_of_padding
 
-__all__ = ["align", "align_ranks", "local_block", "meet", "merge_dims", "note_met", "own_blocks", "settled", "wrap"]
+__all__ = [
+    *("align", "align_ranks", "local_block", "meet", "merge_dims", "note_met", "of_real_entries", "own_blocks"),
+    *("settled", "wrap"),
+]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -343,8 +347,11 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
     return data if np.shape(data) in ((), shape) else lax.broadcast_in_dim(data, shape, range(len(shape)))
 
 
-def wrap(data: Any, dims: Dims) -> Any:
-    """The result of an operation: a named array, or `data` itself if no dim has a name."""
+def wrap(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
+    """The result of an operation: a named array, or `data` itself if no dim has a name.
+
+    What it was made of is told in `entry_by_entry` if the operation acts on every element by itself.
+    """
     if dims.count(None) == len(dims):
         return data
     region = ambient()
@@ -357,8 +364,43 @@ def wrap(data: Any, dims: Dims) -> Any:
             else:
                 region.note(dim, n)
     if region.manual:
-        return make_block(data, dims, region)
+        return make_block(_as_blocks(data, dims, region, entry_by_entry), dims, region)
     return make(settled(data, dims), dims)
+
+
+def _as_blocks(data: Any, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None) -> Any:
+    """The block `data`, which varies over the mesh axes of its names, and into which no gradient flows from padding.
+
+    A block that is the same on all devices, as of zeros, is one of several all the same: the gradient of what is added to it comes from
+    all of them.
+    """
+    axes = [axis for dim in dims if dim in region.resources for axis in region.resources[dim]]
+    if axes:
+        data = cast_data(data, axes)
+    if not region.uneven or (entry_by_entry is not None and not _repeats(entry_by_entry, dims)):
+        return data
+    return of_real_entries(data, dims, region)
+
+
+def _repeats(operands: Sequence[Any], dims: Dims) -> bool:
+    """Whether an array among the operands is repeated along one of these names."""
+    names = {dim for dim in dims if dim is not None}
+    return any(
+        not names.issubset(dims_of(operand)) for operand in operands if not isinstance(operand, (bool, int, float, complex))
+    )
+
+
+def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
+    """The block `data`, into which no gradient flows from padding.
+
+    Who calls `jax.vjp` in a body, or writes the rule of a derivative, makes cotangents as any other values: their padding is a copy of
+    the last entry, and the gradient of what is repeated along the axis would count it.
+    """
+    if region is not None and region.uneven:
+        for i, dim in enumerate(dims):
+            if dim in region.uneven:
+                data = without_gradient_of_padding(data, i, region.place(dim))
+    return data
 
 
 def settled(data: Any, dims: Dims) -> Any:

@@ -151,7 +151,7 @@ def _of_known_blocks(
     if _traced_as_it_is(operands) and not _is_frequent(region, (function, given, key)):
         return silent(function)(*given, *operands)
     result = without_region(_through_kernel, function, given, operands, False)
-    return wrap(result._data, result._dims) if type(result) is NamedArray else result
+    return wrap(result._data, result._dims, operands) if type(result) is NamedArray else result
 
 
 def _in_region(
@@ -170,7 +170,7 @@ def _in_region(
         result = form(frozenset())
         if type(result) is not NamedArray:
             return result
-        wrapped = wrap(result._data, result._dims)
+        wrapped = wrap(result._data, result._dims, None if with_axes else operands)
     if any(map(has_varying_form, operands)) and _passes_casts_on(operands, wrapped._data.size):
         keep_varying_form(wrapped, lambda wanted: form(wanted)._data)
     return wrapped

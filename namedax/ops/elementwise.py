@@ -51,7 +51,7 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
-    return wrap(result if result.shape == shape else jnp.broadcast_to(result, shape), dims)
+    return wrap(result if result.shape == shape else jnp.broadcast_to(result, shape), dims, operands)
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -53,10 +54,36 @@ def constant_padding(data: Any, dim: int, place: Axes) -> Any:
     return only_real(data, data, dim, place)
 
 
+def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
+    """The block `data`, whose padding along `dim` has no tangent, and so no cotangent.
+
+    Unlike `constant_padding` it may stand in a function that is linear in `data`, which JAX transposes: there it is nothing.
+    """
+    if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
+        return data
+    return _with_tangents_where(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
+
+
+@jax.custom_jvp
+def _with_tangents_where(data: Any, _: Any) -> Any:
+    return data
+
+
+@_with_tangents_where.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (data, real), (tangent, _) = primals, tangents
+    return _with_tangents_where(data, real), only_where(real, tangent, jnp.zeros_like(tangent))
+
+
 def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
     """The block `data` with what `padding` has for padding along `dim`; nothing flows back from there."""
-    real = jnp.broadcast_to(is_real(data.shape, dim, place), data.shape)
     padding = lax.stop_gradient(jnp.broadcast_to(padding, data.shape))
+    return only_where(is_real(data.shape, dim, place), data, padding)
+
+
+def only_where(real: Any, data: Any, padding: Any) -> Any:
+    """`data` where `real` says so, which may have size 1 along dimensions, and `padding` elsewhere."""
+    real = jnp.broadcast_to(real, data.shape)
     everywhere = varying(data) | varying(real) | varying(padding)
     return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
 

@@ -308,14 +308,14 @@ class Call(Operation):
 
 
 class Derivative(Operation):
-    """`grad` of the sum, or `jvp`, or `linearize`, of a function that may close over values."""
+    """`grad` of the sum, or `vjp`, `jvp` or `linearize`, of a function that may close over values."""
 
-    names, weight = ("grad", "jvp", "linearize"), 0.7
+    names, weight = ("grad", "vjp", "jvp", "linearize"), 0.8
 
     def draw(self, g, name):
         if g.depth >= 2:
             return None
-        x = g.pick(lambda v: v.dtype == "f32" and v.data.size <= (32 if name == "grad" else 512))
+        x = g.pick(lambda v: v.dtype == "f32" and v.data.size <= (32 if name in ("grad", "vjp") else 512))
         if x is None:
             return None
         child = g.child([g.v(x)])
@@ -331,6 +331,8 @@ class Derivative(Operation):
         if s.op == "grad":
             total = f"nx.sum({f}(u), {s['axes']})" if s["axes"] else f"{f}(u)"
             return f"jax.grad(lambda u: {total})({x})"
+        if s.op == "vjp":  # the cotangents are any values, along what they share too
+            return f"jax.vjp({f}, {x})[1](nx.cos({f}({x})))[0]"
         if s.op == "jvp":
             return f"jax.jvp({f}, ({x},), (nx.cos({x}),))[1]"
         return f"jax.linearize({f}, {x})[1](nx.cos({x}))"
@@ -345,10 +347,13 @@ class Derivative(Operation):
         def f(data: np.ndarray) -> np.ndarray:
             return r.again(*position).block(block, env, [x._replace(data=data)])[0].data
 
-        if s.op != "grad":
+        if s.op not in ("grad", "vjp"):
             return [base._replace(data=difference(f, x.data, np.cos(x.data)))]
         directions = np.eye(x.data.size).reshape(x.data.size, *x.data.shape)
-        return [x._replace(data=np.array([np.sum(difference(f, x.data, d)) for d in directions]).reshape(x.data.shape))]
+        weights = np.cos(base.data) if s.op == "vjp" else 1.0
+        return [
+            x._replace(data=np.array([np.sum(weights * difference(f, x.data, d)) for d in directions]).reshape(x.data.shape))
+        ]
 
     def _differentiate(self, r: Any, s: Statement, env: Mapping[int, V]) -> V:
         x = env[s.args[0]]
@@ -361,6 +366,9 @@ class Derivative(Operation):
 
         if s.op == "grad":
             return x._replace(data=jax.grad(lambda data: jnp.sum(f(data)))(x.data))
+        if s.op == "vjp":
+            value, pull = jax.vjp(f, x.data)
+            return x._replace(data=pull(jnp.cos(value))[0])
         tangent = jax.jvp(f, (x.data,), (jnp.cos(x.data),))[1]
         return types[-1]._replace(data=tangent)
 

@@ -98,7 +98,7 @@ class Reference:
     def derivatives(self) -> list[tuple[int, np.ndarray, float, float]] | None:
         """Of the loss: argument, direction, derivative, and how far noise moves it. `None` where differences show a kink."""
         given, rng = self._arguments(), np.random.default_rng(3)
-        inner = any(s.op in ("grad", "jvp", "linearize") for s in statements_of(self.program.main))
+        inner = any(s.op in ("grad", "vjp", "jvp", "linearize") for s in statements_of(self.program.main))
         step = 1e-3 if inner else 1e-5
         found = []
         for n in self.gradient_arguments:

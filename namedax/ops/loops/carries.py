@@ -24,7 +24,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
-from namedax.operands.broadcasting import merge_dims, wrap
+from namedax.operands.broadcasting import merge_dims, of_real_entries, wrap
 from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.resources.mesh import has_explicit_axes
 
@@ -117,7 +117,7 @@ class ValueType(Record):
     def spread(self, data: Any, dims: Dims) -> Any:
         """`data` with these dims, broadcast to the type; it need not have the positional axes."""
         if dims != self.dims:
-            data = broadcast_to_dims(data, dims, self.dims, self.shape)
+            data = of_real_entries(broadcast_to_dims(data, dims, self.dims, self.shape), self.dims, ambient())
         if self.spec and _explicit_spec(data) != self.spec:
             data = jax.sharding.reshard(data, PartitionSpec(*self.spec))
         return data

@@ -254,8 +254,14 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
                 if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
                     leaf = block_of(leaf, "vmap")
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
-    # Vectorised, a reduction of all entries is one of some: so it is looked for in the function of one entry.
-    function = looked_through(entry, _seen(placement), "vmap") if region is not None and region.manual else entry
+
+    def own(*datas: Any) -> list[Any]:  # what is the same for every entry is cast before it is repeated
+        return [cast_data(data, placement) for data in entry(*datas)]
+
+    function = own if placement else entry
+    if region is not None and region.manual:
+        # Vectorised, a reduction of all entries is one of some: so it is looked for in the function of one entry.
+        function = looked_through(function, _seen(placement), "vmap")
     outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
     return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
 

@@ -16,6 +16,7 @@ from namedax.core.element_types import as_jax
 from namedax.core.miscalls import well_called
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
+from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -134,6 +135,8 @@ def _filled(
     dims = check_dims((*named_shape, *(None for _ in shape)), op)
     if region is not None:
         region.check_placement(op, named_shape)
+        axes = [mesh_axis for name in named_shape for mesh_axis in region.place(name)]
+        options = tuple(cast_data(option, axes) if isinstance(option, jax.Array) else option for option in options)
     return wrap(function((*blocks, *shape), *options), dims)
 
 
