@@ -97,6 +97,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
       PositionalAxisError: `dims` and `data` have different lengths.
       PlacementConflictError: in a mapped body, two of the names are on one mesh axis.
 
+    >>> import jax.numpy as jnp
     >>> x = NamedArray(jnp.arange(6.0).reshape(2, 3), ("batch", None))
     >>> x.shape, x.ndim, x.size, dict(x.named_shape)
     ((3,), 1, 3, {'batch': 2})

@@ -69,7 +69,7 @@ def for_a_format(form: str, names: Names) -> str:
 def in_turn(names: Names) -> str:
     """Where an order is needed: a loop, the built-in `sum`, other libraries.
 
-    >>> in_turn(["station", "day"])[:94]
+    >>> in_turn(["station", "day"])[1:95]
     "Write for i in range(x.named_shape['station']): x['station', i]; in place of the built-in sum,"
     """
     if not names:
