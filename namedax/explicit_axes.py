@@ -7,7 +7,8 @@ different outside:
 - A name may change its size there (a slice, a padding), which it may not in a mapped function. Then each operand comes under names of its own,
   and gets the names of the operation in the body. A name whose new size does not divide over its mesh axes is whole in the operation, and
   in the result.
-- What needs values, since the shape of its result depends on them (a read at a mask), gathers its operands.
+- What needs values, since the shape of its result depends on them (a read at a mask), gathers its operands. So does what calls functions of the
+  user (a scan): these have been written for whole arrays, and may look at their data.
 - Positional axes that are cut are gathered.
 
 What was found for one operation and the types of its operands is kept, so that the next call of it compiles nothing and asks JAX nothing.
@@ -19,6 +20,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import jax
@@ -92,7 +94,7 @@ class _Call(Record, frozen=False):
 def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
     if ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
         return None
-    leaves, tree = jax.tree.flatten((args, dict(kwargs)), is_leaf=is_named)
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)), is_leaf=lambda node: is_named(node) or _is_called(node))
     call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
     try:
         places_of_names, mesh = _read_off(call)
@@ -220,16 +222,29 @@ def _identity(value: Any) -> Any:
         )
         inner = [_identity(part) for part in parts]
         return None if None in inner else (type(value), *inner)
-    if callable(value) and not isinstance(value, type) and not _is_known(value):
+    if (
+        _is_called(value) and not hasattr(value, "_guarded") and "<" in getattr(value, "__qualname__", "<")
+    ):  # <locals>, <lambda>
+        return None
+    if _is_called(value) and _is_of_user(value):
         return None
     return (type_key(value), value)
 
 
-def _is_known(function: Any) -> bool:
-    """Whether a function is one of a module of JAX, or an operation of this package."""
-    if hasattr(function, "_guarded"):
+def _is_called(value: Any) -> bool:
+    """Whether an argument is a function."""
+    return callable(value) and not isinstance(value, type)
+
+
+def _is_of_user(function: Any) -> bool:
+    """Whether a function is none of JAX, NumPy and this package. Only functions say where they come from; other objects may hold any."""
+    if isinstance(function, (Lifted, np.ufunc)) or belongs_to_jax(function):
+        return False
+    if not isinstance(function, (FunctionType, BuiltinFunctionType)):
         return True
-    return belongs_to_jax(function) and "<" not in getattr(function, "__qualname__", "<")  # <locals>, <lambda>
+    # A wrapper has the module of what it wraps.
+    modules = (function.__module__, getattr(function, "__globals__", {}).get("__name__"))
+    return any((module or "numpy").partition(".")[0] not in ("jax", "jaxlib", "numpy", "namedax") for module in modules)
 
 
 # --- the ways -----------------------------------------------------------------------------------------------------------
@@ -242,7 +257,7 @@ def _find(call: _Call, resources: Assignment, mesh: Any) -> tuple[_Program, Any]
       PlacementConflictError: two names on one mesh axis meet.
     """
     operands, call = call.operands, call.without_operands()
-    if resources:
+    if resources and not any(_is_called(leaf) and _is_of_user(leaf) for leaf in call.leaves):
         try:
             program = _mapped(call, resources, mesh)
             return program, program(operands)

@@ -192,6 +192,20 @@ def scaled_sums(entry):
     return nx.cumsum(entry, "a") * FACTORS["now"]
 
 
+def test_functions_of_the_user_see_whole_arrays():
+    """Which they were written for: what they make of the data of an array would be something else of a block."""
+    x = placed(PLACEMENTS[0])
+
+    def sorted_by_hand(i, c):
+        return nx.NamedArray(jnp.sort(c.data, axis=c.dims.index("a")), c.dims)
+
+    have = nx.fori_loop(0, 1, sorted_by_hand, x)
+    np.testing.assert_allclose(positions(have, ["a", "b"]), np.sort(X, 0))
+    have = nx.vmap(lambda e: nx.NamedArray(jnp.cumsum(e.data), e.dims), "b")(x)
+    np.testing.assert_allclose(positions(have, ["a", "b"]), np.cumsum(X, 0), rtol=1e-5)
+    assert have.sharding.spec[have.dims.index("a")] == "x"
+
+
 def test_functions_of_the_user_are_called_each_time(monkeypatch):
     """What they read of the program around them may have changed."""
     x = placed(PLACEMENTS[0])
