@@ -60,15 +60,10 @@ def test_so_it_does_in_a_body(op, call):
 @pytest.mark.parametrize(
     ("call", "shape"),
     [
-        (lambda x: nx.numpy.cumsum(x), (1,)),
         (lambda x: nx.numpy.flip(x), ()),
         (lambda x: nx.numpy.roll(x, 1), ()),
         (lambda x: nx.numpy.squeeze(x), ()),
-        (lambda x: nx.numpy.repeat(x, 2), (2,)),
         (lambda x: nx.numpy.take(x, 0), ()),
-        (lambda x: nx.numpy.append(x, x), (2,)),
-        (lambda x: nx.numpy.histogram(x, 3)[0], (3,)),
-        (lambda x: nx.numpy.bincount(x, length=2), (2,)),
         (lambda x: nx.numpy.pad(x, 1), ()),
         (lambda x: nx.cumsum(x, None), (1,)),
         (lambda x: nx.flip(x, axis=None), ()),
@@ -79,6 +74,58 @@ def test_none_and_the_namespaces_of_jax_mean_all_positions(call, shape):
     result = call(LABELS)
     assert result.shape == shape
     assert dict(result.named_shape) == {"q": 4, "k": 6}
+
+
+MAKING_POSITIONS = {
+    **{name: getattr(nx.numpy, name) for name in ("cumsum", "cumprod", "nancumsum", "nancumprod")},
+    "repeat": lambda x: nx.numpy.repeat(x, 2),
+    "append": lambda x: nx.numpy.append(x, x),
+    "bincount": lambda x: nx.numpy.bincount(x, length=2),
+    "histogram": lambda x: nx.numpy.histogram(x, 3),
+}
+
+
+@pytest.mark.parametrize("op", MAKING_POSITIONS)
+def test_in_the_namespaces_of_jax_no_position_is_made_of_nothing(op):
+    with pytest.raises(PositionalAxisError) as error:
+        MAKING_POSITIONS[op](LABELS)
+    assert said(error.value).startswith(
+        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without axis= {op} acts on those only."
+    )
+
+
+JOINED = "nx.concatenate([x, y], axis) along a name that they have, or nx.stack([x, y], 'new') along a new one."
+OTHERS = {
+    "outer": (lambda x: nx.numpy.outer(x, x), "x * nx.rename(y, {'k': 'other'}) for all products of two arrays."),
+    "kron": (lambda x: nx.numpy.kron(x, b=x), "x * nx.rename(y, {'k': 'other'}) for all products of two arrays."),
+    "hstack": (lambda x: nx.numpy.hstack([x, x]), JOINED),
+    "vstack": (lambda x: nx.numpy.vstack((x, x)), JOINED),
+    "insert": (lambda x: nx.numpy.insert(x, 0, 1.0), "nx.numpy.insert(arr, obj, values, axis='k')."),
+    "delete": (lambda x: nx.numpy.delete(x, 0), "nx.numpy.delete(arr, obj, axis='k')."),
+    "ediff1d": (nx.numpy.ediff1d, "nx.diff(x, axis='k')."),
+    "poly": (nx.numpy.poly, "nx.numpy.poly along that axis as a position, nx.untag(x, ['k'])."),
+}
+
+
+@pytest.mark.parametrize("op", OTHERS)
+def test_nor_is_it_by_others(op):
+    call, remedy = OTHERS[op]
+    with pytest.raises(PositionalAxisError) as error:
+        call(X)
+    assert (
+        said(error.value)
+        == f"{op}: {op} acts on positional axes, and f32[]{{q:4, k:6}} has names only, 'q', 'k'. Write {remedy}"
+    )
+    assert call(nx.untag(X, ["k"])).ndim >= 1  # where there is a position it is as in JAX
+
+
+def test_what_says_its_axes_is_as_before():
+    assert nx.numpy.reshape(X, (1, 1)).shape == (1, 1)
+    assert nx.numpy.delete(X, 0, axis="k").named_shape == {"q": 4, "k": 5}
+    assert nx.numpy.hstack([X, np.ones(3)]).shape == (4,)
+    for flat in (nx.numpy.ravel, lambda x: nx.numpy.reshape(x, -1), lambda x: nx.numpy.reshape(x, shape=(1, -1))):
+        with pytest.raises(PositionalAxisError, match=r"nothing to (ravel|reshape)\. Write nx\.merge_axes"):
+            flat(X)
 
 
 def test_by_name_and_by_position_all_is_as_before():

@@ -21,6 +21,7 @@ from namedax.core.functions import summary_of
 from namedax.errors import PositionalAxisError
 from namedax.namespaces.bound_axes import or_of_jax
 from namedax.namespaces.mirror import mirror, public
+from namedax.namespaces.no_positions import refusing
 from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import AXIS_PARAMETERS, names_alone
 from namedax.operands.nmap import Lifted, contraction_of, nmap
@@ -158,6 +159,8 @@ def _lift(
     lifted = along_axes(function, name, found) if found else nmap(function)
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
+    if namespace == "namedax.numpy":
+        lifted = refusing(lifted, name)
     home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private
     take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (

@@ -23,7 +23,7 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree, shortcuts
-from namedax.operands.axes import is_axis_name, refuse_order, refuse_reversal
+from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
@@ -205,7 +205,7 @@ def _positional_method(name: str) -> Callable[..., Any]:
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
             refuse_reversal(name, self)
-        if name in ("ravel", "flatten") or (name == "reshape" and _is_flat(args)):
+        if name in ("ravel", "flatten") or (name == "reshape" and is_flat(args)):
             refuse_order(name, self)
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
@@ -214,12 +214,6 @@ def _positional_method(name: str) -> Callable[..., Any]:
     )
     method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]  # whose signature it has
     return method
-
-
-def _is_flat(shape: tuple[Any, ...]) -> bool:
-    """Whether a shape has all entries along one axis, whose size it leaves open."""
-    sizes = jax.tree.leaves(shape)
-    return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
 def copy(self: NamedArray) -> LikeArguments:

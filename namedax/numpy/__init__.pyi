@@ -244,7 +244,7 @@ def append(
 def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array:
     """Joins two arrays, as `concatenate([arr, values], axis)` does.
 
-    See `nx.append`.
+    `axis=None` flattens the positional axes first; it must be given where all axes have names.
     """
 def apply_along_axis(func1d: Callable[..., Any], axis: Axis, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function to 1D array slices along an axis."""
@@ -935,11 +935,7 @@ def diag(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Returns the specified diagonal or constructs a diagonal array."""
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """Return indices for accessing the main diagonal of a given array."""
-@overload
-def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
-    """Return a 2-D array with the flattened input array laid out on the diagonal."""
-@overload
-def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
 def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
@@ -1057,13 +1053,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
     """Split an array into sub-arrays depth-wise."""
 def dstack(tup: Any | Array | Sequence[ArrayLike], dtype: Any = None) -> Array:
     """Stack arrays depth-wise."""
-@overload
-def ediff1d(ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> NamedArray:
-    """Compute the differences of the elements of the flattened array."""
-@overload
-def ediff1d(
-    ary: jax.typing.ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
-) -> jax.Array:
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Compute the differences of the elements of the flattened array."""
 def einsum(
     subscripts: str,
@@ -1384,21 +1374,12 @@ def histogram2d(
     density: builtins.bool | None = None,
 ) -> tuple[Array, Array, Array]:
     """Compute a 2-dimensional histogram."""
-@overload
 def histogram_bin_edges(
-    a: NamedArray,
+    a: ArrayLike,
     bins: ArrayLike = 10,
     range: None | Array | Sequence[ArrayLike] = None,
     weights: ArrayLike | None = None,
-) -> NamedArray:
-    """Compute the bin edges for a histogram."""
-@overload
-def histogram_bin_edges(
-    a: jax.typing.ArrayLike,
-    bins: ArrayLike = 10,
-    range: None | Array | Sequence[ArrayLike] = None,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
+) -> Array:
     """Compute the bin edges for a histogram."""
 def histogramdd(
     sample: ArrayLike,
@@ -1605,13 +1586,7 @@ def isscalar(element: Any) -> builtins.bool:
 
     See `nx.isscalar`.
     """
-@overload
-def kron(a: NamedArray, b: ArrayLike) -> NamedArray:
-    """Compute the Kronecker product of two input arrays."""
-@overload
-def kron(a: ArrayLike, b: NamedArray) -> NamedArray: ...
-@overload
-def kron(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Compute the Kronecker product of two input arrays."""
 @overload
 def lcm(x1: NamedArray, x2: ArrayLike) -> NamedArray:
@@ -2183,13 +2158,7 @@ def ones_like(
     a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
-@overload
-def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
-    """Compute the outer product of two arrays."""
-@overload
-def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
-@overload
-def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Compute the outer product of two arrays."""
 def packbits(a: ArrayLike, axis: Axis = None, bitorder: str = 'big') -> Array:
     """Pack array of bits into a uint8 array."""
@@ -2286,11 +2255,7 @@ def place(
     inplace: builtins.bool = True,
 ) -> jax.Array:
     """Update array elements based on a mask."""
-@overload
-def poly(seq_of_zeros: NamedArray) -> NamedArray:
-    """Returns the coefficients of a polynomial for the given sequence of roots."""
-@overload
-def poly(seq_of_zeros: jax.typing.ArrayLike) -> jax.Array:
+def poly(seq_of_zeros: ArrayLike) -> Array:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
 @overload
 def polyadd(a1: NamedArray, a2: ArrayLike) -> NamedArray:
@@ -2451,11 +2416,7 @@ def radians(x: NamedArray, /) -> NamedArray:
 @overload
 def radians(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.deg2rad`"""
-@overload
-def ravel(a: NamedArray, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
-    """Flatten array into a 1-dimensional shape."""
-@overload
-def ravel(a: jax.typing.ArrayLike, order: str = 'C', *, out_sharding: Any = None) -> jax.Array:
+def ravel(a: ArrayLike, order: str = 'C', *, out_sharding: Any = None) -> Array:
     """Flatten array into a 1-dimensional shape."""
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike],
@@ -2499,31 +2460,16 @@ def repeat(
 
     See `nx.repeat`.
     """
-@overload
 def reshape(
-    a: NamedArray,
+    a: ArrayLike,
     shape: Any | (int | Sequence[int]),
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
     out_sharding: Any = None,
-) -> NamedArray:
+) -> Array:
     """Return a reshaped copy of an array."""
-@overload
-def reshape(
-    a: jax.typing.ArrayLike,
-    shape: Any | (int | Sequence[int]),
-    order: str = 'C',
-    *,
-    copy: builtins.bool | None = None,
-    out_sharding: Any = None,
-) -> jax.Array:
-    """Return a reshaped copy of an array."""
-@overload
-def resize(a: NamedArray, new_shape: int | Sequence[int]) -> NamedArray:
-    """Return a new array with specified shape."""
-@overload
-def resize(a: jax.typing.ArrayLike, new_shape: int | Sequence[int]) -> jax.Array:
+def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
     """Return a new array with specified shape."""
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
@@ -2560,11 +2506,7 @@ def rollaxis(a: ArrayLike, axis: Axis, start: int = 0) -> Array:
     Raises:
       AxisNameError: an axis is a name.
     """
-@overload
-def roots(p: NamedArray, *, strip_zeros: builtins.bool = True) -> NamedArray:
-    """Returns the roots of a polynomial given the coefficients ``p``."""
-@overload
-def roots(p: jax.typing.ArrayLike, *, strip_zeros: builtins.bool = True) -> jax.Array:
+def roots(p: ArrayLike, *, strip_zeros: builtins.bool = True) -> Array:
     """Returns the roots of a polynomial given the coefficients ``p``."""
 def rot90(m: ArrayLike, k: int = 1, axes: Axis = (0, 1)) -> Array:
     """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""

@@ -40,6 +40,7 @@ __all__ = [
     "check_axes",
     "holds_names",
     "is_axis_name",
+    "is_flat",
     "names_alone",
     "new_names",
     "plain_axis",
@@ -154,16 +155,20 @@ _NOT_REDUCED = "without axis= only those are reduced. Write axis=... for all of 
 _NOT_MOVED = "without axis= {op} acts on those only. Write the axis that is meant, as in axis={last!r}; it has {names}."
 
 
-def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
+def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED, in_jax_too: bool = False) -> Callable[[F], F]:
     """A decorator: an operation along an axis as it stands at the top level, `axis_said` for what by default acts on the positional axes.
 
     Args:
       unless: whether arguments say the axes in another way.
       why: what would be done, and what to write.
+      in_jax_too: whether the axis is needed in the namespaces that mirror JAX's too: without it each entry would get a positional axis.
     """
 
     def decorate(function: F) -> F:
         needed = _asking(function, why, unless)
+        if in_jax_too:
+            vars(needed)["in_jax"] = needed
+            return needed
         plain = function if hasattr(function, "_guarded") else within_decorators(function)
         vars(needed)["in_jax"] = axes_together(plain) if "dtype" in _parameters_by_place(function) else plain
         return needed
@@ -254,6 +259,12 @@ def refuse_order(op: str, x: Any) -> None:
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to {op}. Write "
         f"{merged if len(names) > 1 else ''}{order} for an array of positions."
     )
+
+
+def is_flat(shape: Any) -> bool:
+    """Whether a shape has all entries along one axis, whose size it leaves open."""
+    sizes = jax.tree.leaves(shape)
+    return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
 def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:

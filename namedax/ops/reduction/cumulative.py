@@ -182,7 +182,7 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 @of_arguments
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
@@ -211,7 +211,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 @of_arguments
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
@@ -223,7 +223,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 @of_arguments
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
@@ -235,7 +235,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 @of_arguments
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.

@@ -154,7 +154,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
     """Joins two arrays, as `concatenate([arr, values], axis)` does.
 

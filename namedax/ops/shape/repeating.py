@@ -105,7 +105,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 @operation("axis")
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None

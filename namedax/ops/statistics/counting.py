@@ -80,7 +80,7 @@ def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 def bincount(
     x: Any,
     weights: Any = None,
@@ -139,7 +139,7 @@ def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
-@axis_needed()
+@axis_needed(in_jax_too=True)
 def histogram(
     x: Any,
     bins: Any = 10,
