@@ -346,10 +346,60 @@ def test_raw_rules_are_refused_under_every_assignment(resources, kind):
             transform(jax.grad(lambda x: jnp.sum(f(x))))(array(8, 4))
 
 
+MOVES = {
+    "roll": lambda x: nx.roll(x, 1, "a"),
+    "shift": lambda x: nx.shift(x, 1, "a"),
+    "flip": lambda x: nx.flip(x, "a"),
+    "halo": lambda x: nx.halo(x, "a", 1),
+    "getitem": lambda x: x["a", 0],
+    "set": lambda x: x.at["a", 0].set(7.0),
+    "take": lambda x: nx.take(x, 0, "a"),
+    "rename": lambda x: nx.rename(x, {"a": "c"}),
+    "rearrange": lambda x: nx.rearrange(x, "{a=(c d)} -> {c, d}", c=2),
+    "concatenate": lambda x: nx.concatenate([x, x], "a"),
+    "positional": lambda x: nx.positional(x, ["a", "b"]),
+    "untag": lambda x: nx.untag(x, ["a"]),
+    "all_gather": lambda x: nx.lax.all_gather(x, "a"),
+    "pbroadcast": lambda x: nx.lax.pbroadcast(x, "a", 0),
+    "ppermute": lambda x: nx.lax.ppermute(x, "a", [(i, (i + 1) % 8) for i in range(8)]),
+    "scan": lambda x: nx.scan(lambda c, e: (c + e, c), 0.0, x, axis="a"),
+    "fold": lambda x: nx.fold(lambda c, e: c + e, 0.0, x, axis="a"),
+    "associative_scan": lambda x: nx.lax.associative_scan(jnp.add, x, axis="a"),
+    "gradient": lambda x: nx.gradient(x, axis="a"),
+    "fft": lambda x: nx.numpy.fft.fft(x, axis="a"),
+    "named_shape": lambda x: x / x.named_shape["a"],
+    "add": lambda x: x + nx.arange(8, axis="a"),  # whose axis is whole
+}
+
+
+def moving(kind, move):
+    """The gradient of a mapped function whose rule of JAX moves entries."""
+    rules = {"vjp": raw_vjp(lambda x, ct: (move(ct),)), "jvp": raw_jvp(lambda x, dx: (nx.sin(x[0]), move(dx[0])))}
+    f = nx.xmap(rules[kind], ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
+    return jax.grad(lambda x: jnp.sum(f(x)))
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+def test_raw_rules_that_move_entries_are_refused_where_the_body_has_ended(kind):
+    for what, move in MOVES.items():
+        message = rf"^{what}: axis 'a' is mapped to mesh axis 'x' .* has ended .* Use nx\.custom_vjp or nx\.custom_jvp"
+        with pytest.raises(nx.errors.AxisResourceError, match=message):
+            jax.make_jaxpr(moving(kind, move))(array(8, 4))
+
+
 def test_raw_rules_that_act_on_every_entry():
-    f = nx.xmap(raw_vjp(lambda x, ct: (ct * x * 3,)), ["a", "b"], ["a", "b"], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
-    x = array(8, 4)
-    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x)))(x), 3 * x, rtol=1e-5)
+    def pull(x, ct):
+        assert x.named_shape["b"] == 4
+        assert list(x.named_shape) == ["a", "b"]
+        assert "a" in repr(x)
+        rows = nx.roll(ct, 1, "b") * nx.einsum("{a,b},{a,b}->{a}", x, x) + nx.cumsum(x, "b") + x["b", 0]
+        return (nx.where(rows > 1, rows, nx.nmap(jnp.tanh)(rows)) + nx.zeros_like(x) + nx.vmap(nx.sin, "a")(ct),)
+
+    def slope(resources):
+        f = nx.xmap(raw_vjp(pull), ["a", "b"], ["a", "b"], axis_resources=resources, mesh=make_mesh((4, 2)))
+        return jax.grad(lambda x: jnp.sum(f(x) ** 2))(array(8, 4))
+
+    np.testing.assert_allclose(slope({"a": "x"}), slope({}), rtol=1e-5)
 
 
 @pytest.mark.full

@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +25,7 @@ from namedax.core.names import Dims, check_dims
 from namedax.core.numpy_functions import call_of_numpy
 from namedax.core.other_words import what_to_write
 from namedax.core.python_words import for_a_format, for_a_number, for_membership, for_positions, for_truth, in_turn
-from namedax.core.region import Region, ambient, inhabited
+from namedax.core.region import Region, ambient, check_regions_live, inhabited, outlived
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -204,6 +205,10 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def named_shape(self) -> Mapping[Hashable, int]:
         """Global size of every named axis, also inside of a mapped body."""
+        return _SizesOfBlocks(self) if outlived else self._sizes
+
+    @property
+    def _sizes(self) -> Mapping[Hashable, int]:
         region = ambient()
         pairs = zip(positions(self, "named_shape"), self._data.shape, strict=True)
         if region is None or not region.manual or is_global(self):
@@ -315,6 +320,26 @@ def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
         f"setitem: {type_text(array)} is immutable, and its entries cannot be set. Write x = x.at[{where}].set({what}), which makes a "
         "new array."
     )
+
+
+class _SizesOfBlocks(Mapping[Hashable, int]):
+    """The sizes of an array that may be a block which JAX has put together after its body: those of names that are mapped there are refused."""
+
+    def __init__(self, array: NamedArray):
+        self._data, self._sizes = array._data, array._sizes
+
+    def __getitem__(self, name: Hashable) -> int:
+        check_regions_live("named_shape", functools.partial(operator.eq, name), self._data)
+        return self._sizes[name]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __repr__(self) -> str:
+        return repr(self._sizes)
 
 
 _set_data: Callable[[NamedArray, Any], None] = vars(Parts)["_data"].__set__

@@ -42,6 +42,8 @@ class Shown:
         @property
         def named_shape(self) -> Mapping[Hashable, int]: ...
         @property
+        def _sizes(self) -> Mapping[Hashable, int]: ...
+        @property
         def dtype(self) -> Any: ...
     # ruff: enable[D102]
 
@@ -132,7 +134,7 @@ def type_text(value: Any) -> str:
         return f"{shown(data)} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
-    sizes = value.named_shape
+    sizes = value._sizes
     named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
@@ -238,7 +240,7 @@ def _axes(array: Shown) -> list[tuple[str, int, str]]:
     shape = shape_of(array.data) or ()
     if len(shape) != len(dims):
         return []
-    sizes = array.named_shape
+    sizes = array._sizes
     placements = shown_placements(array)
     positions = iter(range(len(dims)))
     return [

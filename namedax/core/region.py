@@ -30,11 +30,13 @@ __all__ = [
     "Region",
     "ambient",
     "check_region_lives",
+    "check_regions_live",
     "enter",
     "hider",
     "hiding",
     "inhabited",
     "note_left",
+    "outlived",
     "placements_after",
     "without_region",
 ]
@@ -266,6 +268,10 @@ _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_ke
 inhabited: set[int] = set()
 
 
+# Not empty where a thread has blocks that have been put together after their body.
+outlived: set[int] = set()
+
+
 #: Gives the region that is being traced, or `None` outside of every mapped body. Operations ask it several times each, so no function of
 #: Python stands around the reading.
 ambient: Callable[[], Region | None] = functools.partial(operator.attrgetter("value"), _context)
@@ -306,19 +312,24 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
     def note(self, array: Any, placements: Placements) -> None:
         key = id(array)
         inhabited.add(id(self))
+        outlived.add(id(self))
         self[key] = (weakref.ref(array, lambda _: self.forget(key)), placements)
 
     def forget(self, key: int) -> None:
         self.pop(key, None)
         if not self:
-            inhabited.discard(id(self))
+            self._nobody_left()
 
     def forget_all(self) -> None:
         self.clear()
+        self._nobody_left()
+
+    def _nobody_left(self) -> None:
         inhabited.discard(id(self))
+        outlived.discard(id(self))
 
     def __del__(self) -> None:
-        inhabited.discard(id(self))
+        self._nobody_left()
 
 
 class _Left(threading.local):
@@ -377,6 +388,27 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
             f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
             "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function."
         )
+
+
+def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: Any) -> None:
+    """Raises if an operation goes over a name of a body that JAX has left: `check_region_lives` for all of its names and operands.
+
+    Args:
+      op: the operation.
+      is_over: whether it goes over a name.
+      operands: a pytree.
+
+    Raises:
+      AxisResourceError: the name is mapped there, and an operand is a block.
+    """
+    if ambient() is not None or (placements := placements_after()) is None:
+        return
+    names = [name for name, axes in placements if axes and is_over(name)]
+    if names:
+        tracers = [leaf for leaf in jax.tree.leaves(operands) if isinstance(leaf, jax.core.Tracer)]
+        varying = frozenset[str]().union(*(jax.typeof(tracer).manual_axis_type.varying for tracer in tracers))
+        for name in names:
+            check_region_lives(op, name, varying)
 
 
 def without_region(function: Callable[..., Any], *args: Any) -> Any:

@@ -20,11 +20,11 @@ from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.refused import asks, other_way, refused
-from namedax.core.region import inhabited
+from namedax.core.region import check_regions_live, inhabited, outlived
 from namedax.errors import UnevenAxisError
 
 __all__ = [
-    *("Renaming", "Scope", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
+    *("Renaming", "Scope", "check_said", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
     *("scope_of_lifted", "scope_text", "silent", "theirs"),
 ]
 
@@ -142,8 +142,27 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, an operation that says its name unless it is part of another one."""
     if _open.get():
         return function(*args)
+    check_said(text, args)
     with Scope(text):
         return function(*args)
+
+
+# What acts on every entry by itself along some of the names that it is given, or looks at its operands itself.
+_BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "nmap"})
+
+
+def check_said(text: str, operands: Any) -> None:
+    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body.
+
+    Raises:
+      AxisResourceError: it does.
+    """
+    if not outlived:
+        return
+    op, _, names = text.removeprefix("nx.").removesuffix("}").partition("{")
+    if op not in _BY_ENTRY:
+        said = {name for renaming in names.split(",") for name in renaming.split(":")}
+        check_regions_live(op.rpartition(".")[2], lambda name: _told(name) in said, operands)
 
 
 def silent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,6 +212,7 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
                     text = scope_text(said, names_in(read(*args, **kwargs), args), module)
                 except TypeError:  # arguments that the function itself refuses
                     text = scope_text(said, (), module)
+                check_said(text, (args, kwargs))
                 with Scope(text, holds):
                     return function(*args, **kwargs)
             except Exception as error:

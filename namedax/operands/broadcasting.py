@@ -11,6 +11,7 @@ different device variance are cast to meet.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_re
 from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
 from namedax.core.names import Dims
-from namedax.core.region import Region, ambient
+from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import VARYING_FORM, cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
@@ -205,6 +206,7 @@ def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Ha
                 sizes[label] = common
                 continue
             if not isinstance(label, int):
+                check_regions_live(op, functools.partial(operator.eq, label), operands)
                 raise AxisSizeError(
                     f"{op}: axis {label!r} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size {n} "
                     f"in operand {i}, {type_text(operand)}; a name has one size. Rename one of the two axes."

@@ -34,7 +34,7 @@ import numpy as np
 from namedax.core.array import NamedArray, make, make_block
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, without_region
-from namedax.core.scopes import Scope, is_open, names_in, scope_text, silent
+from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text, silent
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.errors import refuse_names
 from namedax.operands.broadcasting import meet, note_met, own_blocks, wrap
@@ -82,7 +82,9 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         call, more = _in_region, (region, function, given, operands)
     if is_open():
         return call(*more)
-    with Scope(scope_of(function, given, operands)):
+    text = scope_of(function, given, operands)
+    check_said(text, operands)
+    with Scope(text):
         return call(*more)
 
 

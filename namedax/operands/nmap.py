@@ -359,7 +359,7 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
     """
     sizes: dict[Any, int] = {}
     for block in blocks:
-        for dim, n in block.named_shape.items() if isinstance(block, NamedArray) else ():
+        for dim, n in block._sizes.items() if isinstance(block, NamedArray) else ():
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
                     f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one size. Rename one of "

@@ -41,7 +41,7 @@ def see(value: Any) -> Seen | None:
         data: Any = value.data
         if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX put something else there
             return None
-        return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value.named_shape)
+        return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value._sizes)
     if isinstance(value, (np.ndarray, np.generic)):
         return Seen(as_jax_reads(value.dtype), False, value.shape, {})
     if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
