@@ -418,6 +418,8 @@ def test_every_function_says_which_arguments_it_has():
     for name in OWN:
         function = getattr(nx, name)
         parameters = inspect.signature(function).parameters
+        if name == "checked":  # which looks at its caller, and has no frame between
+            continue
         if function.__module__ == "namedax.numpy" and len(parameters) == 1 and "args" not in parameters:
             continue
         with pytest.raises((TypeError, ValueError)) as error:

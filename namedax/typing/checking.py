@@ -11,7 +11,6 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from namedax.core.miscalls import well_called
 from namedax.errors import ArrayTypeError, NamedaxError
 from namedax.typing.matching import Compare, read
 from namedax.typing.problems import Problem, Sizes, unreadable
@@ -70,7 +69,6 @@ def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem
     return problem
 
 
-@well_called
 def checked(fun: F) -> F:
     """Compares the arguments and results of a function with its annotations, on every call.
 
