@@ -4,8 +4,11 @@ A gradient that comes back through reductions is zero in padding and differs fro
 like any other value of the body.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -163,3 +166,17 @@ RULES = {
 @placements
 def test_of_rules(placement):
     check(*reorder(together(RULES)), placement, tol=1e-4)
+
+
+@functools.partial(nx.custom_vjp, nondiff_argnums=(0, 1))
+def scaled(function, by, v):
+    return nx.sum(function(v), "a") * by
+
+
+scaled.defvjp(lambda function, by, v: (scaled(function, by, v), v), lambda function, by, v, ct: (ct * by * nx.cos(v),))
+
+
+def test_arguments_that_a_rule_does_not_differentiate_are_what_they_are_after_the_body():
+    f = nx.xmap(jax.grad(lambda x: scaled(nx.sin, 2.0, x)), ["a"], ["a"], **FEW[0].options)
+    second = jax.jit(jax.grad(lambda x: f(x).sum()))(X[:, 0])
+    np.testing.assert_allclose(second, -2 * jnp.sin(X[:, 0]), rtol=1e-5, atol=1e-6)

@@ -71,14 +71,20 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
 def looked_through(
     function: Callable[..., Any], resources: Mapping[Hashable, tuple[str, ...]], name: str
 ) -> Callable[..., Any]:
-    """`function` of pytrees, which is traced and looked through as a body is, before the program is executed."""
+    """`function` of pytrees, which is traced and looked through as a body is, before the program is executed.
+
+    Only what is traced already is: other arguments may be anything, as those that a rule does not differentiate.
+    """
 
     def run(*args: Any) -> Any:
-        datas, tree = jax.tree.flatten(args)
+        given, tree = jax.tree.flatten(args)
+        datas = [leaf for leaf in given if isinstance(leaf, jax.core.Tracer)]
         noted: list[Any] = []
 
         def flat(*datas: Any) -> list[Any]:
-            leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, datas)))
+            traced = iter(datas)
+            inner = [next(traced) if isinstance(leaf, jax.core.Tracer) else leaf for leaf in given]
+            leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, inner)))
             noted[:] = [structure, [None if isinstance(leaf, jax.core.Tracer) else leaf for leaf in leaves]]
             return [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
 
