@@ -244,3 +244,24 @@ def test_integers_of_xarray():
     xarray = pytest.importorskip("xarray")
     with jax.enable_x64(False), pytest.raises(ArgumentError, match=r"^from_xarray: the integers of i64\[2\] are from -5 to 17"):
         nx.interop.from_xarray(xarray.DataArray(MILLISECONDS, dims=["t"]))
+
+
+# --- names in the place of something else ------------------------------------------------------------------------------------
+
+MISPLACED = {
+    "zeros": (lambda: nx.zeros((3, 4), ["a", "b"]), "dtype=['a', 'b'] is no element type", "named_shape={'a': 3, 'b': 4}."),
+    "ones": (lambda: nx.ones(3, "day"), "dtype='day' is no element type", "named_shape={'day': 3}."),
+    "normal": (lambda: nx.random.normal(jax.random.key(0), (3,), ["day"]), "dtype=['day'] is no", "named_shape={'day': 3}."),
+    "array": (lambda: nx.array(DATA, ["station", "day"]), "dtype=['station', 'day'] is no", "nx.named(x, ['station', 'day'])."),
+    "mean": (lambda: nx.mean(X, "day", True), "dtype=True is no element type", "By name it takes keepdims=, where= too."),
+    "arange": (lambda: nx.arange(5, "day"), "stop='day' is no number", "The name of the axis goes by keyword, axis='day'."),
+    "linspace": (lambda: nx.linspace(0, 1, 5, "day"), "endpoint='day' is neither True nor False", "axis='day'."),
+}
+
+
+@pytest.mark.parametrize("op", MISPLACED)
+def test_a_name_in_the_place_of_something_else(op):
+    call, beginning, end = MISPLACED[op]
+    text = message(call, ArgumentTypeError)
+    assert text.startswith(f"{op}: {beginning}")
+    assert text.endswith(end)

@@ -10,10 +10,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from namedax.core.refused import asks, other_way, refused
-from namedax.errors import ArgumentTypeError, closest, usage
+import numpy as np
 
-__all__ = ["bound", "call_or_refuse", "refuse_miscall", "well_called"]
+from namedax.core.refused import asks, other_way, refused
+from namedax.errors import ArgumentTypeError, closest, shown, usage
+
+__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,12 +42,36 @@ def refuse_miscall(
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
     except TypeError as reason:
         words = str(error).partition("() ")[2] or str(reason)  # Python's own, where the call itself has failed
         raise ArgumentTypeError(
             f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
         ) from None
+    refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
+
+
+def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool) -> None:
+    """Raises where what stands in the place of an element type is none: the names of axes, or a truth value that belongs to another argument."""
+    dtype: Any = given.get("dtype")
+    if not isinstance(dtype, (str, bool, int, list, tuple)):
+        return
+    try:
+        np.dtype(dtype)  # type: ignore[arg-type]
+        return
+    except TypeError:
+        pass
+    names = [dtype] if isinstance(dtype, str) else list(dtype) if isinstance(dtype, (list, tuple)) else []
+    if not names:
+        remedy = _by_name(signature, {})
+    elif sizes_by_name:
+        shape = given.get("shape", ())
+        sizes = list(shape) if isinstance(shape, (list, tuple)) else [shape]
+        sizes = sizes if len(sizes) == len(names) else [8] * len(names)
+        remedy = f" Names stand with their sizes, as in named_shape={dict(zip(names, sizes, strict=True))!r}."
+    else:
+        remedy = f" To name the axes of an array write nx.named(x, {shown(names)})."
+    raise ArgumentTypeError(f"{op}: dtype={shown(dtype)} is no element type.{usage(op)}{remedy}") from None
 
 
 def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:

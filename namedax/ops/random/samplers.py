@@ -13,6 +13,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.miscalls import refuse_no_element_type
 from namedax.errors import ArgumentTypeError
 from namedax.operands.nmap import nmap
 from namedax.operands.sizes import check_shape
@@ -41,6 +42,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
     def sampler(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
+        refuse_no_element_type(name, signature, given, True)
         parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
         check_shape(name, given.get("shape"))
         sizes = sizes_of(name, named_shape)

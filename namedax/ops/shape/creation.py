@@ -60,6 +60,11 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     """
     if axis is None and start is not None and is_name(start) and isinstance(start, (str, tuple)):
         start, axis = None, start
+    for what, value in (("stop", stop), ("step", step)):
+        if isinstance(value, str):
+            raise ArgumentTypeError(
+                f"arange: {what}={shown(value)} is no number. The name of the axis goes by keyword, axis={shown(value)}."
+            )
     if axis is None:
         return jnp.arange(start, stop, step, dtype=dtype)
     check_dims((axis,), "arange")
