@@ -500,7 +500,14 @@ class Call:
         with enter(self.region):
             self.region.outside.begin(lambda value: brought_in(value, self.region.mesh))
             self.results, self._result_axes = [], {}
-            return map_with_mappings(self._finish, self._outputs(datas), self.out_axes, "xmap, out_axes")
+            outputs = self._outputs(datas)
+            try:
+                return map_with_mappings(self._finish, outputs, self.out_axes, "xmap, out_axes")
+            except NamedAxesLeftError:
+                if self.region.manual:  # the reduction that is asked for may have been one of JAX
+                    closed = jax.make_jaxpr(lambda *datas: (self._outputs(datas), ())[1])(*datas)
+                    refuse_raw(closed, self.region.resources, self.name, reductions=False)
+                raise
 
     def flat_body(self, *datas: Any) -> list[Any]:
         """Like `body`, with the data of all leaves as one list."""

@@ -92,6 +92,26 @@ def test_raw_collectives_within_transformations(within):
             mapped(within(COLLECTIVES["pmean"]), mesh=mesh)(X)
 
 
+def test_a_raw_sum_comes_before_the_axes_that_it_leaves():
+    options = {"axis_resources": {"a": "a"}, "mesh": jax.make_mesh((4, 2), ("a", "b"))}
+    with pytest.raises(
+        nx.errors.RawBlockError,
+        match=r"jax.lax.psum: .* nx.NamedArray\(nx.nmap\(function, collectives=True\)\(x.data\), x.dims\)",
+    ):
+        nx.xmap(lambda a: lax.psum(a, "a"), ["a"], [], **options)(X[:, 0])
+    with pytest.raises(nx.errors.NamedAxesLeftError, match="still has the axes 'a'"):
+        nx.xmap(lambda a: a * nx.sum(a, "a"), ["a"], [], **options)(X[:, 0])
+
+
+@pytest.mark.parametrize("axis", ["i", "a", "b"])  # no mesh axis, one over which the value varies, one that is not in use
+def test_casts_in_a_body_are_not_needed(axis):
+    for cast in (lambda a: lax.pcast(a, axis, to="varying"), on_leaf(lambda leaf: lax.pcast(leaf, axis, to="varying"))):
+        with pytest.raises(
+            nx.errors.RawBlockError, match=r"jax.lax.pcast: in the body of .* no cast is needed, .* Leave the cast out"
+        ):
+            mapped(cast)(X)
+
+
 def test_collectives_that_are_deliberate():
     mean = nx.nmap(lambda leaf: lax.pmean(leaf, "a") + lax.axis_index("a"), collectives=True)
 

@@ -44,13 +44,16 @@ DELIBERATE = "deliberate_collectives"
 _LOOPS = (Kind.SCAN, Kind.WHILE, Kind.MAP)
 
 
-def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str) -> None:
+def refuse_raw(
+    closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str, reductions: bool = True
+) -> None:
     """Looks through a traced body.
 
     Args:
       closed: the body.
       resources: the mesh axes of every mapped name.
       function: whose body it is, for messages.
+      reductions: whether to look for these, too.
 
     Raises:
       RawBlockError: it has a collective over these mesh axes, or reduces all entries of a block, by a function of JAX.
@@ -62,7 +65,7 @@ def refuse_raw(closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]
     for eqn, known, path in _equations(closed.jaxpr, (), {}):
         if known.kind not in LOCAL_KINDS and _is_raw_collective(eqn, path, names):
             _raise_for_collective(eqn, names, function)
-        if known.takes is not None and not eqn.outvars[0].aval.shape:
+        if reductions and known.takes is not None and not eqn.outvars[0].aval.shape:
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
             if reduced and _is_raw_reduction((*path, eqn)):
                 _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
@@ -158,7 +161,8 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     raise RawBlockError(
         f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes "
         f"{show_names(axes)}, on which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{called} "
-        "with the name of an axis. (To work on blocks on purpose, lift the function: nx.nmap(function, collectives=True).)"
+        "with the name of an axis. (To work on blocks on purpose, lift the function and give it the data of arrays: "
+        "nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
     )
 
 
@@ -181,7 +185,19 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
     """
     try:
         yield
-    except (NameError, AssertionError, NotImplementedError) as error:  # which of them, depends on the mesh and on jit
+    except (
+        NameError,
+        AssertionError,
+        NotImplementedError,
+        ValueError,
+    ) as error:  # which of them, depends on the mesh and on jit
+        if not isinstance(error, NamedaxError) and _is_of_cast(error):
+            raise RawBlockError(
+                f"jax.lax.pcast: in the body of {function} no cast is needed, and a name is no mesh axis: over which mesh axes a value varies "
+                "follows from its names, and operations of namedax cast their operands to meet. Leave the cast out."
+            ) from error
+        if isinstance(error, ValueError) and not isinstance(error, NotImplementedError):
+            raise
         said = said_of_names(error)
         if said is not None:
             raise RawBlockError(said.replace(": ", f": in the body of {function} ", 1)) from error
@@ -236,6 +252,18 @@ def explain_values_from_around(function: str) -> Iterator[None]:
             f"function around it, which has no names, to JAX ({called}): in JAX that array belongs to other mesh axes. Pass it to {function} "
             "as an argument (in_axes [...]), or use the function of namedax, which takes it (nx.sin(w), nx.multiply(w, 2))."
         ) from error
+
+
+def _is_of_cast(error: BaseException) -> bool:
+    """Whether a traceback ends in a cast of JAX that the body has called itself, and not in a function for which collectives are deliberate."""
+    is_cast, traceback = False, error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename == _NAMEDAX + os.path.join("operands", "nmap.py"):
+            return False
+        is_cast = _is_of_jax(code.co_filename) and (is_cast or code.co_name == "pcast")
+        traceback = traceback.tb_next
+    return is_cast
 
 
 def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
