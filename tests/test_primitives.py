@@ -24,10 +24,12 @@ from namedax.programs import costs, primitives
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.primitives import TABLE, Kind
 from namedax.resources.own_block import PRIMITIVE, own_block
+from namedax.resources.unfelt import FEELS_REAL, UNFELT, feels_real, unfelt
 from tests import make
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
+OWN = {PRIMITIVE.name, FEELS_REAL.name, UNFELT.name}
 
 
 def broken(name, what):
@@ -111,6 +113,8 @@ PLAIN = {
     "iota": (lambda: lax.iota(jnp.int32, 3),),
     "name": (lambda a: checkpoint_name(a, "x"), M),
     "lt": (lax.lt, M, M + 1),
+    "feels_real": (feels_real, M, M > 0),
+    "unfelt": (unfelt, M),
     "fft": (jnp.fft.fft, M),
     "optimization_barrier": (lambda a, b: lax.optimization_barrier((a, b)), M, V),
     "sharding_constraint": (lambda a: lax.with_sharding_constraint(a, jax.NamedSharding(mesh(), P("x"))), X),
@@ -526,7 +530,7 @@ def test_barriers_keep_variance():
 # --- what they cost -------------------------------------------------------------------------------------------------
 
 # JAX does not list these among its public primitives; the last two are newer than the oldest JAX that is supported.
-UNLISTED = {"pvary", "reshard", "split", "ragged_dot_general", "device_block", "log2", "one_minus_square"}
+UNLISTED = {"pvary", "reshard", "split", "ragged_dot_general", *OWN, "log2", "one_minus_square"}
 
 
 def test_costs_are_of_primitives_that_exist():
@@ -547,7 +551,7 @@ def complaints(path, tree):
             yield f"{path}:{node.lineno} looks at {ast.unparse(node)}"
         if isinstance(node, ast.Compare) and any(isinstance(n, ast.Attribute) and n.attr == "__name__" for n in ast.walk(node)):
             yield f"{path}:{node.lineno} compares a name, {ast.unparse(node)}"
-        if looks_into_programs and isinstance(node, ast.Constant) and node.value in TABLE and node.value != PRIMITIVE.name:
+        if looks_into_programs and isinstance(node, ast.Constant) and node.value in TABLE and node.value not in OWN:
             yield f"{path}:{node.lineno} names the primitive {node.value!r}"
 
 

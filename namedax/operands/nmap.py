@@ -160,7 +160,7 @@ class _ExplainNames:
 
 # What takes names, where a function's namesake does not.
 _OF_NAMES = {
-    **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.split_axis, nx.merge_axes or nx.rearrange"),
+    **dict.fromkeys("reshape ravel flatten".split(), "nx.split_axis, nx.merge_axes or nx.rearrange"),
     "broadcast_to": "nx.broadcast_to(x, named_shape={'new': 8})",
 }
 

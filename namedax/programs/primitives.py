@@ -24,6 +24,7 @@ from jax.sharding import NamedSharding
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.resources.own_block import PRIMITIVE
+from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
 __all__ = [
     "COLLECTIVES",
@@ -233,6 +234,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
+    **dict.fromkeys((FEELS_REAL.name, UNFELT.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),

@@ -12,6 +12,7 @@ from jax import lax
 
 from namedax.core.uneven import Uneven, block_of
 from namedax.resources.microbatches import count_along
+from namedax.resources.unfelt import unfelt
 
 __all__ = ["padded", "padded_size", "unpadded"]
 
@@ -27,7 +28,7 @@ def padded(data: Any, dim: int, size: int) -> Any:
     more = size - data.shape[dim]
     if not more:
         return data
-    last = lax.stop_gradient(lax.slice_in_dim(data, data.shape[dim] - 1, data.shape[dim], axis=dim))
+    last = unfelt(lax.slice_in_dim(data, data.shape[dim] - 1, data.shape[dim], axis=dim))
     return lax.concatenate([data, *[last] * more], dim)
 
 

@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.uneven import Uneven, block_of
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
+from namedax.resources.unfelt import feels_real, unfelt
 
 __all__ = ["constant_padding", "is_real", "last_repeated", "masked", "only_real", "real_blocks", "real_entries", "refilled"]
 
@@ -55,29 +55,15 @@ def constant_padding(data: Any, dim: int, place: Axes) -> Any:
 
 
 def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data`, whose padding along `dim` has no tangent, and so no cotangent.
-
-    Unlike `constant_padding` it may stand in a function that is linear in `data`, which JAX transposes: there it is nothing.
-    """
+    """The block `data`, to whose padding along `dim` no gradient comes back, whatever it is. Tangents go through as they are."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
-    return _with_tangents_where(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
-
-
-@jax.custom_jvp
-def _with_tangents_where(data: Any, _: Any) -> Any:
-    return data
-
-
-@_with_tangents_where.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    (data, real), (tangent, _) = primals, tangents
-    return _with_tangents_where(data, real), only_where(real, tangent, jnp.zeros_like(tangent))
+    return feels_real(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
 
 
 def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
     """The block `data` with what `padding` has for padding along `dim`; nothing flows back from there."""
-    padding = lax.stop_gradient(jnp.broadcast_to(padding, data.shape))
+    padding = unfelt(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 
 
@@ -106,7 +92,7 @@ def refilled(data: Any, dim: int, place: Axes) -> Any:
         return data
     block, at = data.shape[dim], place.size - 1
     axes = tuple(place)
-    row = lax.stop_gradient(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
+    row = unfelt(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
     if real_blocks(place, block) == math.prod(map(lax.axis_size, axes)):
         return only_real(data, row, dim, place)
 

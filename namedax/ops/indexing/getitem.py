@@ -50,6 +50,7 @@ from namedax.ops.indexing.take import index_positional
 from namedax.resources import communication as comm
 from namedax.resources.real_entries import refilled
 from namedax.resources.row_moves import FILL, move_rows
+from namedax.resources.unfelt import unfelt
 
 __all__ = ["cut_range", "getitem", "read", "read_parts"]
 
@@ -339,7 +340,7 @@ def _local_read(
 
         if mode is None or mode == "promise_in_bounds":
             # As in jnp: an index out of range reads the end, and has no gradient.
-            values = jnp.where(over(valid), values, lax.stop_gradient(values))
+            values = jnp.where(over(valid), values, unfelt(values))
         values = jnp.where(over(here), values, jnp.zeros((), values.dtype))
         if mode not in ("fill", "drop"):
             return values
