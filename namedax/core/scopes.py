@@ -142,7 +142,8 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, an operation that says its name unless it is part of another one."""
     if _open.get():
         return function(*args)
-    check_said(text, args)
+    if outlived:
+        check_said(text, args)
     with Scope(text):
         return function(*args)
 
@@ -152,13 +153,11 @@ _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "n
 
 
 def check_said(text: str, operands: Any) -> None:
-    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body.
+    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body (`outlived`).
 
     Raises:
       AxisResourceError: it does.
     """
-    if not outlived:
-        return
     op, _, names = text.removeprefix("nx.").removesuffix("}").partition("{")
     if op not in _BY_ENTRY:
         said = {name for renaming in names.split(",") for name in renaming.split(":")}
@@ -212,7 +211,8 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
                     text = scope_text(said, names_in(read(*args, **kwargs), args), module)
                 except TypeError:  # arguments that the function itself refuses
                     text = scope_text(said, (), module)
-                check_said(text, (args, kwargs))
+                if outlived:
+                    check_said(text, (args, kwargs))
                 with Scope(text, holds):
                     return function(*args, **kwargs)
             except Exception as error:

@@ -33,7 +33,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray, make, make_block
 from namedax.core.names import Dims, is_name
-from namedax.core.region import Region, ambient, without_region
+from namedax.core.region import Region, ambient, outlived, without_region
 from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text, silent
 from namedax.core.variance import has_varying_form, keep_varying_form, varying
 from namedax.errors import refuse_names
@@ -83,7 +83,8 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     if is_open():
         return call(*more)
     text = scope_of(function, given, operands)
-    check_said(text, operands)
+    if outlived:
+        check_said(text, operands)
     with Scope(text):
         return call(*more)
 
