@@ -54,8 +54,8 @@ def refuse_miscall(
 def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool) -> None:
     """Raises where what stands in the place of an element type is none: the names of axes, or a truth value that belongs to another argument."""
     dtype: Any = given.get("dtype")
-    if not isinstance(dtype, (str, bool, int, list, tuple)):
-        return
+    if not isinstance(dtype, (str, bool, int, list, tuple)) or (isinstance(dtype, str) and not sizes_by_name):
+        return  # a word that is misspelt is said by NumPy
     try:
         np.dtype(dtype)  # type: ignore[arg-type]
         return
