@@ -122,8 +122,9 @@ def guarded(op: str) -> Callable[[F], F]:
 
 def within_decorators(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operation without its decorators, but for that it is `guarded`."""
-    inner = inspect.unwrap(function, stop=_is_guard)
-    return inner if _is_guard(inner) else guarded(inner.__name__)(inner)
+    inner = inspect.unwrap(function)  # a guard may stand around another decorator, which asks for an axis
+    guard = inspect.unwrap(function, stop=_is_guard)
+    return guard if vars(guard).get("__wrapped__") is inner else guarded(inner.__name__)(inner)
 
 
 def _is_guard(function: Any) -> bool:
