@@ -19,7 +19,7 @@ LAYOUTS = [
     Placement("steps-of-devices", (2,), (("i", ("x", nx.SerialLoop(2))),)),
 ]
 # Few programs on every run, all of them and their gradients in the full suite.
-SOME = ("itself", "gauss-newton", "transposed", "contraction", "plus-nx", "plus-jax", "plus-nmap", "roll")
+SOME = ("itself", "gauss-newton", "transposed", "contraction", "plus-nx", "plus-jax", "plus-nmap", "lacks-nmap", "roll")
 EACH = [
     pytest.param(p, labels, marks=[pytest.mark.full] * (labels is None), id=f"{p}-{'all' if labels is None else 'some'}")
     for p, labels in [(LAYOUTS[0], SOME), *((p, None) for p in LAYOUTS)]
@@ -139,6 +139,12 @@ def losses():
         for label, (f, plain) in pairs.items()
     }
 
+    both = jax.custom_vjp(lambda w, v: w * v)
+    both.defvjp(lambda w, v: (w * v, (w, v)), lambda r, g: (g * r[1] + 1, g * r[0] + 1))
+    found["lacks-nmap"] = (
+        lambda k, u: nx.sum(nx.nmap(both)(k, u) * u, "i"),
+        lambda k, u: jnp.sum(jax.vmap(both, (None, 0))(k, u) * u),
+    )
     return found
 
 

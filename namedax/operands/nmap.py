@@ -25,7 +25,7 @@ from namedax.core.display import positional_type_text, type_text
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.refused import asks, other_way, refused
-from namedax.core.region import ambient, enter, hiding
+from namedax.core.region import Region, ambient, enter, hiding
 from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -41,9 +41,10 @@ from namedax.errors import (
     usage,
 )
 from namedax.operands.broadcasting import local_block, wrap
-from namedax.programs.evaluator import collective_axes
+from namedax.programs.evaluator import collective_axes, has_reverse_rules
 from namedax.programs.plain_layouts import with_plain_layouts
 from namedax.programs.raw import DELIBERATE, said_of_names
+from namedax.resources.real_entries import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Lifted", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
@@ -317,13 +318,18 @@ class Lifted:
                 return function(*inner_args, **inner_kwargs)
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
-        mapped = _vectorised(positional, names, [dims_of(block) for block in blocks])
+        all_dims = [dims_of(block) for block in blocks]
+        mapped = _vectorised(positional, names, all_dims)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
             try:
                 hidden = frozenset[str]()
                 if region is not None and not theirs:
                     hidden = frozenset(axis for name in names for axis in region.place(name))
                 if hidden:
+                    uneven = region is not None and not region.uneven.isdisjoint(names)
+                    if region is not None and uneven and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr):
+                        datas, all_dims = _felt_by_rules(datas, all_dims, region)
+                        mapped = _vectorised(positional, names, all_dims)
                     result = _on_its_device(op, names, mapped, hidden, datas)
                 elif region is not None and region.resources and not (theirs and _is_no_transform(function)) and on_cpus():
                     result = with_plain_layouts(mapped, datas)
@@ -381,6 +387,28 @@ def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dim
 
 
 # --- what runs on a device by itself --------------------------------------------------------------------------------
+
+
+def _felt_by_rules(datas: Sequence[Any], all_dims: Sequence[Dims], region: Region) -> tuple[list[Any], list[Dims]]:
+    """The arguments of a function whose rules know no names, and their dims, so that nothing comes back from what a rule gives for padding.
+
+    What lacks a name with padding gets it: otherwise `jax.vmap` adds up, within the rule, what it gives for all entries.
+    """
+    pairs = [
+        (name, n) for data, dims in zip(datas, all_dims, strict=True) for name, n in zip(dims, np.shape(data), strict=True)
+    ]
+    sizes = {name: n for name, n in pairs if name in region.uneven}
+    felt, felt_dims = list(datas), list(all_dims)
+    for i, (data, dims) in enumerate(zip(datas, all_dims, strict=True)):
+        if not isinstance(data, jax.core.Tracer) or not _is_inexact(data):
+            continue
+        more = {name: n for name, n in sizes.items() if name not in dims}
+        felt_dims[i] = (*more, *dims)
+        data = jnp.broadcast_to(data, (*more.values(), *data.shape))
+        for dim, name in enumerate(felt_dims[i]):
+            data = without_gradient_of_padding(data, dim, region.place(name)) if name in sizes else data
+        felt[i] = data
+    return felt, felt_dims
 
 
 def _is_our_own(function: Any) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "Rule",
     "as_one_call",
     "collective_axes",
+    "has_reverse_rules",
     "has_sums",
     "inlined",
     "is_inexact",
@@ -105,6 +106,11 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
+
+
+def has_reverse_rules(jaxpr: Any) -> bool:
+    """Whether a program, or one that it runs, has a rule of its own for its gradient."""
+    return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(map(has_reverse_rules, subjaxprs(jaxpr)))
 
 
 def summed_axes(jaxpr: Any) -> MeshAxes:

@@ -241,7 +241,7 @@ TABLE: Mapping[str, Known] = {
     "closed_call": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.10
     "eval_jaxpr": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.12
     "custom_jvp_call": Known(Kind.RULE, ("call_jaxpr",)),
-    "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr",)),
+    "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr", "bwd")),
     "custom_vmap_call": Known(Kind.RULE, ("call",)),
     "custom_partitioning": Known(Kind.RULE, ("call",)),
     "remat2": Known(Kind.REMAT, ("jaxpr", "prevent_cse", "differentiated", "policy")),
