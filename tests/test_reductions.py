@@ -277,6 +277,41 @@ def test_everything_masked(placement):
     )
 
 
+OF_NOTHING = {  # label: (named, positional); x is {a, k} with a of size 0
+    "logsumexp": (lambda x: nx.logsumexp(x, "a"), lambda x: jax.nn.logsumexp(x, 0)),
+    "softmax": (lambda x: nx.sum(nx.nn.softmax(x, "a"), "a"), lambda x: x.sum(0)),
+    "log_softmax": (lambda x: nx.sum(nx.nn.log_softmax(x, "a"), "a"), lambda x: x.sum(0)),
+    "max": (lambda x: nx.max(x, "a", initial=2.0), lambda x: x.max(0, initial=2.0)),
+    "min": (lambda x: nx.min(x, "a", initial=3.0), lambda x: x.min(0, initial=3.0)),
+    "cumsum": (lambda x: nx.sum(nx.numpy.cumsum(x, "a"), "a"), lambda x: x.sum(0)),
+    "all_gather": (lambda x: nx.sum(nx.lax.all_gather(x, "a"), 0), lambda x: x.sum(0)),
+    "rename and back": (lambda x: nx.sum(nx.rename(nx.rename(x, {"a": "b"}) * 2, {"b": "a"}), "a"), lambda x: x.sum(0)),
+    "ppermute": (lambda x: nx.sum(nx.lax.ppermute(x, "a", []), "a"), lambda x: x.sum(0)),
+    "pshuffle": (lambda x: nx.sum(nx.lax.pshuffle(x, "a", []), "a"), lambda x: x.sum(0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("resources", "kind"),
+    [({}, "auto"), ({"a": "x"}, "auto"), ({"a": ("x", "y")}, "explicit"), ({"a": "x", "k": "y"}, "explicit")],
+)
+def test_of_an_axis_without_entries(resources, kind):
+    x = make.zeros((0, 4))
+
+    def body(x):
+        return {label: nx.sum(nx.where(nx.isfinite(of(x)), of(x), 7.0), "k") for label, (of, _) in OF_NOTHING.items()}
+
+    def total(x):
+        f = nx.xmap(body, ["a", "k"], [], axis_resources=resources, mesh=make_mesh((4, 2), kind) if resources else None)
+        results = f(x)
+        return sum(results.values()), results
+
+    gradient, results = jax.grad(total, has_aux=True)(x)
+    assert gradient.shape == x.shape
+    for label, (_, expected) in OF_NOTHING.items():
+        np.testing.assert_array_equal(results[label], jnp.sum(jnp.nan_to_num(expected(x), neginf=7.0)), label)
+
+
 def test_empty_axes():
     x = make.zeros((0, 3))
     named = nx.named(x, ["b", "c"])

@@ -22,7 +22,7 @@ from namedax.core.cpu import widened
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources.microbatches import index_along, refuse_microbatches
-from namedax.resources.own_block import own_block, sliced
+from namedax.resources.own_block import emptied, own_block, sliced
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.refusals import refuse_loops
 from namedax.resources.serial import LoopAxis
@@ -113,6 +113,8 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
         return unpadded(all_gather(data, dim, plain(axes), to), dim, axes.size)
     refuse_microbatches(axes)
     variance = varying(data)
+    if data.shape[dim] == 0:  # XLA has no all-gather of nothing
+        return emptied(data, variance.union(axes) if to == "varying" else variance.difference(axes))
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
             parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0)

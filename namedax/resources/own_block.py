@@ -9,7 +9,7 @@ primitive has its transpose wherever it is differentiated. It is made of what JA
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching, mlir
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.resources.microbatches import count_along, index_along
 
-__all__ = ["PRIMITIVE", "own_block", "sliced"]
+__all__ = ["PRIMITIVE", "emptied", "own_block", "sliced"]
 
 Axes = tuple[str, ...]
 
@@ -29,6 +29,11 @@ def sliced(data: Any, dim: int, axes: Axes) -> Any:
     """This device's block along `dim` of a value that all devices along `axes` have whole, in JAX's own operations."""
     size, index = data.shape[dim] // count_along(axes), index_along(axes)
     return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
+
+
+def emptied(data: Any, axes: Collection[str]) -> Any:
+    """An array without elements, of the type of `data`, which has none, but that it varies over `axes` only."""
+    return cast_data(lax.empty(data.shape, data.dtype), axes)
 
 
 def own_block(data: Any, dim: int, axes: Axes) -> Any:
@@ -47,6 +52,8 @@ def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
     if type(block) is ad.Zero:
         return [ad.Zero(operand.aval)]
     if varying_of(operand.aval).isdisjoint(axes):
+        if block.shape[dim] == 0:
+            return [emptied(block, varying(block).difference(axes))]
         return [lax.all_gather(block, axes, axis=dim, tiled=True, to="invarying")]
     # A transformation has made the operand vary: each device has a gradient of its own.
     (whole,) = jax.linear_transpose(functools.partial(sliced, dim=dim, axes=axes), operand.aval)(block)

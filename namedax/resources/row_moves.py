@@ -42,7 +42,7 @@ def rows_of_blocks(
       blocks: of one device's part of each.
       devices: how many have a part of each.
     """
-    source = np.asarray(sources)
+    source = np.asarray(sources, int)  # of none it would be floats
     row = np.zeros(len(source), int)
     count = math.prod(devices)
     device = offset = np.zeros(len(source), int)

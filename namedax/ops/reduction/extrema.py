@@ -16,7 +16,7 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme
 from namedax.core.miscalls import well_called
 from namedax.core.region import ambient
-from namedax.core.variance import cast_data
+from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, shown
 from namedax.operands.axes import axis_said, refuse_order_of_storage
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -93,6 +93,10 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
         initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
         data = jnp.where(site.where, data, extreme(data.dtype, largest) if initial is None else initial)
+    if initial is not None and data.size == 0:  # of nothing there is no extremum, and no gradient
+        shape = [1 if i in site.axes else n for i, n in enumerate(data.shape)]
+        result = cast_data(jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes))
+        return result if site.keepdims else lax.squeeze(result, site.axes)
     result = sharded_extremum(largest, site.axes, site.mesh_axes)(data, site.real())
     if initial is not None:
         result = (jnp.maximum if largest else jnp.minimum)(result, initial)

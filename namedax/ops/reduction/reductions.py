@@ -161,7 +161,12 @@ def _count_nonzero(site: Site) -> Any:
 
 def sharded_maximum(site: Site, data: Any) -> Any:
     """The maximum of `data` over the axes of the site, which are kept, without a gradient; `data` stands for that of the site."""
-    return comm.pmax(jnp.max(lax.stop_gradient(data.real), site.axes, keepdims=True), site.mesh_axes)
+    return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
+
+
+def local_maximum(data: Any, axes: Any) -> Any:
+    """The maximum of floats over `axes`, which are kept: of none it is -inf."""
+    return jnp.max(data, axes, keepdims=True, initial=None if data.size else -jnp.inf)
 
 
 def _logsumexp(site: Site) -> Any:
