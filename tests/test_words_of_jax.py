@@ -12,7 +12,18 @@ import pytest
 from jax import lax
 
 import namedax as nx
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, MeshError, NamedaxError, NamedAxesLeftError, RawBlockError
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisMappingError,
+    AxisNotFoundError,
+    MeshError,
+    NamedaxError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    RawBlockError,
+    UnevenAxisError,
+)
+from tests import make
 from tests.harness import array, make_mesh, said
 
 MESH = make_mesh((4, 2))
@@ -304,3 +315,112 @@ def test_an_axis_in_another_place(call, text):
 def test_a_word_that_is_an_axis_too():
     x = nx.named(array(4, 6, 3), ["a", "b", "fro"])
     np.testing.assert_allclose(nx.norm(x, "fro", ("a", "b")).data, np.linalg.norm(x.data, "fro", (0, 1)), rtol=1e-5)
+
+
+ON_X = {"axis_resources": {"i": "x"}, "mesh": MESH}
+
+
+@pytest.mark.parametrize("op", ["psum", "all_gather", "axis_size"])
+def test_a_mesh_axis_where_a_name_belongs(op):
+    body = getattr(nx.lax, op)
+    text = message(
+        lambda: nx.xmap(lambda v: body("x") if op == "axis_size" else body(v, "x"), ["i"], **ON_X)(make.arange(8)),
+        AxisNotFoundError,
+    )
+    assert text == f"{op}: axis 'x' has no size; the names here are 'i'. 'x' is a mesh axis, on which 'i' lives: write 'i'."
+
+
+def test_a_mesh_axis_of_a_reduction():
+    text = message(lambda: nx.xmap(lambda v: nx.sum(v, "x"), ["i"], **ON_X)(make.arange(8)), AxisNotFoundError)
+    assert text.endswith("its named axes are 'i'. 'x' is a mesh axis, on which 'i' lives: write 'i'.")
+    text = message(lambda: nx.xmap(lambda v: nx.sum(v, "y"), ["i"], **ON_X)(make.arange(8)), AxisNotFoundError)
+    assert text.endswith(
+        "'y' is a mesh axis, on which no name lives: write a name, and where it lives in axis_resources of xmap."
+    )
+    # A name that is called as a mesh axis is, where a value lacks it.
+    named_y = {"in_axes": (["i"], ["y"]), "axis_resources": {"i": "x"}, "mesh": MESH}
+    text = message(lambda: nx.xmap(lambda v, w: nx.sum(v, "y"), **named_y)(make.arange(8), make.arange(3)), AxisNotFoundError)
+    assert "mesh axis" not in text
+
+
+@pytest.mark.parametrize("which", ["in_axes", "out_axes"])
+def test_a_partition_spec_for_an_axis_mapping(which):
+    mappings = {"in_axes": ["i"], "out_axes": ["i"], which: jax.sharding.PartitionSpec(None, "x")}
+    text = message(lambda: nx.xmap(nx.sin, **mappings, **ON_X)(make.arange(8)), AxisMappingError)
+    assert text.startswith(f"xmap, {which}: ")
+    assert text.endswith("A PartitionSpec has mesh axes; write names, and {'name': 'x'} in axis_resources.")
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        (
+            "in_specs",
+            "A PartitionSpec has mesh axes: names stand in in_axes=, and where they live in axis_resources={'name': 'x'}.",
+        ),
+        (
+            "out_specs",
+            "A PartitionSpec has mesh axes: names stand in out_axes=, and where they live in axis_resources={'name': 'x'}.",
+        ),
+        ("check_vma", "What is replicated is always checked; leave it out."),
+        ("backend", "The devices are those of mesh=."),
+        ("axis_name", "The names of axes stand in in_axes=, as in in_axes=['batch']."),
+        ("axis_mapping", "Did you mean axis_resources=?"),
+        ("donate_argnames", "Give the positions, donate_argnums=."),
+    ],
+)
+def test_options_that_xmap_does_not_have(word, remedy):
+    assert message(lambda: nx.xmap(nx.sin, **{word: None}), ArgumentTypeError) == (
+        f"xmap: got an unexpected keyword argument {word!r}. Write nx.xmap(fun, in_axes, out_axes, axis_resources=...). {remedy}"
+    )
+
+
+def test_xmap_as_a_decorator_with_options():
+    text = message(lambda: nx.xmap(in_axes=["i"]), ArgumentTypeError)
+    assert text.endswith("As a decorator with options: @functools.partial(nx.xmap, in_axes=...).")
+
+
+def test_vmap_without_its_axis():
+    text = message(lambda: nx.vmap(nx.sin)(nx.named(make.arange(8), ["i"])), PositionalAxisError)
+    assert text == "vmap: i32[]{i:8} has no positional axis to go along. Write in_axes= and the name of an axis."
+
+
+def test_a_symbolic_size_that_may_not_divide():
+    def exported(size):
+        (n,) = jax.export.symbolic_shape(size)
+        return jax.export.export(jax.jit(nx.xmap(lambda v: v * 2, ["i"], ["i"], **ON_X)))(
+            jax.ShapeDtypeStruct((n,), jnp.float32)
+        )
+
+    assert str(exported("4*n").in_avals[0].shape) == "(4*n,)"
+    assert message(lambda: exported("2*n"), UnevenAxisError) == (
+        "xmap: axis 'i' of size 2*n does not divide over mesh axes ('x',), 4 devices in total, for some values of its symbols. Export it with a "
+        "size that does, such as jax.export.symbolic_shape('4*n'), or map 'i' to fewer devices in axis_resources."
+    )
+
+
+@pytest.mark.parametrize("lift", [nx.nmap, lambda f: f], ids=["lifted", "called"])
+def test_a_shard_map_in_a_body(lift):
+    def mapped(**options):
+        specs = jax.sharding.PartitionSpec("y")
+        inner = lift(jax.shard_map(lambda w: w * jax.lax.axis_index("y"), in_specs=specs, out_specs=specs, **options))
+        return nx.xmap(lambda v: inner(make.ones(4)) * v, ["i"], ["i", None], **ON_X)(make.arange(8))
+
+    with pytest.raises(ValueError, match="should match the mesh") as error:
+        mapped(mesh=ON_X["mesh"])
+    assert any("Leave mesh= out" in note and "axis_names={'y'}" in note for note in error.value.__notes__)
+    np.testing.assert_array_equal(mapped(axis_names={"y"}), np.outer(np.arange(8), [0, 0, 1, 1]))
+
+
+def test_indices_where_pairs_belong():
+    v = nx.named(make.arange(3), ["i"])
+    assert message(lambda: nx.lax.ppermute(v, "i", [1, 2, 0]), ArgumentTypeError) == (
+        "ppermute: perm=[1, 2, 0] has indices, and ppermute takes pairs (source, target). Where instance i gets the entry of instance perm[i], "
+        "write nx.lax.pshuffle(x, 'i', perm)."
+    )
+
+
+def test_axes_called_as_arguments_are():
+    v = nx.named(make.arange(8), ["embed"])
+    assert nx.rearrange(v, "{embed=(x pattern)} -> {x, pattern}", x=2).named_shape == {"x": 2, "pattern": 4}
+    assert nx.reduce(v, "{embed=(x pattern)} -> {pattern}", "sum", x=2).named_shape == {"pattern": 4}

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
@@ -118,6 +119,9 @@ _USUAL = frozenset({str, int, NoneType, EllipsisType})
 
 def _what_was_meant(value: Any, op: str, within: Any) -> str:
     """A sentence on what was likely meant by `value`, which is no axis mapping, in the tree `within`; or the empty string."""
+    if isinstance(value, PartitionSpec):
+        axis = next((entry for entry in value if entry is not None), "x")
+        return f" A PartitionSpec has mesh axes; write names, and {{'name': {axis!r}}} in axis_resources."
     if turned := _turned(value, within):
         return f" Positions come first: did you mean {turned!r}?"
     if (

@@ -142,8 +142,33 @@ _CALLED = {
 def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
     """What else the function takes, and what others call it."""
     has = signature.parameters
+    if {"in_axes", "axis_resources"} <= has.keys() and (said := _of_xmap(has, kwargs)):
+        return said
     more = [f"{p.name}=" for p in has.values() if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "axis"]
     called = [_CALLED[word] if _CALLED.get(word) in has else closest(word, has) for word in kwargs if word not in has]
     hints = "".join(f" Did you mean {word}=?" for word in called if word is not None)
     by_name = f" By name it takes {', '.join(more)} too." if more else ""
     return by_name + hints
+
+
+_SPECS = "A PartitionSpec has mesh axes: names stand in {}_axes=, and where they live in axis_resources={{'name': 'x'}}."
+_STATIC = "Give the positions, {}_argnums=."
+# What `jax.shard_map`, `jax.jit`, `jax.vmap`, the old xmap and Haliax take, and xmap does not.
+_NOT_OF_XMAP = {
+    **dict.fromkeys(("in_specs", "in_shardings"), _SPECS.format("in")),
+    **dict.fromkeys(("out_specs", "out_shardings"), _SPECS.format("out")),
+    **dict.fromkeys(("check_vma", "check_rep"), "What is replicated is always checked; leave it out."),
+    **dict.fromkeys(("backend", "devices", "device"), "The devices are those of mesh=."),
+    "axis_name": "The names of axes stand in in_axes=, as in in_axes=['batch'].",
+    "axis_names": "The mesh axes that are used are those in axis_resources={'name': 'x'}.",
+    **dict.fromkeys(("axis_mapping", "axis_mappings", "mapping"), "Did you mean axis_resources=?"),
+    **{f"{word}_argnames": _STATIC.format(word) for word in ("donate", "static")},
+}
+
+
+def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> str:
+    """What is to be written in the place of words of others for options of `xmap`, or of a decorator with arguments."""
+    said = dict.fromkeys(_NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP)
+    if kwargs and "fun" in has and "fun" not in kwargs and not said and kwargs.keys() <= has.keys():
+        return " As a decorator with options: @functools.partial(nx.xmap, in_axes=...)."
+    return "".join(f" {sentence}" for sentence in said)

@@ -22,7 +22,7 @@ from jax.sharding import AxisType
 
 from namedax.core.outside import Outside
 from namedax.core.uneven import Uneven, block_of, dividing_sizes
-from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError
+from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
     "MANUAL",
@@ -109,7 +109,7 @@ class Region:
         self.uneven = frozenset(
             name
             for name, axes in self.resources.items()
-            if mode == MANUAL and axes and name in self.sizes and self.sizes[name] % self.mesh_axis_size(axes)
+            if mode == MANUAL and axes and name in self.sizes and self._remainder(name)
         )
         self.overlap, self.left_out = overlap, left_out
         self._key = (frozenset(self.sizes.items()), self.placements, mesh, mode, program, overlap, left_out)
@@ -123,6 +123,15 @@ class Region:
         self._counts: dict[Hashable, int] = {}
         # Values of the functions around the body that it has met while it is traced.
         self.outside = Outside()
+
+    def mesh_axis_said(self, name: Hashable) -> str:
+        """Where a mesh axis stands in the place of a name: the names that live there; empty for what is no mesh axis."""
+        if name not in self._mesh_sizes or name in self.sizes or name in self.resources:
+            return ""
+        living = [other for other, axes in self.resources.items() if name in axes]
+        if living:
+            return f"{name!r} is a mesh axis, on which {show_names(living)} lives: write {' or '.join(map(repr, living))}."
+        return f"{name!r} is a mesh axis, on which no name lives: write a name, and where it lives in axis_resources of xmap."
 
     def __hash__(self) -> int:
         return self._hash
@@ -157,6 +166,19 @@ class Region:
             f"{remedy}, or map {name!r} to fewer {fewer} in axis_resources."
         )
         raise UnevenAxisError(text if op is None else f"{op}: {text}").about(axis=name, operation=op)
+
+    def _remainder(self, name: Hashable) -> Any:
+        size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
+        rest = size % devices
+        if not isinstance(size, int) and not isinstance(rest, int):  # of symbolic shapes
+            self._refuse(
+                "xmap",
+                name,
+                size,
+                ", for some values of its symbols",
+                f"Export it with a size that does, such as jax.export.symbolic_shape('{devices}*n')",
+            )
+        return rest
 
     def _refuse_padding(self, op: str | None, name: Hashable, size: int) -> NoReturn:
         below, above = dividing_sizes(size, devices := self.mesh_axis_size(self.resources[name]))

@@ -84,7 +84,7 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
             place = places[entry]
         elif is_name(entry):
             if entry not in dims:
-                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis))
+                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis, entry))
             place = dims.index(entry)
         else:
             raise PositionalAxisError(_NO_AXIS.format(op=op, axis=shown(axis)))
@@ -99,7 +99,10 @@ def alone(axis: Axis, dims: Dims) -> Axis:
     return axis[0] if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims else axis
 
 
-def _hint(op: str, axis: Axis) -> str:
+def _hint(op: str, axis: Axis, name: Hashable) -> str:
+    region = ambient()
+    if region is not None and (of_mesh := region.mesh_axis_said(name)):
+        return of_mesh
     if isinstance(axis, tuple) and len(axis) > 1:
         return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
     if op in ("sum", "mean", "max", "min") and ambient() is not None:

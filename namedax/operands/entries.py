@@ -69,8 +69,9 @@ class Entries:
             place = axis if self.by_name else None
             if place not in dims:
                 if not self.by_name:
+                    where = "in_axes" if op == "vmap" else "axis"
                     raise PositionalAxisError(
-                        f"{op}: {type_text(block)} has no positional axis to go along. Write axis= and the name of an axis."
+                        f"{op}: {type_text(block)} has no positional axis to go along. Write {where}= and the name of an axis."
                     )
                 self.fixed[i] = block
                 continue

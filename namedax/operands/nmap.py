@@ -59,6 +59,10 @@ _EINSUM = (
     "namedax: the einsum of JAX has letters only. nx.einsum has names too, in braces: one pair of braces with commas for each operand, "
     "'{batch, k}, {k, out} -> {batch, out}'."
 )
+_SHARD_MAP = (
+    "namedax: a jax.shard_map in a mapped function has its mesh already. Leave mesh= out, and say which of the mesh axes without names it maps: "
+    "jax.shard_map(f, axis_names={'y'}, in_specs=..., out_specs=...)."
+)
 _XEINSUM = "namedax: JAX has dropped xeinsum with xmap; here it is nx.einsum, whose names stand in braces."
 
 
@@ -74,6 +78,10 @@ def _note_on(error: BaseException) -> str | None:
         )
     if isinstance(error, ValueError) and re.search(r"einsum|Einstein sum|Output character '[{}]'", str(error)):
         return _EINSUM
+    if isinstance(error, ValueError) and re.search(
+        r"context mesh .* should match the mesh passed to shard_map", str(error), re.DOTALL
+    ):
+        return _SHARD_MAP
     return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
 
 

@@ -24,7 +24,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_alike, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, as_integer, show_names, shown
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, show_names, shown
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
 from namedax.resources import communication as comm
@@ -333,6 +333,12 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     Array([0, 5, 6], dtype=int32)
     """
     names = _names("ppermute", axis_name)
+    perm = list(perm)
+    if perm and all(isinstance(entry, (int, np.integer)) for entry in perm):
+        raise ArgumentTypeError(
+            f"ppermute: perm={shown(perm)} has indices, and ppermute takes pairs (source, target). Where instance i gets the entry of instance "
+            f"perm[i], write nx.lax.pshuffle(x, {shown(axis_name)}, perm)."
+        )
     pairs = [
         (as_integer("ppermute", "a source in perm", source), as_integer("ppermute", "a target in perm", target))
         for source, target in perm

@@ -70,10 +70,10 @@ def _size(op: str, name: Hashable) -> int:
         known = list(region.sizes) if region is not None else []
         here = f"the names here are {show_names(known)}" if known else "no axis here has a name"
         where = here if region is not None else "no mapped function is being traced here"
-        raise AxisNotFoundError(
-            f"{op}: axis {name!r} has no size; {where}.{did_you_mean(name, known)} Give an argument that axis in in_axes, or its size in "
-            "axis_sizes of xmap."
-        )
+        of_mesh = region.mesh_axis_said(name) if region is not None else ""
+        remedy = of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
+        meant = "" if of_mesh else did_you_mean(name, known)
+        raise AxisNotFoundError(f"{op}: axis {name!r} has no size; {where}.{meant} {remedy}")
     region.seen.add(name)
     return region.sizes[name]
 

@@ -105,7 +105,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
 
 
 @well_called
-def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
+def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
     The grammar, on both sides of `->`:
@@ -155,7 +155,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Array:
 
 
 @well_called
-def reduce(x: Any, pattern: str, reduction: str | Callable[..., Any], **sizes: int) -> Array:
+def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
     `nx.lax.reduce` is another function: that of JAX, which folds positional axes with a function of two values.
