@@ -45,6 +45,7 @@ def refuse_miscall(
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as reason:
         words = str(error).partition("() ")[2] or str(reason)  # Python's own, where the call itself has failed
+        words = words.partition(". Did you mean")[0]  # Python 3.13 suggests too
         raise ArgumentTypeError(
             f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
         ) from None
