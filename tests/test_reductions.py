@@ -243,6 +243,20 @@ def test_every_tie_has_its_share():
     assert jax.grad(f)(x).tolist() == [0.25, 0, 0.25, 0.25, 0, 0, 0.25, 0]
 
 
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": nx.SerialLoop(2)}], ids=["unmapped", "mapped", "in steps"])
+def test_entries_that_a_mask_leaves_out_are_no_ties(resources):
+    """An entry that equals `initial` shares its gradient with it alone, as in `jnp`."""
+    x, keep = jnp.array([0.0, -1.0, 3.0, -2.0]), jnp.array([True, True, False, False])
+    mesh = jax.make_mesh((4,), ("x",))
+    for sign, named, plain in (1, nx.max, jnp.max), (-1, nx.min, jnp.min):
+        f = nx.xmap(
+            lambda x, w, op=named: op(x, "a", where=w, initial=0.0), (["a"], ["a"]), [], axis_resources=resources, mesh=mesh
+        )
+        want = jax.grad(lambda x, op=plain: op(x, where=keep, initial=0.0))(sign * x)
+        np.testing.assert_array_equal(want, [0.5, 0, 0, 0])
+        np.testing.assert_array_equal(jax.grad(f)(sign * x, keep), want)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_everything_masked(placement):

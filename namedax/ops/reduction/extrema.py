@@ -92,7 +92,8 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
     if initial is not None:
         initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
-        data = jnp.where(site.where, data, extreme(data.dtype, largest) if initial is None else initial)
+        # Not `initial`, which an entry may equal: what the mask leaves out would share that entry's gradient.
+        data = jnp.where(site.where, data, extreme(data.dtype, largest))
     if initial is not None and data.size == 0:  # of nothing there is no extremum, and no gradient
         shape = [1 if i in site.axes else n for i, n in enumerate(data.shape)]
         result = cast_data(jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes))
