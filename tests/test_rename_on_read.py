@@ -13,7 +13,6 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import hlo
-from namedax.errors import PlacementConflictError
 from tests import make
 from tests.harness import array
 
@@ -243,7 +242,12 @@ def test_within_the_body_and_on_an_explicit_mesh(case):
 
 def test_a_parameter_that_was_not_renamed():
     """On the data axis it meets the batch; the message says what to write."""
-    for named in (lambda s, x: nx.nn.rms_norm(x, "embed", scale=s), lambda s, x: x * s):
+    meets = nx.errors.PlacementConflictError, r"'batch' and 'embed_fsdp' meet in one value.*nx\.rename"
+    lacks = (
+        nx.errors.AxisNotFoundError,
+        r"scale, .*, has the axis 'embed_fsdp', which .* lacks\. Did you mean 'embed'\? Rename it",
+    )
+    for named, (kind, words) in ((lambda s, x: x * s, meets), (lambda s, x: nx.nn.rms_norm(x, "embed", scale=s), lacks)):
         f = nx.xmap(named, (VECTOR, ACTIVATION), None, axis_resources=DATA, mesh=mesh_of())
-        with pytest.raises(PlacementConflictError, match=r"'batch' and 'embed_fsdp' meet in one value.*nx\.rename"):
+        with pytest.raises(kind, match=words):
             f(SCALE, X)

@@ -140,7 +140,7 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
 def _is_transpose(path: tuple[Any, ...]) -> bool:
     """Whether JAX has made the last equation of a path, as the transpose of another one; what a rule for the gradient does is transposed once."""
     count = _scope(path).count("transpose(")
-    return count > 0 and (count > 1 or not (_door(path) == _BACKWARD or _is_of_rule(path[-1])))
+    return count > 0 and (count > 1 or not (_door(path) == _BACKWARD or _is_of_rule(path)))
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
@@ -148,7 +148,7 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
     A loop of JAX takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
     """
-    if _door(path) is None or _is_transpose(path):
+    if _door(path) is None or _is_transpose(path) or _is_of_operation(path):
         return False
     return not any(kind_of(eqn) in _LOOPS and _door(path[: i + 1]) is not None for i, eqn in enumerate(path))
 
@@ -305,6 +305,9 @@ _DOORS = {
     *(("ops/loops/vmap.py", name) for name in ("__call__", "of_arguments")),
     _BACKWARD,
 }
+# The operations that call these, in the scopes of `namedax.core.scopes`.
+_CALLING = frozenset({"cond", "fold", "fori_loop", "map", "scan", "switch", "vmap", "while_loop", "xmap"})
+_SAID = re.compile(r"nx\.([\w.]+)\{")
 # What is looked through on its own, with the names that it does not hide.
 _LOOKED_THROUGH = ("ops/loops/vmap.py", "of_entries")
 
@@ -341,14 +344,20 @@ def _door(path: tuple[Any, ...]) -> tuple[str, str] | None:
     return None
 
 
-def _is_of_rule(eqn: Any) -> bool:
-    """Whether an equation comes from a rule of `jax.custom_vjp` that the user has written: it stands where the function is called."""
+def _is_of_rule(path: tuple[Any, ...]) -> bool:
+    """Whether the last equation of a path comes from a rule of `jax.custom_vjp` that the user has written: it stands where that is called."""
     called = ""
-    for file, name, _ in _frames(eqn):
+    for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
             return called == "custom_vjp.__call__"
         called = name if "traceback" not in os.path.basename(file) else called
     return False
+
+
+def _is_of_operation(path: tuple[Any, ...]) -> bool:
+    """Whether the last equation of a path comes from an operation of namedax, which says its name, also where the frames are a rule's."""
+    said = _SAID.findall(_scope(path))
+    return bool(said) and said[-1] not in _CALLING
 
 
 def _called(eqn: Any) -> tuple[str, str]:
