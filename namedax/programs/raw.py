@@ -305,8 +305,8 @@ _DOORS = {
     *(("ops/loops/vmap.py", name) for name in ("__call__", "of_arguments")),
     _BACKWARD,
 }
-# The operations that call these, in the scopes of `namedax.core.scopes`.
-_CALLING = frozenset({"cond", "fold", "fori_loop", "map", "scan", "switch", "vmap", "while_loop", "xmap"})
+# The operations that do so, as they say their names in the scopes of `namedax.core.scopes`.
+_CALLING = frozenset("cond fold fori_loop map scan switch vmap while_loop xmap".split())
 _SAID = re.compile(r"nx\.([\w.]+)\{")
 # What is looked through on its own, with the names that it does not hide.
 _LOOKED_THROUGH = ("ops/loops/vmap.py", "of_entries")
