@@ -108,6 +108,11 @@ _WORDS: dict[str, str] = {
     "bool": "x.astype(bool)",
     **dict.fromkeys(("half", "bfloat16", "type", "type_as"), "x.astype(dtype)"),
     **dict.fromkeys(("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"),
+    "redistribute": "nx.shard(x, axis_resources, mesh), or nx.rename in a mapped function",
+    **dict.fromkeys(
+        ("to_local", "full_tensor"), "x, which is whole outside of a mapped function; x.data.addressable_shards are the blocks"
+    ),
+    "placements": "x.sharding",
     **dict.fromkeys(("device", "devices", "addressable_shards", "is_fully_replicated"), "x.sharding, or x.data.{word}"),
     "detach": "nx.lax.stop_gradient(x)",
     **dict.fromkeys(
@@ -180,6 +185,19 @@ _AT_FACE = {
     ),
     **dict.fromkeys(("DataArray", "NamedTensor"), "nx.named(array, ['b', 'k'])"),
     **dict.fromkeys(("pmap", "shard_map"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
+    # Haliax
+    **dict.fromkeys(
+        ("Axis", "make_axes"), "names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})"
+    ),
+    **dict.fromkeys(
+        ("named_jit", "auto_sharded", "axis_mapping", "ResourceMapping"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"
+    ),
+    **dict.fromkeys(("shard_with_axis_mapping", "partitioning"), "nx.shard(x, {'b': 'x'}, mesh)"),
+    "fsdp": "axis_resources={'embed_fsdp': 'data'} of nx.xmap, and nx.einsum with {embed:embed_fsdp}",
+    "flatten_axes": "nx.merge_axes(x, ('b', 'k'), 'flat')",
+    "unflatten_axis": "nx.split_axis(x, 'k', {'outer': 2, 'inner': None})",
+    "broadcast_axis": "nx.broadcast_to(x, named_shape={'new': 8})",
+    "named_call": "jax.named_scope",
     "jit": "jax.jit, which takes functions of named arrays",
     **dict.fromkeys(("grad", "value_and_grad"), "jax.grad, which takes functions of named arrays"),
 }
