@@ -94,7 +94,8 @@ class _Call(Record, frozen=False):
 def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
     if ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
         return None
-    leaves, tree = jax.tree.flatten((args, dict(kwargs)), is_leaf=lambda node: is_named(node) or _is_called(node))
+    given = ([_flattenable(arg) for arg in args], {name: _flattenable(arg) for name, arg in kwargs.items()})
+    leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
     call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
     try:
         places_of_names, mesh = _read_off(call)
@@ -115,6 +116,21 @@ def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         _keep(key, program)
         refused.note(function)
     return (result,)
+
+
+class _ByAxis(dict[Hashable, Any]):
+    """A dict by names and positions, which have no order that JAX could flatten a dict in."""
+
+
+jax.tree_util.register_pytree_node(
+    _ByAxis,
+    lambda by_axis: (tuple(by_axis.values()), tuple(by_axis)),
+    lambda axes, values: dict(zip(axes, values, strict=True)),
+)
+
+
+def _flattenable(argument: Any) -> Any:
+    return _ByAxis(argument) if type(argument) is dict else argument
 
 
 def _is_array(leaf: Any) -> bool:

@@ -146,6 +146,19 @@ def test_nothing_is_gathered():
     assert kinds == {"dot": {"all-reduce"}, "sort": {"collective-permute"}}
 
 
+def test_the_order_of_a_dict_is_kept():
+    """It is the order of the axes in a splitting, and names and positions have none by which JAX could sort them."""
+    mesh = make_mesh((8,), "explicit")
+    data = make.arange(48.0).reshape(16, 3)
+    x = nx.shard(nx.named(data, ["k", None]), {"k": "x"}, mesh)
+    for sizes in ({"p": 2, "q": 8}, {"q": 8, "p": 2}, {"q": 2, "p": 8}):
+        want = data.reshape(*sizes.values(), 3)
+        np.testing.assert_array_equal(nx.positional(nx.split_axis(x, "k", sizes), [*sizes, ...]), want)
+    for _ in range(2):
+        np.testing.assert_array_equal(nx.pad(x, {"k": (1, 2), 0: 1}).data, np.pad(data, [(1, 2), (1, 1)]))
+        np.testing.assert_array_equal(x[{"k": make.asarray([3, 4]), 0: 1}], data[np.array([3, 4]), 1])
+
+
 def test_a_shape_that_depends_on_values():
     """Eagerly operands are gathered; in a program it cannot be."""
     x = placed(BOTH)
