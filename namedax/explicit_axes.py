@@ -119,14 +119,18 @@ def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 
 class _ByAxis(dict[Hashable, Any]):
-    """A dict by names and positions, which have no order that JAX could flatten a dict in."""
+    """A dict by names and positions, whose order counts, and by which JAX could not sort them. It is flattened to its values, and becomes a dict."""
 
 
-jax.tree_util.register_pytree_node(
-    _ByAxis,
-    lambda by_axis: (tuple(by_axis.values()), tuple(by_axis)),
-    lambda axes, values: dict(zip(axes, values, strict=True)),
-)
+def _values(by_axis: Any) -> tuple[tuple[Any, ...], tuple[Hashable, ...]]:
+    return tuple(by_axis.values()), tuple(by_axis)
+
+
+def _as_dict(axes: tuple[Hashable, ...], values: Iterable[Any]) -> Any:
+    return dict(zip(axes, values, strict=True))
+
+
+jax.tree_util.register_pytree_node(_ByAxis, _values, _as_dict)
 
 
 def _flattenable(argument: Any) -> Any:
