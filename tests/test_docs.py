@@ -36,8 +36,14 @@ def literal(comment):
     return None
 
 
+# `make docs` executes the notebooks, too; what these state is compared before a release.
+_LONG = ("2_a_network.md", "4_a_transformer.md", "5_science.md", "6_your_own_operation.md")
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.product if p.name in _LONG else ()) for p in PAGES], ids=lambda p: p.name
+)
 def test_page_runs(page):
     scope = {}
     checked = 0
