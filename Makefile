@@ -22,7 +22,7 @@ OPTIMIZED_ARGS ?= -m "full and not product and not leaks" --one-in 10
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
-TEST_FUZZ_ARGS ?= --minutes 4 --programs 40 --seed 1000000
+TEST_FUZZ_ARGS ?= --minutes 4 --programs 30 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
