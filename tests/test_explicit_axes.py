@@ -189,6 +189,13 @@ def test_within_transformations_of_jax():
     np.testing.assert_allclose(positions(hessian, ["a", "b"]), want, rtol=1e-4)
 
 
+def test_what_is_no_operation_does_not_ask():
+    """The report would be that of another program, whose operands are whole."""
+    x = nx.shard(nx.named(make.arange(16.0), ["a"]), {"a": "x"}, make_mesh((8,), "explicit"))
+    with pytest.raises(Exception, match="must be unsharded over the sorting dimension"):
+        nx.explain(lambda x: jnp.sort(x.data), x)
+
+
 def test_what_mapped_functions_return():
     """The notebook: parameters that a mapped function has trained are looked at outside of it."""
     mesh = BOTH.options["mesh"]

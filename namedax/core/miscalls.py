@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from namedax.core.refused import asks, other_way, refused
+from namedax.core.refused import guarded
 from namedax.errors import ArgumentTypeError, closest, shown, usage
 
-__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called"]
+__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called", "well_called_operation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,22 +98,23 @@ def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 
 def well_called(function: F) -> F:
-    """`function`, whose miscalls are said in words, for what is not an operation by another decorator, which does so too."""
+    """`function`, whose miscalls are said in words, for what is no operation on arrays."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if refused and called in refused and (done := other_way(None, called, args, kwargs)) is not None:
-            return done[0]
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            if isinstance(error, TypeError):
-                refuse_miscall(function.__name__, function, args, kwargs, error)
-            if (done := other_way(error, called, args, kwargs)) is None:
-                raise
-        return done[0]
+        return call_or_refuse(function, args, kwargs)
 
-    return cast(F, asks(called, function.__name__))
+    return cast(F, called)
+
+
+def well_called_operation(function: F) -> F:
+    """The same for an operation on arrays that has none of the decorators which say so too; it is `guarded`."""
+
+    def say(error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if isinstance(error, TypeError):
+            refuse_miscall(function.__name__, function, args, kwargs, error)
+
+    return guarded(function.__name__, say)(function)
 
 
 def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

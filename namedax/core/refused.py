@@ -100,8 +100,13 @@ def asks(function: F, op: str) -> F:
     return function
 
 
-def guarded(op: str) -> Callable[[F], F]:
-    """A decorator for an operation as users call it, `op`: where JAX refuses it, it goes the other way."""
+def guarded(op: str, say: Callable[..., None] | None = None) -> Callable[[F], F]:
+    """A decorator for an operation as users call it, `op`: where JAX refuses it, it goes the other way.
+
+    Args:
+      op: what messages call it.
+      say: is given an error, and the arguments, before another way is looked for; it may raise one in words.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -111,6 +116,8 @@ def guarded(op: str) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
+                if say is not None:
+                    say(error, args, kwargs)
                 if (done := other_way(error, guard, args, kwargs)) is None:
                     raise
             return done[0]

@@ -17,7 +17,7 @@ import numpy as np
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.python_words import for_a_list, in_turn
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
@@ -222,7 +222,7 @@ def copy(self: NamedArray) -> LikeArguments:
     return wrap(jnp.copy(x.data), x.dims)
 
 
-@well_called
+@well_called_operation
 def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
     return rename(self, names, **more)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
@@ -24,7 +24,7 @@ from namedax.ops.indexing.parts import range_of
 __all__ = ["FUNCTIONS", "slice"]
 
 
-@well_called
+@well_called_operation
 def slice(
     x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
 ) -> LikeArguments:

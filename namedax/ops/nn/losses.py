@@ -23,7 +23,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -40,7 +40,7 @@ __all__ = ["FUNCTIONS", "softmax_cross_entropy"]
 _OP = "softmax_cross_entropy"
 
 
-@well_called
+@well_called_operation
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
 ) -> Array:

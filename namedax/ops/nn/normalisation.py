@@ -31,7 +31,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
@@ -249,7 +249,7 @@ def _epsilon(op: str, epsilon: Any) -> float:
 # --- the norms ------------------------------------------------------------------------------------------------------
 
 
-@well_called
+@well_called_operation
 def layer_norm(
     x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
 ) -> LikeArguments:
@@ -286,7 +286,7 @@ def _normalised(site: Site, passes: Callable[[Site], Statistics], epsilon: float
     return _normalise(site, passes(site), epsilon)[0]
 
 
-@well_called
+@well_called_operation
 def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
     """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
 

@@ -18,7 +18,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
@@ -280,7 +280,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 # --- as in jax.lax --------------------------------------------------------------------------------------------------
 
 
-@well_called
+@well_called_operation
 def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative maximum along one axis, as `lax.cummax`.
 
@@ -307,7 +307,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummax", operand, axis, reverse)
 
 
-@well_called
+@well_called_operation
 def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
@@ -318,7 +318,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummin", operand, axis, reverse)
 
 
-@well_called
+@well_called_operation
 def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 

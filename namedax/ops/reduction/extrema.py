@@ -14,7 +14,7 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, shown
@@ -294,7 +294,7 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
         return WithIndex(site.finish(values), site.finish(indices))
 
 
-@well_called
+@well_called_operation
 def max_with_index(x: Any, axis: Axis) -> WithIndex:
     """Maximum along one axis, a position or a name, and the index of the first entry that has it.
 
@@ -320,7 +320,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
     return _run_with_index("max_with_index", True, x, axis)
 
 
-@well_called
+@well_called_operation
 def min_with_index(x: Any, axis: Axis) -> WithIndex:
     """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
 

@@ -19,7 +19,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven, block_of, plain
@@ -44,7 +44,7 @@ _LOCAL: dict[str, Callable[..., Any]] = {
 _WHOLE: dict[str, Callable[..., Any]] = {"prod": jnp.prod, "max": jnp.max, "min": jnp.min}
 
 
-@well_called
+@well_called_operation
 def segment_sum(
     data: Any,
     segment_ids: Any,
@@ -88,7 +88,7 @@ def segment_sum(
     return _segment("sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called
+@well_called_operation
 def segment_prod(
     data: Any,
     segment_ids: Any,
@@ -107,7 +107,7 @@ def segment_prod(
     return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called
+@well_called_operation
 def segment_max(
     data: Any,
     segment_ids: Any,
@@ -126,7 +126,7 @@ def segment_max(
     return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called
+@well_called_operation
 def segment_min(
     data: Any,
     segment_ids: Any,

@@ -13,7 +13,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
@@ -36,7 +36,7 @@ from namedax.ops.shape.joining import stack
 __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
-@well_called
+@well_called_operation
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
     """Evenly spaced values, along a name if `axis` is given.
 
@@ -81,7 +81,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
 
 
-@well_called
+@well_called_operation
 def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
@@ -145,7 +145,7 @@ def _filled(
     return wrap(function((*blocks, *shape), *options), dims)
 
 
-@well_called
+@well_called_operation
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -171,7 +171,7 @@ def zeros(
     return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
 
 
-@well_called
+@well_called_operation
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -184,7 +184,7 @@ def ones(
     return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
 
 
-@well_called
+@well_called_operation
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -197,7 +197,7 @@ def empty(
     return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
 
 
-@well_called
+@well_called_operation
 def full(
     shape: Any = (),
     fill_value: Any = None,
@@ -230,7 +230,7 @@ def full(
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
-@well_called
+@well_called_operation
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
     """`a` as an array: a named array stays one, and so does a sequence that holds some.
 
@@ -254,7 +254,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return _as_array("asarray", a, dtype, order, copy, 0)
 
 
-@well_called
+@well_called_operation
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
     """A new array: as `asarray`, and with at least `ndmin` positional axes.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.leaves import data_of
@@ -31,7 +31,7 @@ def _check_flags(op: str, **flags: Any) -> None:
             )
 
 
-@well_called
+@well_called_operation
 def linspace(
     start: Any,
     stop: Any,

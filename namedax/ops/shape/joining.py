@@ -17,7 +17,7 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
@@ -36,7 +36,7 @@ Axes = tuple[str, ...]
 # --- joining --------------------------------------------------------------------------------------------------------
 
 
-@well_called
+@well_called_operation
 def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
     """Joins arrays along an axis that they all have.
 
@@ -169,7 +169,7 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
     return concatenate([arr, values], axis, out_axis=out_axis)
 
 
-@well_called
+@well_called_operation
 def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
 

@@ -13,7 +13,7 @@ import numpy as np
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -104,7 +104,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
-@well_called
+@well_called_operation
 def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
@@ -154,7 +154,7 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     return _run_pattern("rearrange", x, pattern, sizes)
 
 
-@well_called
+@well_called_operation
 def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
@@ -269,7 +269,7 @@ def _require(op: str, x: Any, name: Any) -> None:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
-@well_called
+@well_called_operation
 def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
     """Splits one named axis into several, row-major.
 
@@ -324,7 +324,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return execute(op, x, left, right, known)
 
 
-@well_called
+@well_called_operation
 def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 

@@ -14,7 +14,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
@@ -38,7 +38,7 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
     return lax.broadcasted_iota(jnp.int32, (block, *(1,) * behind), 0)
 
 
-@well_called
+@well_called_operation
 def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
 
@@ -66,7 +66,7 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     return _triangle("tril", m, k, axis)
 
 
-@well_called
+@well_called_operation
 def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
 

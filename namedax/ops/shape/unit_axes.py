@@ -11,7 +11,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands.axes import as_in_jax, axis_needed, resolve_axis
@@ -22,7 +22,7 @@ from namedax.ops.shape.joining import named_from_front, new_place
 __all__ = ["FUNCTIONS", "expand_dims", "squeeze"]
 
 
-@well_called
+@well_called_operation
 def expand_dims(a: Any, axis: Any) -> LikeArguments:
     """Inserts axes of size 1.
 

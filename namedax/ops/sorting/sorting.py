@@ -10,7 +10,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import make_in_region
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
 from namedax.operands import compiled_ops
@@ -132,7 +132,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
-@well_called
+@well_called_operation
 def lexsort(keys: Any, axis: Any = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
@@ -190,7 +190,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
     return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
 
 
-@well_called
+@well_called_operation
 def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
@@ -204,7 +204,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
-@well_called
+@well_called_operation
 def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
 

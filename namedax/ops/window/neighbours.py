@@ -19,7 +19,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, cast_data
@@ -154,7 +154,7 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
     return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
 
 
-@well_called
+@well_called_operation
 def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
 
@@ -219,7 +219,7 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
-@well_called
+@well_called_operation
 def halo(
     x: Any,
     axis: Hashable,
