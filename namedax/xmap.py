@@ -291,8 +291,10 @@ class Xmapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
         try:
-            check_values(args, kwargs)
-            moves = self._resources and (not inhabited or ambient() is None) and not self._arrivals.are_in_place(args, kwargs)
+            is_outside = self._resources and (not inhabited or ambient() is None)
+            moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
+            if moves or not is_outside:
+                check_values(args, kwargs)
             if moves:
                 if not isinstance(self._mesh, Mesh):
                     self._check_devices(args, kwargs)

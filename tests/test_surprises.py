@@ -1,5 +1,7 @@
 """What a user of NumPy writes, and would get a surprising number for without a word: each is an error that says what to write."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -227,6 +229,20 @@ def test_integers_that_do_not_fit(op):
         with jax.enable_x64(True):
             made = MADE[op](data)
             np.testing.assert_array_equal(made.data if isinstance(made, nx.NamedArray) else made, data)
+
+
+class Batch(NamedTuple):
+    times: Any
+
+
+@pytest.mark.parametrize("resources", [{}, {"t": "x"}], ids=str)
+def test_integers_in_nodes_of_somebodys_own(resources):
+    mapped = nx.xmap(lambda batch: batch.times + 0, (Batch(["t"]),), ["t"], axis_resources=resources, mesh=make_mesh((2,)))
+    with jax.enable_x64(False):
+        assert message(lambda: mapped(Batch(MILLISECONDS)), ArgumentError).startswith(
+            "xmap: the integers of i64[2] are from -5"
+        )
+        np.testing.assert_array_equal(mapped(Batch(np.array([1, 2]))), [1, 2])
 
 
 def test_integers_that_fit():

@@ -23,7 +23,10 @@ _MAX_KNOWN = 8192
 
 
 def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where an argument holds integers of NumPy's that would be others in the program, which gets arrays of JAX's types."""
+    """Raises where an argument holds integers of NumPy's that would be others in the program, which gets arrays of JAX's types.
+
+    `Arrivals.are_in_place` does so too, in the look that it takes anyway.
+    """
     waiting: list[Any] = [*args, *kwargs.values()]
     for value in waiting:  # to which what containers hold is added as they come
         kind = type(value)
@@ -35,6 +38,14 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             waiting += value.values()
         elif kind is np.ndarray:
             check_integers("xmap", value)
+        elif not isinstance(value, (jax.Array, int, float, complex)):
+            waiting += _inside(value)
+
+
+def _inside(value: Any) -> list[Any]:
+    """The leaves of a node of somebody's own; none of a number or a static argument."""
+    leaves = jax.tree.leaves(value)
+    return [] if len(leaves) == 1 and leaves[0] is value else leaves
 
 
 class _Known:
@@ -75,7 +86,10 @@ class Arrivals:
         self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
 
     def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether no argument has to be moved. `False` means that this is not known: under a trace, for one."""
+        """Whether no argument has to be moved, and their values have been checked (`check_values`).
+
+        `False` means that this is not known: under a trace, for one.
+        """
         context = get_abstract_mesh()
         known_context, mesh, kinds = self._now
         if context is not known_context or (mesh is not None and concrete_mesh(self._given) is not mesh):
@@ -99,10 +113,10 @@ class Arrivals:
                     if isinstance(value, jax.core.Tracer) or not known.learns(value):
                         break
                     whole_types.add(kind)
+                elif kind is np.ndarray:
+                    check_integers("xmap", value)
                 else:
-                    leaves = jax.tree.leaves(value)
-                    if not (len(leaves) == 1 and leaves[0] is value):  # a number, an array of NumPy's, a static argument
-                        waiting += leaves
+                    waiting += _inside(value)
             else:
                 return True
         return False
