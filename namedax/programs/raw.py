@@ -185,18 +185,13 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        NameError,
-        AssertionError,
-        NotImplementedError,
-        ValueError,
-    ) as error:  # which of them, depends on the mesh and on jit
+    except (NameError, AssertionError, NotImplementedError, ValueError) as error:  # which, depends on the mesh and on jit
         if not isinstance(error, NamedaxError) and _is_of_cast(error):
             raise RawBlockError(
                 f"jax.lax.pcast: in the body of {function} no cast is needed, and a name is no mesh axis: over which mesh axes a value varies "
                 "follows from its names, and operations of namedax cast their operands to meet. Leave the cast out."
             ) from error
-        if isinstance(error, ValueError) and not isinstance(error, NotImplementedError):
+        if isinstance(error, ValueError):
             raise
         said = said_of_names(error)
         if said is not None:
