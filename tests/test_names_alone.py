@@ -126,6 +126,9 @@ def test_what_says_its_axes_is_as_before():
     for flat in (nx.numpy.ravel, lambda x: nx.numpy.reshape(x, -1), lambda x: nx.numpy.reshape(x, shape=(1, -1))):
         with pytest.raises(PositionalAxisError, match=r"nothing to (ravel|reshape)\. Write nx\.merge_axes"):
             flat(X)
+    bits = nx.named(np.arange(16).reshape(2, 8) % 3 > 0, ["q", "k"])
+    for packed in (nx.numpy.packbits(bits, axis="k"), nx.numpy.packbits(bits, "k")):
+        np.testing.assert_array_equal(nx.positional(packed, ["q", "k"]), np.packbits(bits.data, axis=1))
 
 
 def test_by_name_and_by_position_all_is_as_before():

@@ -14,6 +14,7 @@ import namedax as nx
 
 ROOT = pathlib.Path(__file__).parent.parent
 sphinx = pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+pytestmark = pytest.mark.full  # for `make test-all`, which has built the site before: `make test` does not install Sphinx
 
 
 @pytest.fixture(scope="module")

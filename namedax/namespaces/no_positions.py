@@ -32,6 +32,8 @@ _INSTEAD: dict[str, str | None] = {
     "delete": "nx.numpy.delete(arr, obj, axis={last!r})",
     "ediff1d": "nx.diff(x, axis={last!r})",
 }
+# Where those that can go along an axis take it.
+_AXIS_AT = {"insert": 3, "delete": 2, "packbits": 1}
 # These act on all their arrays, or on a sequence of them; the others on the first argument.
 _OF_SEVERAL = frozenset("outer kron hstack vstack dstack column_stack block".split())
 
@@ -67,7 +69,5 @@ def _says_its_axes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """Whether the call says along which axes: a name, or a shape without one that is left open."""
     if name == "reshape":
         return not is_flat((*args[1:2], kwargs.get("shape", ())))
-    if name in ("insert", "delete"):
-        place = 3 if name == "insert" else 2
-        return len(args) > place or "axis" in kwargs
-    return False
+    place = _AXIS_AT.get(name)
+    return place is not None and (len(args) > place or "axis" in kwargs)
