@@ -369,7 +369,9 @@ class Xmapped:
             data, leaf = argument.data, argument.leaf
             if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
                 return leaf
-            sharding = NamedSharding(mesh, partition_spec(argument.dims, resources))
+            # JAX has no arrays of uneven blocks: a name that does not divide comes whole.
+            sizes = dict(zip(argument.dims, data.shape, strict=True))
+            sharding = NamedSharding(mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh)))
             if only_type:
                 data = jax.ShapeDtypeStruct(data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding)
             else:

@@ -149,3 +149,19 @@ def closed_over(x, c):
         return sum(jnp.sum(jnp.sin(result) * i) for i, result in enumerate(each, 1))
 
     return jax.value_and_grad(total, (0, 1))(x, c)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("entry", ["x", ("x", "y"), ("y", nx.SerialLoop(2))], ids=str)
+def test_committed_elsewhere_along_a_name_that_does_not_divide(entry, kind):
+    """To one device, or to another mesh of the same devices: it comes as whole as any argument along such a name."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2)
+    other = jax.make_mesh((2, 4), ("p", "q"), axis_types=(kind,) * 2, devices=jax.devices()[::-1])
+    x, y = array(6, 3), array(3, seed=1)
+    f = nx.xmap(lambda x, y: nx.sum(x * y, "c"), (["a", "c"], ["c"]), ["a"], axis_resources={"c": entry}, mesh=mesh)
+    for sharding in (jax.devices()[3], NamedSharding(other, P("p")), NamedSharding(other, P(None))):
+        moved = jax.device_put(x, sharding)
+        np.testing.assert_allclose(f(moved, y), x @ y, rtol=1e-5)
+        if kind is AxisType.Auto:  # JAX differentiates eagerly on Explicit axes under jax.set_mesh only
+            np.testing.assert_allclose(jax.grad(lambda y, x=moved: jnp.sum(f(x, y)))(jnp.asarray(y)), x.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(f.lower(moved, y).compile()(x, y), x @ y, rtol=1e-5)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.fuzz.interpreter import Run
-from tests.fuzz.program import Argument, Block, Invalid, Operation, Program, Statement
+from tests.fuzz.program import Argument, Block, Invalid, Operation, Program, Statement, shown
 from tests.fuzz.values import INNER, SIZES, V
 
 LARGEST = 300.0  # of all values, so that rounding stays small
-MAPPED_NAMES = tuple(name for name in SIZES if name not in INNER)
 
 
 class Generator:
@@ -27,6 +27,7 @@ class Generator:
         self.parameters: tuple[int, ...] = ()
         self.hidden: frozenset[str] = frozenset(INNER)
         self.depth = 0
+        self.forward = False  # whether forward mode goes through this function, which rules of reverse mode refuse
         self.only: tuple[str, ...] = ()  # the operations that may be drawn; all, if none are given
         self._counter = [0]
         self.run = Run(np)
@@ -113,16 +114,17 @@ class Generator:
         """Adds a statement if the drawn one is possible and its values are fit for comparison."""
         names = _names(self.depth)
         name = self.choice([name for name in names if name in self.only] if self.only else names)
-        s = Operation.table[name].draw(self, name)
-        if s is None:
-            return False
         trial = dict(self.env)
         before = len(self.run.meetings)
-        try:
-            self.run.statement(s, trial)
-            fit = all(_fit(trial[number], s.op) for number in s.outs)
-        except (Invalid, ValueError, LookupError):
-            fit = False
+        with warnings.catch_warnings(action="ignore"):  # of means of nothing
+            try:
+                s = Operation.table[name].draw(self, name)
+                if s is None:
+                    return False
+                self.run.statement(s, trial)
+                fit = all(_fit(trial[number], s.op) for number in s.outs)
+            except (Invalid, ValueError, LookupError):  # no maximum of nothing, no first entry
+                fit = False
         if not fit:
             del self.run.meetings[before:]
             return False
@@ -144,7 +146,7 @@ class Generator:
     def child(self, arguments: Sequence[V], hide: Iterable[str] = (), inner: Iterable[str] = ()) -> Generator:
         """A generator for a function with these parameters, which sees what is visible here without the names to hide."""
         child = Generator(self._rng)
-        child._counter, child.depth = self._counter, self.depth + 1
+        child._counter, child.depth, child.forward = self._counter, self.depth + 1, self.forward
         child.only = self.only
         child.hidden = (self.hidden | {*hide}) - {*inner}
         child.parameters = tuple(self.new() for _ in arguments)
@@ -188,7 +190,7 @@ _NAMES: dict[int, list[str]] = {}
 
 def _fit(v: V, op: str) -> bool:
     """Whether a value is small and finite (but for NaN that came with the arguments)."""
-    if v.data.size > 4096 or v.ndim > 3 or len(v.names) > 4 or 0 in v.data.shape:
+    if v.data.size > 4096 or v.ndim > 3 or len(v.names) > 4:
         return False
     if v.dtype == "i8":
         return False
@@ -202,23 +204,25 @@ def _fit(v: V, op: str) -> bool:
 
 def argument(rng: random.Random, seed: int) -> Argument:
     """Most are arrays of floats with one to three names, in any physical order, and at most two positional axes."""
-    kind = rng.choice(["f32"] * 12 + ["bf16"] * 2 + ["i32"] * 3 + ["bool", "key", "nan", "i8", "table"])
+    kind = rng.choice(["f32"] * 10 + ["ties"] * 2 + ["bf16"] * 2 + ["i32"] * 3 + ["bool", "key", "nan", "i8", "table"])
     if kind == "table":
         return Argument(("n",), "f32", "normal", seed)
     many = {"key": 1, "i8": 1, "i32": 1}.get(kind, 3)
     names = rng.sample(("a", "b", "a2", "b2", "c", "k", "d"), rng.randint(1, many))
-    sizes = rng.choice([[], [], [], [3], [8], [4], [2], [8, 3]]) if kind in ("f32", "bf16", "nan") else []
+    names += ["o"] * (rng.random() < 0.15) + ["e"] * (rng.random() < 0.05)
+    sizes = rng.choice([[], [], [], [3], [8], [4], [2], [8, 3]]) if kind in ("f32", "ties", "bf16", "nan") else []
     axes = rng.sample([*names, *sizes], len(names) + len(sizes))
     if np.prod([SIZES.get(axis, axis) for axis in axes]) > 1024:
         axes = names
-    dtype, fill = ("f32", "nan") if kind == "nan" else (kind, "index" if kind in ("i32", "i8") else "normal")
+    dtype, fill = ("f32", kind) if kind in ("nan", "ties") else (kind, "index" if kind in ("i32", "i8") else "normal")
     return Argument(tuple(axes), dtype, fill, seed)
 
 
-def program(rng: random.Random, most: int = 6) -> Program:
-    """A program. It has no results if nothing could be drawn."""
+def program(rng: random.Random, most: int = 6, given: tuple[Argument, ...] = (), only: tuple[str, ...] = ()) -> Program:
+    """A program, of these arguments or any, and these operations or any. It has no results if nothing could be drawn."""
     g = Generator(rng)
-    given = tuple(argument(rng, seed) for seed in range(rng.randint(1, 3)))
+    g.only = only
+    given = given or tuple(argument(rng, seed) for seed in range(rng.randint(1, 3)))
     g.parameters = tuple(g.new() for _ in given)
     g.env = {number: argument.value() for number, argument in enumerate(given)}
     g.visible = list(g.parameters)
@@ -226,4 +230,4 @@ def program(rng: random.Random, most: int = 6) -> Program:
     made = [n for s in g.statements for n in s.outs if g.v(n).dtype != "key" and not np.isnan(g.v(n).data).all()]
     used = {n for s in g.statements for n in s.args}
     results = [n for n in made if n not in used or rng.randint(0, 3) == 0] or made[-1:]
-    return Program(given, tuple(g.statements), tuple(results[-4:]))
+    return Program(given, tuple(g.statements), tuple(dict.fromkeys((*results[-4:], *shown(g.statements)))))

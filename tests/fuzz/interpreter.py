@@ -14,8 +14,10 @@ from tests.fuzz import (  # noqa: F401 - they fill the table of operations
     ops_collective,
     ops_elementwise,
     ops_indexing,
+    ops_masks,
     ops_pipeline,
     ops_ragged,
+    ops_rules,
     ops_shape,
     ops_window,
 )

@@ -1,4 +1,4 @@
-"""Layouts: a mesh, an assignment, and the way in which a mapped function is called; and a program written down as Python for a layout."""
+"""Layouts: a mesh, an assignment, and the way in which a mapped function is called."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.fuzz.program import Block, Operation, Program, statements_of
-from tests.fuzz.values import FLOATS, INNER, SIZES, V
+from tests.fuzz.values import INNER, SIZES
 
 MESHES = ((("x", 8),), (("x", 4), ("y", 2)), (("x", 2), ("y", 4)), (("x", 2), ("y", 2)), (("x", 2), ("y", 2), ("z", 2)))
 PASSES = ("late_sums", "loop_casts", "serial_steps")
@@ -23,10 +22,14 @@ class Layout:
     resources: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     explicit: bool = False
     partitioning: str = "manual"
-    gradient: str = "outside"  # or "inside", "none"
+    gradient: str = "outside"  # or "inside", "none"; "vjp outside" and "vjp inside" with cotangents that are given
     wrap: str = "plain"  # or "checkpoint", "vmap", "eager"
     arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
+    after: str = ""  # "eager" or "jit": how the second half of the program is done, outside of the mapped function
+    again: str = (
+        ""  # "cut", "mesh" or "set_mesh": a second call with arguments that lie otherwise, or on another mesh; or under one
+    )
 
     @property
     def uneven(self) -> set[str]:
@@ -65,7 +68,7 @@ def conflicts(layout: Layout, meetings: Iterable[frozenset[str]]) -> bool:
 
 def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: bool = False) -> Layout:
     """A layout that usually keeps names apart that meet."""
-    gradient = rng.choice(["outside", "inside", "outside", "none"])
+    gradient = rng.choice(["outside", "outside", "vjp outside", "inside", "inside", "vjp inside", "none", "none"])
     wrap = rng.choice(["plain"] * 7 + ["checkpoint", "vmap", "eager"])
     if wrap == "eager":
         gradient = "none"
@@ -83,7 +86,16 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     passes = PASSES
     if resources and partitioning == "manual" and rng.random() < 0.15:
         passes = tuple(name for name in PASSES if rng.random() < 0.5)
-    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes)
+    after, again = "", ""
+    if mesh and wrap != "eager" and not gradient.endswith("inside") and rng.random() < 0.25:
+        after = rng.choice(["eager", "eager", "jit"])
+    elif mesh and wrap == "plain" and rng.random() < 0.2:
+        again = rng.choice(["cut", "mesh", "set_mesh"])
+        if (
+            again == "mesh" and explicit
+        ):  # JAX refuses arrays of one such mesh under jax.set_mesh of another one, and derivatives without
+            gradient = "none"
+    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)
 
 
 def _resources(
@@ -110,100 +122,3 @@ def _resources(
         if entries:
             resources[name] = entries
     return tuple(sorted(resources.items()))
-
-
-# --- programs as Python ---------------------------------------------------------------------------------------------
-
-
-class _Writer:
-    def __init__(self, layout: Layout):
-        self.layout, self.functions = layout, 0
-
-    def block(self, block: Block, name: str, indent: str, values_of: str = "") -> list[str]:
-        """The lines of a function."""
-        lines = [f"{indent}def {name}({', '.join(f'v{n}' for n in block.parameters)}):"]
-        inner = indent + "    "
-        for s in block.statements:
-            names = []
-            for function in s.blocks:
-                self.functions += 1
-                names.append(f"f{self.functions}")
-                lines += self.block(function, names[-1], inner)
-            text = Operation.table[s.op].code(s, [f"v{n}" for n in s.args], names, self.resources)
-            lines.append(f"{inner}{', '.join(f'v{n}' for n in s.outs)} = {text}")
-        results = ", ".join(f"v{n}" for n in block.results)
-        return [*lines, f"{inner}return {values_of.format(results) if values_of else results}"]
-
-    def resources(self, names: Sequence[str]) -> str:
-        """`, axis_resources=..., mesh=mesh` for a nested mapped function."""
-        placed = [f"{name!r}: {written(entries)}" for name, entries in self.layout.resources if name in names]
-        auto = ", partitioning='auto'" if self.layout.partitioning == "auto" else ""
-        return f", axis_resources={{{', '.join(placed)}}}, mesh=mesh{auto}" if placed else ""
-
-
-def out_axes(values: Sequence[V]) -> list[list[Any]]:
-    """Where the names of results stand: sorted, or the other way round."""
-    axes = []
-    for number, v in enumerate(values):
-        axes.append([*(v.names[::-1] if number % 2 else v.names), *[None] * v.ndim])
-    return axes
-
-
-def source(program: Program, layout: Layout, results: Sequence[V], mapped: Sequence[str], sizes: Sequence[str]) -> str:
-    """A program for a layout, which leaves what it computes in `result`: `(loss, values), gradients`, or `values`."""
-    writer = _Writer(layout)
-    count = len(program.arguments)
-    lines = [f"v{n} = {argument.expression}" for n, argument in enumerate(program.arguments)]
-    ins, outs = [argument.mapping for argument in program.arguments], out_axes(results)
-    floats = tuple(n for n, argument in enumerate(program.arguments) if argument.dtype in FLOATS and argument.fill != "nan")
-    gradient = layout.gradient if floats else "none"
-    parameters = ", ".join(f"v{n}" for n in range(count))
-    if layout.mesh:
-        axes, shape = zip(*layout.mesh, strict=True)
-        kind = "Explicit" if layout.explicit else "Auto"
-        types = f", axis_types=(jax.sharding.AxisType.{kind},) * {len(axes)}"
-        lines.append(f"mesh = jax.make_mesh({shape}, {axes}{types}, devices=jax.devices()[:{math.prod(shape)}])")
-    # XLA's partitioner aborts over a Fourier transform along an axis that arrives cut, in plain JAX as here; Explicit axes are typed.
-    aborts = not layout.explicit and any(s.op == "fft" for s in statements_of(program.main))
-    if layout.arrive == "sharded" and not aborts:
-        lines += _sharded(program, layout)
-    inside = gradient == "inside"
-    lines += writer.block(program.main, "body", "", "[{}]")
-    function, in_axes, final_axes = "body", f"({', '.join(map(repr, ins))},)", repr(outs)
-    if layout.wrap == "checkpoint":
-        function = "jax.checkpoint(body)"
-    if inside:
-        function = f"jax.value_and_grad(lossy({function}, {outs}), {floats}, has_aux=True)"
-        final_axes = f"(([], {outs}), ({', '.join(repr(ins[n]) for n in floats)},))"
-    placed = ", ".join(f"{name!r}: {written(entries)}" for name, entries in layout.resources if name in mapped)
-    options = f", axis_sizes={ {name: SIZES[name] for name in sizes} }" if sizes else ""
-    if placed:
-        options += f", axis_resources={{{placed}}}"
-    if layout.mesh:
-        options += f", mesh=mesh, partitioning={layout.partitioning!r}"
-    if layout.wrap == "eager":
-        options += ", jit=False"
-    if layout.passes != PASSES:
-        options += f", passes={layout.passes}"
-    lines.append(f"f = nx.xmap({function}, {in_axes}, {final_axes}{options})")
-    if layout.wrap == "vmap" and floats:
-        lines.append(f"f = twice(f, {floats[0]})")
-    if gradient == "outside":
-        lines.append(f"f = jax.jit(jax.value_and_grad(lossy(f), {floats}, has_aux=True))")
-    call = f"f({parameters})"
-    if layout.explicit:
-        return "\n".join([*lines, "with jax.set_mesh(mesh):", f"    result = {call}"])
-    return "\n".join([*lines, f"result = {call}"])
-
-
-def _sharded(program: Program, layout: Layout) -> list[str]:
-    """Lines that place arguments over the last mesh axis."""
-    axis, devices = layout.mesh[-1]
-    lines = []
-    for n, argument in enumerate(program.arguments):
-        shape = [SIZES[entry] if isinstance(entry, str) else entry for entry in argument.axes]
-        fits = [i for i, size in enumerate(shape) if size % devices == 0]
-        if fits:
-            spec = ", ".join([*["None"] * fits[0], repr(axis)])
-            lines.append(f"v{n} = jax.device_put(v{n}, jax.NamedSharding(mesh, jax.P({spec})))")
-    return lines

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.fuzz.ops_rules import has_rules
 from tests.fuzz.program import Block, Invalid, Operation, Statement, statements_of
 from tests.fuzz.values import FLOATS, INNER, SIZES, V, along, broadcast, elementwise, front, make, promote, union
 
@@ -319,6 +320,7 @@ class Derivative(Operation):
         if x is None:
             return None
         child = g.child([g.v(x)])
+        child.forward = g.forward or name in ("jvp", "linearize")
         child.statements_up_to(3)
         result = child.pick(lambda v: v.dtype == "f32" and v.data.size <= 1024)
         if result is None:
@@ -341,6 +343,11 @@ class Derivative(Operation):
         x, block = values[0], s.blocks[0]
         if r.xp is not np:
             return [self._differentiate(r, s, env)]
+        if has_rules(inner.op for inner in statements_of(block)):
+            with jax.enable_x64(True):
+                given = {n: v if v.dtype == "key" else v._replace(data=jnp.asarray(v.data)) for n, v in env.items()}
+                v = self._differentiate(type(r)(jnp), s, given)
+            return [v._replace(data=np.asarray(v.data))]
         position = r.position
         (base,) = r.block(block, env, [x])
 

@@ -7,7 +7,10 @@ import numpy as np
 from tests.fuzz.program import Invalid, Operation
 from tests.fuzz.values import NUMBERS, SIZES, V, along, broadcast, front, make, promote, spread, union, without
 
-MERGES = {"a": ("b", "k"), "a2": ("k", "b"), "c": ("d", "k"), "c2": ("k2", "d")}
+MERGES = {
+    **{"a": ("b", "k"), "a2": ("k", "b"), "c": ("d", "k"), "c2": ("k2", "d")},
+    **{"b": ("b2", "o"), "k2": ("o2", "k"), "e": ("k", "e2"), "e2": ("e", "b")},
+}
 
 
 class Rename(Operation):

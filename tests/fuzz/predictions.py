@@ -48,7 +48,7 @@ def _sends_nothing(s: Statement) -> bool:
 
 def _can_be_compared(layout: Layout) -> bool:
     """Whether the program says what is sent, and XLA's partitioner decides nothing on its own."""
-    if not layout.mesh or layout.partitioning == "auto" or layout.wrap == "eager":
+    if not layout.mesh or layout.partitioning == "auto" or layout.wrap == "eager" or layout.after or layout.again == "set_mesh":
         return False
     mapped = {axis for name, _ in layout.resources for axis in layout.mesh_axes(name) if name not in INNER}
     # What only a nested function maps is the partitioner's in the function around it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,7 +44,7 @@ class Argument:
 
     axes: tuple[Any, ...]  # names, and sizes of positional axes
     dtype: str = "f32"
-    fill: str = "normal"  # or "nan", "index"
+    fill: str = "normal"  # or "nan", "index", "ties"
     seed: int = 0
 
     @property
@@ -64,7 +64,7 @@ class Argument:
         if self.dtype in ("i8", "i32"):
             low = -SIZES["n"] // 2 if self.fill == "index" and self.dtype == "i8" else -2
             return f"jnp.asarray({rng}.integers({max(low, -128)}, 2, {shape}), '{DTYPES[self.dtype]}')"
-        values = f"{rng}.normal(size={shape})"
+        values = f"{rng}.integers(-2, 3, {shape}) / 2" if self.fill == "ties" else f"{rng}.normal(size={shape})"
         if self.fill == "nan":
             values = f"np.where({rng}.random({shape}) < 0.1, np.nan, {values})"
         return f"jnp.asarray({values}, '{DTYPES[self.dtype]}')"
@@ -109,6 +109,7 @@ class Operation:
     names: ClassVar[tuple[str, ...]] = ()
     weight: ClassVar[float] = 1.0
     moves: ClassVar[bool] = False  # entries along an axis move, which a loop in time cannot do
+    shown: ClassVar[bool] = False  # its results are results of the program
     table: ClassVar[dict[str, Operation]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -138,3 +139,18 @@ def statements_of(block: Block) -> Iterator[Statement]:
         yield s
         for inner in s.blocks:
             yield from statements_of(inner)
+
+
+def shown(statements: Iterable[Statement]) -> tuple[int, ...]:
+    """The values that have to be results of the program."""
+    return tuple(n for s in statements if Operation.table[s.op].shown for n in s.outs)
+
+
+def used(statements: Sequence[Statement], results: Iterable[int]) -> set[int]:
+    """The values that some statements take, and those that are results."""
+    found = set(results)
+    for s in statements:
+        found |= {*s.args}
+        for inner in s.blocks:
+            found |= used(inner.statements, inner.results)
+    return found

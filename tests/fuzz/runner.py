@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,60 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import namedax as nx
+from tests.fuzz import helpers
 from tests.fuzz.interpreter import Run
-from tests.fuzz.layouts import Layout, conflicts, out_axes, source
+from tests.fuzz.layouts import Layout, conflicts
 from tests.fuzz.ops_attention import cannot_share
 from tests.fuzz.ops_blocks import difference
 from tests.fuzz.ops_pipeline import cannot_be_cut
+from tests.fuzz.ops_rules import has_rules
 from tests.fuzz.predictions import unpredicted
 from tests.fuzz.program import Invalid, Operation, Program, statements_of
+from tests.fuzz.source import SPEAKERS, cut, out_axes, source
 from tests.fuzz.values import DTYPES, FLOATS, INNER, V, weights
-
-HEADER = "import jax, jax.numpy as jnp, numpy as np, namedax as nx\nfrom tests.fuzz.runner import lossy, twice\n"
-
-
-# --- what the written programs use ----------------------------------------------------------------------------------
-
-
-def lossy(f: Callable[..., Any], axes: Sequence[Any] | None = None) -> Callable[..., Any]:
-    """A loss of the results of `f`, and the results; of named arrays with these axes, or of arrays without names."""
-
-    def loss(*args: Any) -> Any:
-        values = f(*args)
-        total: Any = 0.0
-        for number, v in enumerate(values):
-            if not jnp.issubdtype(jnp.result_type(getattr(v, "dtype", type(v))), jnp.floating):
-                continue
-            v = v.astype("float32") if hasattr(v, "astype") else v
-            if axes is None:
-                total = total + jnp.sum(v * weights(number, v.shape))
-            else:
-                total = total + _named_total(v, number, axes[number])
-        return total, values
-
-    return loss
-
-
-def _named_total(v: Any, number: int, axes: Sequence[Any]) -> Any:
-    positions = iter(getattr(v, "shape", ()))
-    sizes = dict(getattr(v, "named_shape", {}))
-    shape = [next(positions) if axis is None else sizes[axis] for axis in axes]
-    if not shape:
-        return v * float(weights(number, ()))
-    product = v * nx.named(jnp.asarray(weights(number, shape)), list(axes))
-    return nx.sum(product, (*sizes, *range(axes.count(None))))
-
-
-def twice(f: Callable[..., Any], which: int) -> Callable[..., Any]:
-    """`f` under `jax.vmap` over one argument, itself and half of it."""
-
-    def run(*args: Any) -> Any:
-        pair = jnp.stack([args[which], args[which] / 2])
-        args = tuple(pair if n == which else arg for n, arg in enumerate(args))
-        return jax.vmap(f, tuple(0 if n == which else None for n in range(len(args))))(*args)
-
-    return run
-
 
 # --- the expected answer --------------------------------------------------------------------------------------------
 
@@ -96,7 +53,9 @@ class Reference:
 
     @functools.cached_property
     def derivatives(self) -> list[tuple[int, np.ndarray, float, float]] | None:
-        """Of the loss: argument, direction, derivative, and how far noise moves it. `None` where differences show a kink."""
+        """Of the loss: argument, direction, derivative, and how far noise moves it. `None` where differences show a kink, and with rules."""
+        if has_rules(s.op for s in statements_of(self.program.main)):
+            return None
         given, rng = self._arguments(), np.random.default_rng(3)
         inner = any(s.op in ("grad", "vjp", "jvp", "linearize") for s in statements_of(self.program.main))
         step = 1e-3 if inner else 1e-5
@@ -216,31 +175,38 @@ def write(ref: Reference, layout: Layout) -> str:
     program = ref.program
     given = {axis for argument in program.arguments for axis in argument.axes if isinstance(axis, str)}
     local = {*INNER}
-    mapped = {name for meeting in ref.meetings for name in meeting} - local
+    meetings = ref.meetings
+    if layout.after:  # names that are born outside of the mapped function are not its own
+        inside, _ = cut(program, layout)
+        program = Program(program.arguments, inside.statements, inside.results)
+        meetings = reference(program).meetings
+    mapped = {name for meeting in meetings for name in meeting} - local
     # A name that is born in the body, and does not divide, has to be known when it begins.
     sizes = sorted((spoken(program) | (layout.uneven & mapped)) - given - local)
-    return source(program, layout, ref.results, sorted(mapped), sizes)
+    return source(ref.program, layout, ref.results, sorted(mapped), sizes)
 
 
 def spoken(program: Program) -> set[str]:
     """Names that a statement speaks of, though perhaps no value has them."""
-    speakers = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")
-    found = {s["axis"] for s in statements_of(program.main) if s.op in speakers}
+    found = {s["axis"] for s in statements_of(program.main) if s.op in SPEAKERS}
     return found | {s["over"] for s in statements_of(program.main) if s.op == "pipeline" and s["positions"]}
 
 
 def attempt(ref: Reference, layout: Layout, explained: bool = False) -> Outcome:
     """Runs and compares; if it is to be `explained`, what it sends with what `nx.explain` has said too."""
-    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "nx": nx, "lossy": lossy, "twice": twice}
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "nx": nx, **vars(helpers)}
     text = write(ref, layout)
     try:
         exec(compile(text, "<program>", "exec"), names)
-        result = jax.tree.map(np.asarray, names["result"])
+        calls = [jax.tree.map(np.asarray, names[call]) for call in ("result", "again") if call in names]
     except Exception as error:
         return _refusal(ref, layout, error)
     has_gradients = layout.gradient != "none" and ref.gradient_arguments
-    values, gradients = (result[0][1], result[1]) if has_gradients else (result, None)
-    outcome = compare(ref, layout, values, gradients)
+    for result in calls:
+        values, gradients = (result[0][1], result[1]) if has_gradients else (result, None)
+        outcome = compare(ref, layout, values, gradients)
+        if outcome.failed:
+            break
     if outcome.failed:
         return Outcome("ill") if left_to_the_compiler(ref, layout) else outcome
     if explained and (difference := unpredicted(ref.program, layout, names)):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fuzz.layouts import Layout
-from tests.fuzz.program import Block, Program, Statement
+from tests.fuzz.program import Block, Program, Statement, shown, used
 from tests.fuzz.runner import Outcome, attempt, reference
 
 
@@ -40,6 +40,8 @@ def _try(program: Program, layout: Layout, outcome: Outcome, watch: Any) -> Outc
         names = {name for meeting in ref.meetings for name in meeting}
         if any(name not in names for name, _ in layout.resources) or not program.results:
             return None
+        if not {*shown(program.statements)} <= {*program.results}:
+            return None
     except Exception:
         return None
     watch(ref, layout)
@@ -57,7 +59,7 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
     """Simpler layouts, the simplest first."""
     if layout.gradient != "none":
         yield dataclasses.replace(layout, gradient="none")
-    for field in ("explicit", "wrap", "arrive", "passes"):
+    for field in ("after", "again", "explicit", "wrap", "arrive", "passes"):
         default = getattr(Layout(), field)
         if getattr(layout, field) != default:
             yield dataclasses.replace(layout, **{field: default})
@@ -119,20 +121,11 @@ def _renumber(block: Block, old: int, new: int) -> Block:
     return Block(block.parameters, tuple(statements), tuple(map(number, block.results)))
 
 
-def _used(statements: tuple[Statement, ...], results: tuple[int, ...]) -> set[int]:
-    used = set(results)
-    for s in statements[::-1]:
-        used |= {*s.args}
-        for inner in s.blocks:
-            used |= _used(inner.statements, inner.results)
-    return used
-
-
 def prune(program: Program) -> Program:
     """The program without statements and arguments that nothing uses; values are numbered anew."""
     block = _prune(program.main)
-    used = _used(block.statements, block.results)
-    arguments = [n for n in block.parameters if n in used] or [0]
+    needed = used(block.statements, block.results)
+    arguments = [n for n in block.parameters if n in needed] or [0]
     kept = tuple(program.arguments[n] for n in arguments)
     numbers: dict[int, int] = {n: i for i, n in enumerate(arguments)}
     statements = _numbered(block.statements, numbers)
@@ -140,15 +133,15 @@ def prune(program: Program) -> Program:
 
 
 def _prune(block: Block) -> Block:
-    used, kept = set(block.results), []
+    needed, kept = set(block.results), []
     for s in block.statements[::-1]:
-        if not used & {*s.outs}:
+        if not needed & {*s.outs}:
             continue
         s = dataclasses.replace(s, blocks=tuple(map(_prune, s.blocks)))
         kept.append(s)
-        used |= {*s.args}
+        needed |= {*s.args}
         for inner in s.blocks:
-            used |= _used(inner.statements, inner.results)
+            needed |= used(inner.statements, inner.results)
     return Block(block.parameters, tuple(kept[::-1]), block.results)
 
 

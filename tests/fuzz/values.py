@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-# One name has one size. Names of one size can be renamed to each other; `d` and `n` are never on a mesh.
-SIZES = {"a": 8, "a2": 8, "a3": 8, "b": 4, "b2": 4, "c": 6, "c2": 6, "d": 3, "k": 2, "k2": 2, "n": 160, "i": 4, "j": 8}
+# One name has one size. Names of one size can be renamed to each other; `n` is never on a mesh. `o` has one entry, and `e` none.
+SIZES = {
+    **{"a": 8, "a2": 8, "a3": 8, "b": 4, "b2": 4, "c": 6, "c2": 6, "d": 3, "k": 2, "k2": 2, "n": 160, "i": 4, "j": 8},
+    **{"o": 1, "o2": 1, "e": 0, "e2": 0},
+}
 INNER = ("i", "j")  # names of inner mapped functions only
 WIDE = {"bool": 0, "i8": 1, "i32": 2, "weak": 3, "bf16": 4, "f32": 5}
 DTYPES = {"bool": "bool", "i8": "int8", "i32": "int32", "weak": "float32", "bf16": "bfloat16", "f32": "float32"}

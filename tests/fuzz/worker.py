@@ -13,8 +13,9 @@ from typing import Any
 from tests.fuzz.generator import program as random_program
 from tests.fuzz.layouts import Layout, random_layout
 from tests.fuzz.program import Program, statements_of
-from tests.fuzz.runner import HEADER, Outcome, Reference, attempt, reference, write
+from tests.fuzz.runner import Outcome, Reference, attempt, reference, write
 from tests.fuzz.shrink import prune, shrink
+from tests.fuzz.source import HEADER
 
 __all__ = ["features", "report", "trial", "work"]
 
@@ -39,6 +40,8 @@ def features(layout: Layout) -> list[str]:
     axes = [axis for name, _ in layout.resources for axis in layout.mesh_axes(name)]
     found += ["two names on a mesh axis"] if len(axes) > len(set(axes)) else []
     found += ["arguments sharded elsewhere"] if layout.arrive == "sharded" else []
+    found += [f"{layout.after} outside"] if layout.after else []
+    found += [f"again: {layout.again}"] if layout.again else []
     return found + (["nothing mapped"] if not layout.resources else [])
 
 
