@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
 from namedax.core.display import type_text
-from namedax.core.element_types import check_integers
+from namedax.core.element_types import check_numbers
 from namedax.core.miscalls import well_called
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
@@ -148,7 +148,7 @@ def from_process_local(
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
-        check_integers(op, leaf)
+        check_numbers(op, leaf)
         what = f"the array{jax.tree_util.keystr(path)}, {type_text(leaf)}"
         block, dims = attach_names(leaf, mapping, op, what)
         if isinstance(block, jax.Array) and not block.is_fully_addressable:

@@ -3,6 +3,8 @@
 The oracles are NumPy's functions.
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from tests import make
-from tests.harness import make_mesh
+from tests.harness import make_mesh, said
 
 X = np.random.default_rng(3).normal(size=(8, 12, 5)).astype("float32")
 N = nx.named(jnp.asarray(X), ["a", "b", None])
@@ -241,3 +243,125 @@ def test_names_that_are_given_twice_or_nowhere():
         nx.xmap(lambda x: 2 * x, ["batch"], ["batch"], axis_sizes={"bacth": 4})(make.ones(4))
     asked = nx.xmap(lambda x: x * nx.lax.axis_size("b"), ["a"], ["a"], axis_sizes={"b": 4})(make.ones(2))
     np.testing.assert_array_equal(asked, [4, 4])
+
+
+# --- numbers that JAX's types do not hold -------------------------------------------------------------------------------
+
+I = nx.named(jnp.arange(3, dtype=jnp.int32), ["k"])
+
+
+def reflected(function):
+    return lambda x, v: function(v, x)
+
+
+OPERATORS = "add sub mul floordiv mod truediv pow eq ne lt le gt ge".split()
+WITH_NUMBERS = {
+    **{name: getattr(operator, name) for name in OPERATORS},
+    **{f"{name} reflected": reflected(getattr(operator, name)) for name in OPERATORS},
+    **{name: getattr(nx, name) for name in "add minimum equal arctan2".split()},
+    "isclose": lambda x, v: nx.isclose(x, v, atol=1),
+    "where": lambda x, v: nx.where(x > 0, x, v),
+    "clip": lambda x, v: nx.clip(x, v, None),
+    "clip by keyword": lambda x, v: nx.numpy.clip(x, max=v),
+    "nan_to_num": lambda x, v: nx.nan_to_num(x, nan=v),
+    "full": lambda x, v: nx.full((), v, named_shape={"k": 3}),
+    "full of a type": lambda x, v: nx.full((), v, jnp.int32, named_shape={"k": 3}),
+    "full_like": lambda x, v: nx.full_like(x, v),
+    "at[...].set": lambda x, v: x.at["k", 0].set(v),
+    "at[...].add": lambda x, v: x.at["k", 0].add(v),
+    "at[...].get": lambda x, v: x.at["k", jnp.array([5])].get(mode="fill", fill_value=v),
+    "take": lambda x, v: nx.take(x, jnp.array([5]), "k", mode="fill", fill_value=v),
+    "take_along_axis": lambda x, v: nx.take_along_axis(x, jnp.array([5]), "k", mode="fill", fill_value=v),
+    "pad": lambda x, v: nx.pad(x, {"k": (1, 1)}, constant_values=v),
+    "shift": lambda x, v: nx.shift(x, 1, "k", v),
+    "halo": lambda x, v: nx.halo(x, "k", 1, 1, mode="constant", fill_value=v, out_axis={"k": "w"}),
+    "max": lambda x, v: nx.max(x, "k", initial=v),
+    "dot": lambda x, v: nx.dot(x, nx.named(np.full(3, v), ["k"]), "k"),
+    "lifted": lambda x, v: nx.nmap(jnp.add)(x, v),
+    "jit": lambda x, v: jax.jit(lambda y: y + v)(x),
+}
+TOO_LARGE = {"int64": np.int64(2**40), "float64": np.float64(1e300)}
+
+
+@pytest.mark.parametrize("op", WITH_NUMBERS)
+def test_a_number_that_the_types_of_jax_do_not_hold(op):
+    def of(value, x=I):
+        with jax.enable_x64(False), pytest.raises(ArgumentError) as error:
+            WITH_NUMBERS[op](x, value)
+        assert "1099511627776" in str(error.value) or "beyond 3.4e+38" in str(error.value) or "i64[3]" in str(error.value)
+        return said(error.value)
+
+    text = of(TOO_LARGE["int64"])
+    assert text.partition(": ")[0] in {op.split()[0], *_CALLED.get(op.split()[0], ())}
+    of(TOO_LARGE["float64"], I.astype("float32"))
+    if op not in ("pow", "dot"):  # as an exponent Python's integers are exact
+        of(2**40)
+    if op in ("add", "add reflected", "where", "take", "full", "at[...].set", "max", "lifted"):
+        mapped = nx.xmap(lambda x: WITH_NUMBERS[op](x, TOO_LARGE["int64"]), axis_resources={"k": "x"}, mesh=make_mesh((1,)))
+        with jax.enable_x64(False), pytest.raises(ArgumentError):
+            mapped(I)
+
+
+# What an operator is called as a function, and which function does the work of another.
+_CALLED = {
+    **{
+        "sub": ["subtract"],
+        "mul": ["multiply"],
+        "floordiv": ["floor_divide"],
+        "truediv": ["true_divide", "divide"],
+        "pow": ["power"],
+    },
+    **{"eq": ["equal"], "ne": ["not_equal"], "lt": ["less", "greater"], "le": ["less_equal", "greater_equal"]},
+    **{"gt": ["greater", "less"], "ge": ["greater_equal", "less_equal"], "mod": ["remainder"], "dot": ["named"]},
+    **{"jit": ["add"], "lifted": ["nmap(add)"]},
+}
+
+
+def test_what_is_said_of_such_a_number():
+    with jax.enable_x64(False):
+        wider = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
+        for call, text in (
+            (
+                lambda: I + np.int64(2**40),
+                "add: 1099511627776 is an integer, and JAX holds those from -2147483648 to 2147483647 while 64-bit types are off. "
+                + wider,
+            ),
+            (
+                lambda: I * 2**40,
+                "multiply: 1099511627776 is beyond the integers of int32, those from -2147483648 to 2147483647 while 64-bit types are off. "
+                + wider,
+            ),
+            (
+                lambda: I * np.array([1.0, np.nan, -1e300])[:, None],
+                "multiply: there are numbers in f64[3,1] that are beyond 3.4e+38, the largest that JAX holds while 64-bit types are off; it "
+                "would be infinite. " + wider,
+            ),
+            (
+                lambda: nx.full((), 300, jnp.uint8, named_shape={"k": 2}),
+                "full: fill_value: 300 is beyond the integers of uint8, those from 0 to 255. Give the array a type that holds it.",
+            ),
+        ):
+            with pytest.raises(ArgumentError) as error:
+                call()
+            assert said(error.value) == text
+
+
+def test_numbers_that_the_types_of_jax_hold():
+    largest = np.finfo(np.float32).max
+    with jax.enable_x64(False):
+        for value in (
+            np.int64(7),
+            np.uint64(7),
+            np.float64(largest),
+            np.float64(np.inf),
+            np.float64(np.nan),
+            np.complex128(1 + 1e30j),
+        ):
+            have = nx.positional(I.astype("float32") + value, ["k"])
+            np.testing.assert_array_equal(have, jnp.arange(3, dtype="float32") + value)
+        ends = np.array([np.inf, -np.inf, np.nan, 1.0])
+        np.testing.assert_array_equal(nx.positional(nx.named(ends, ["k"]), ["k"]), ends.astype("float32"))
+    with jax.enable_x64(True):
+        wide = nx.named(jnp.arange(3), ["k"])
+        np.testing.assert_array_equal((wide + np.int64(2**40)).data, np.arange(3) + 2**40)
+        np.testing.assert_array_equal((wide * np.float64(1e300)).data, np.arange(3) * 1e300)

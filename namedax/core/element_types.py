@@ -10,26 +10,102 @@ import numpy as np
 
 from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
-__all__ = ["as_inexact", "as_jax", "beyond", "check_integers", "common_type", "extreme", "inexact_type", "to_type"]
+__all__ = [
+    *("NUMPY", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
+    *("inexact_type", "refuse_overflow", "to_type"),
+]
 
 
-def check_integers(op: str, value: Any) -> None:
-    """Raises where NumPy's 64-bit integers do not fit into JAX's type for them, which then are others: without 64-bit types it has 32 bits.
+# NumPy's scalars and arrays: of what is neither, types and values are JAX's.
+NUMPY = (np.ndarray, np.generic)
+
+
+def check_numbers(op: str, value: Any) -> None:
+    """Raises where NumPy's 64-bit numbers do not fit into JAX's types for them, and would be others: without 64-bit types these have 32 bits.
 
     Raises:
-      ArgumentError: `value` is an array or number of NumPy that has such integers.
+      ArgumentError: `value` is an array or number of NumPy that has such integers, or finite numbers that would be infinite.
     """
-    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind not in "iu" or value.dtype.itemsize < 8:
+    if not isinstance(value, NUMPY) or value.dtype.itemsize < 8 or value.dtype.kind not in "iufc" or not value.size:
         return
-    if not value.size or jax.dtypes.canonicalize_dtype(value.dtype).itemsize == 8:
+    kind, bits = value.dtype.kind, value.dtype.itemsize
+    if (bits > 8 and kind != "c") or jax.dtypes.canonicalize_dtype(value.dtype).itemsize == bits:
         return
-    kept = np.iinfo(np.int32 if value.dtype.kind == "i" else np.uint32)
+    if kind not in "iu":
+        _check_finite(op, value)
+        return
+    kept = np.iinfo(np.int32 if kind == "i" else np.uint32)
     low, high = int(value.min()), int(value.max())
     if low < kept.min or high > kept.max:
-        raise ArgumentError(
-            f"{op}: the integers of {shown(np.asarray(value))} are from {low} to {high}, and JAX holds those from {kept.min} to {kept.max} while "
-            f"64-bit types are off. {_WIDER}"
+        they = (
+            f"{low} is an integer"
+            if value.ndim == 0
+            else f"the integers of {shown(np.asarray(value))} are from {low} to {high}"
         )
+        raise ArgumentError(
+            f"{op}: {they}, and JAX holds those from {kept.min} to {kept.max} while 64-bit types are off. {_WIDER}"
+        )
+
+
+def _check_finite(op: str, value: Any) -> None:
+    parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
+    limit = float(np.finfo(np.float32).max)
+    for part in parts:
+        # NaN is left out; the entries are looked at one by one only where there is a large one, which may be infinite.
+        if np.fmax.reduce(part, axis=None) <= limit and np.fmin.reduce(part, axis=None) >= -limit:
+            continue
+        with np.errstate(over="ignore"):
+            lost = np.isfinite(part) & np.isinf(part.astype(np.float32))
+        if lost.any():
+            they = (
+                f"{value.item()!r} is a number"
+                if value.ndim == 0
+                else f"there are numbers in {shown(np.asarray(value))} that are"
+            )
+            raise ArgumentError(
+                f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types are off; it would be infinite. {_WIDER}"
+            )
+
+
+def refuse_overflow(op: str, arguments: Any) -> None:
+    """Raises where JAX has refused one of Python's integers among the arguments, a tree, that does not fit into its type.
+
+    Raises:
+      ArgumentError: there is one.
+    """
+    info = jnp.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
+    for value in jax.tree.leaves(arguments):
+        if type(value) is int and not info.min <= value <= info.max:
+            raise ArgumentError(f"{op}: {_beyond(value, info)}")
+
+
+def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
+    """Raises where an integer that is cast to the type of an array, with which it is filled, would be another one there.
+
+    Args:
+      op: the operation.
+      what: the argument.
+      value: all but an integer, of Python or of NumPy, is let through.
+      dtype: the type; default: that which JAX gives the number.
+
+    Raises:
+      ArgumentError: it would.
+    """
+    check_numbers(op, value)
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        return
+    dtype = np.int64 if dtype is None else dtype
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return
+    info = jnp.iinfo(jax.dtypes.canonicalize_dtype(dtype))
+    if not info.min <= int(value) <= info.max:
+        raise ArgumentError(f"{op}: {what}: {_beyond(int(value), info)}")
+
+
+def _beyond(value: int, info: Any) -> str:
+    is_default = info.dtype == jnp.int32 and jax.dtypes.canonicalize_dtype(np.int64) == jnp.int32
+    wider = f" while 64-bit types are off. {_WIDER}" if is_default else ". Give the array a type that holds it."
+    return f"{value} is beyond the integers of {info.dtype}, those from {info.min} to {info.max}{wider}"
 
 
 _WIDER = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
@@ -42,10 +118,10 @@ _NUMBERS = {
 
 
 def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
-    """`jnp.asarray(value, dtype)`, or `jnp.array` with its options, for integers that JAX's types hold.
+    """`jnp.asarray(value, dtype)`, or `jnp.array` with its options, for numbers that JAX's types hold.
 
     Raises:
-      ArgumentError: they do not (`check_integers`), in a list too.
+      ArgumentError: they do not (`check_numbers`), in a list too.
       ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have.
     """
     if isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
@@ -54,7 +130,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
             f"{op}: the element type {value.dtype} of {shown(np.asarray(value))} is none of JAX's. {remedy}"
         )
     if dtype is None:
-        check_integers(op, value)
+        check_numbers(op, value)
     try:
         return jnp.array(value, dtype, **options) if options else jnp.asarray(value, dtype)
     except OverflowError as error:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, TypeVar, cast
 
+from namedax.core.element_types import refuse_overflow
 from namedax.errors import NamedaxError
 
 __all__ = ["asks", "guarded", "install", "note", "other_way", "refused", "within_decorators"]
@@ -56,7 +57,10 @@ def other_way(
 
     Raises:
       PlacementConflictError: the places of the operands do not go together.
+      ArgumentError: JAX has refused an integer that does not fit into its type.
     """
+    if isinstance(error, OverflowError):
+        refuse_overflow(getattr(function, "_guarded", "an operation"), (args, kwargs))
     if error is not None and (not _is_of_sharding(error) or _is_part_of_another()):
         return None
     return cast("tuple[Any] | None", _ways[0](error is not None, function, args, kwargs))

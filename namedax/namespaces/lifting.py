@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from namedax.core.display import type_text
+from namedax.core.element_types import check_fits
 from namedax.core.functions import summary_of
 from namedax.errors import PositionalAxisError
 from namedax.namespaces.bound_axes import or_of_jax
@@ -148,6 +149,14 @@ class _Contraction(Lifted):
         return super().__call__(*args, **kwargs)
 
 
+class _Filled(Lifted):
+    """`full_like`, lifted, which refuses an integer that the array cannot hold."""
+
+    def __call__(self, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+        check_fits(self._op, "fill_value", fill_value, getattr(a, "dtype", None) if dtype is None else dtype)
+        return super().__call__(a, fill_value, dtype, shape, device=device)
+
+
 def _lift(
     function: Callable[..., Any], name: str, namespace: str, axis_parameters: tuple[str, ...] | None
 ) -> Callable[..., Any]:
@@ -159,6 +168,8 @@ def _lift(
     lifted = along_axes(function, name, found) if found else nmap(function)
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
+    if f"{namespace}.{name}" == "namedax.numpy.full_like":
+        lifted = _Filled(function, name, function)
     if namespace == "namedax.numpy":
         lifted = refusing(lifted, name)
     home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
-from namedax.core.element_types import check_integers
+from namedax.core.element_types import NUMPY, check_numbers
 from namedax.operands.compiled_ops import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
@@ -23,7 +23,7 @@ _MAX_KNOWN = 8192
 
 
 def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where an argument holds integers of NumPy's that would be others in the program, which gets arrays of JAX's types.
+    """Raises where an argument holds numbers of NumPy's that would be others in the program, which gets arrays of JAX's types.
 
     `Arrivals.are_in_place` does so too, in the look that it takes anyway.
     """
@@ -36,8 +36,8 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             waiting += value
         elif kind is dict:
             waiting += value.values()
-        elif kind is np.ndarray:
-            check_integers("xmap", value)
+        elif kind is np.ndarray or isinstance(value, NUMPY):
+            check_numbers("xmap", value)
         elif not isinstance(value, (jax.Array, int, float, complex)):
             waiting += _inside(value)
 
@@ -113,8 +113,8 @@ class Arrivals:
                     if isinstance(value, jax.core.Tracer) or not known.learns(value):
                         break
                     whole_types.add(kind)
-                elif kind is np.ndarray:
-                    check_integers("xmap", value)
+                elif kind is np.ndarray or isinstance(value, NUMPY):
+                    check_numbers("xmap", value)
                 else:
                     waiting += _inside(value)
             else:

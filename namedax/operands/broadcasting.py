@@ -24,6 +24,7 @@ from jax.sharding import NamedSharding
 from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
 from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
+from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import VARYING_FORM, cast, cast_data, varying
@@ -92,6 +93,8 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     if type(array) is not NamedArray:
         if type(array) in _NO_ARRAYS:
             refuse_names(op, array)
+        elif isinstance(array, NUMPY) and array.dtype.itemsize >= 8:
+            check_numbers(op, array)
         return array if region is None or not region.resources else _entered(array, region)
     if region is None:
         positions(array, op)

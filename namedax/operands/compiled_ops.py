@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray, make, make_block
+from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, outlived, without_region
 from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text, silent
@@ -77,6 +78,9 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         if not is_traced:
             return call(*more)
     elif region.resources:
+        for operand in operands:
+            if isinstance(operand, NUMPY):
+                check_numbers(op, operand)
         call, more = function, (*given, *operands)
     else:
         call, more = _in_region, (region, function, given, operands)
@@ -453,6 +457,8 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
                 entries.append(operand._dims)
             else:
                 data = operand
+                if type(data) not in SCALARS and isinstance(data, NUMPY) and data.dtype.itemsize >= 8:
+                    check_numbers(given[0], data)
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
                     refuse_names(given[0], data)

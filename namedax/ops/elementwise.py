@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray
+from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.miscalls import refuse_miscall
 from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
@@ -196,7 +197,10 @@ def _of_several(
             if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
                 return operator.pow(*args)  # a Python integer is static, as in jnp
             return of_operands(*args)
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
+            refuse_overflow(name, (args, kwargs))
+            if isinstance(error, OverflowError):
+                raise
             _refuse_other_than_two(name, len(args) + len(kwargs))
             refuse_miscall(name, function, args, kwargs, error)
             raise

@@ -16,6 +16,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.element_types import check_fits
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
@@ -78,6 +79,8 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
             )
         (axis,) = axis
     x, indices = as_array(x, "take"), as_array(indices, "take")
+    if fill_value is not None:
+        check_fits("take", "fill_value", fill_value, x.dtype)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
         return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
     return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)

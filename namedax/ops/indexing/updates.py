@@ -20,6 +20,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
+from namedax.core.element_types import check_fits
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.refused import guarded
@@ -193,6 +194,8 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
 
 @guarded("at[...].get")
 def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[str, Any]) -> Any:
+    if fill_value is not None:
+        check_fits("at[...].get", "fill_value", fill_value, x.dtype)
     if by_name("at", index, x) is not None:
         return read("at[...].get", x, index, mode, fill_value, hints)
     if mode is None and fill_value is None and not hints:

@@ -14,7 +14,7 @@ from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_integers
+from namedax.core.element_types import as_jax, check_numbers
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
@@ -215,7 +215,7 @@ def named(array: Any, axes: Any) -> Any:
                 f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
-        check_integers("named", leaf)
+        check_numbers("named", leaf)
         leaf = local_block(leaf, "named", ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax("named", leaf)
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")

@@ -12,7 +12,7 @@ import numpy as np
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax
+from namedax.core.element_types import as_jax, check_fits
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
@@ -217,6 +217,7 @@ def full(
 
     Raises:
       ArgumentTypeError: there is no value, or it has names.
+      ArgumentError: it is an integer beyond those of the element type.
 
     >>> import namedax as nx
     >>> nx.full(3, 7.0, named_shape={"batch": 2}).dims
@@ -227,6 +228,7 @@ def full(
         raise ArgumentTypeError(
             f"full: fill_value is {what}. Give a number, or an array without names: nx.full(shape, 0.0, named_shape=...)."
         )
+    check_fits("full", "fill_value", fill_value, dtype)
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 

@@ -19,6 +19,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.element_types import check_fits
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
@@ -206,7 +207,8 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 
 
 def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
-    """Raises where something other than zeros would stand among random keys: a number is not a key."""
+    """Raises where an array cannot hold a value: something other than zeros among random keys, or an integer beyond those of its type."""
+    check_fits(op, parameter, value, getattr(x, "dtype", None))
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
             f"{op}: {parameter}={shown(value)} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
