@@ -79,8 +79,7 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
             )
         (axis,) = axis
     x, indices = as_array(x, "take"), as_array(indices, "take")
-    if fill_value is not None:
-        check_fits("take", "fill_value", fill_value, x.dtype)
+    check_fits("take", "fill_value", fill_value, x.dtype)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
         return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
     return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)

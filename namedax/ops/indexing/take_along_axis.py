@@ -77,8 +77,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
 
     if mode not in READ_MODES:
         raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
-    if fill_value is not None:
-        check_fits(op, "fill_value", fill_value, x.dtype)
+    check_fits(op, "fill_value", fill_value, x.dtype)
     x, indices = stand_in(x), stand_in(indices)
     data, dims = read_parts(op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {})
     order = [dims.index(dim) for dim in stand_ins if dim in dims]

@@ -183,19 +183,16 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
         supply = iter(operands)
         filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
         selected = jnp.asarray(data).at[filled]
-        if method == "get":
-            return selected.get(**options)
-        return getattr(selected, method)(value if method == "apply" else next(supply), **options)
+        given = () if method == "get" else (value if method == "apply" else next(supply),)
+        return getattr(selected, method)(*given, **options)
 
-    if method in ("get", "apply"):
-        return Lifted(update, f"at[...].{method}")(x, *arrays)
-    return Lifted(update, f"at[...].{method}")(x, *arrays, value)
+    values = () if method in ("get", "apply") else (value,)
+    return Lifted(update, f"at[...].{method}")(x, *arrays, *values)
 
 
 @guarded("at[...].get")
 def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[str, Any]) -> Any:
-    if fill_value is not None:
-        check_fits("at[...].get", "fill_value", fill_value, x.dtype)
+    check_fits("at[...].get", "fill_value", fill_value, x.dtype)
     if by_name("at", index, x) is not None:
         return read("at[...].get", x, index, mode, fill_value, hints)
     if mode is None and fill_value is None and not hints:
