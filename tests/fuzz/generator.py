@@ -209,7 +209,7 @@ def argument(rng: random.Random, seed: int) -> Argument:
         return Argument(("n",), "f32", "normal", seed)
     many = {"key": 1, "i8": 1, "i32": 1}.get(kind, 3)
     names = rng.sample(("a", "b", "a2", "b2", "c", "k", "d"), rng.randint(1, many))
-    names += ["o"] * (rng.random() < 0.15) + ["e"] * (rng.random() < 0.05)
+    names += ["o"] * (rng.random() < 0.15) + ["e"] * (rng.random() < 0.08)
     sizes = rng.choice([[], [], [], [3], [8], [4], [2], [8, 3]]) if kind in ("f32", "ties", "bf16", "nan") else []
     axes = rng.sample([*names, *sizes], len(names) + len(sizes))
     if np.prod([SIZES.get(axis, axis) for axis in axes]) > 1024:

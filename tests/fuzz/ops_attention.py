@@ -25,7 +25,7 @@ class Attention(Operation):
         if x is None:
             return None
         pos, features, heads = g.subset(g.v(x).names, 3, 3)
-        shared = [n for n in g.free() if SIZES[heads] % SIZES[n] == 0 and n not in g.v(x).names]
+        shared = [n for n in g.free() if SIZES[n] and SIZES[heads] % SIZES[n] == 0 and n not in g.v(x).names]
         twins = [n for n in g.twins(pos) if n not in g.v(x).names]
         key_heads = g.choice([None, *shared, *shared])
         key_axis = g.choice([None, None, *twins]) if twins else None

@@ -8,6 +8,11 @@ from tests.fuzz.program import Operation
 from tests.fuzz.values import NUMBERS, SIZES, V, along, broadcast, front, make, place, without
 
 
+def divides(name: str, v: V) -> bool:
+    """Whether the leading positional axis has a part for each entry of the named one."""
+    return bool(SIZES[name]) and v.shape[0] % SIZES[name] == 0
+
+
 class Reduce(Operation):
     """`psum` and its like, of values that have the name or lack it."""
 
@@ -71,10 +76,10 @@ class PsumScatter(Operation):
     names, weight = ("psum_scatter",), 0.8
 
     def draw(self, g, name):
-        x = g.pick(lambda v: v.ndim and v.dtype in ("f32", "bf16") and any(v.shape[0] % SIZES[n] == 0 for n in v.names))
+        x = g.pick(lambda v: v.ndim and v.dtype in ("f32", "bf16") and any(divides(n, v) for n in v.names))
         if x is None:
             return None
-        axis = g.choice([n for n in g.v(x).names if g.v(x).shape[0] % SIZES[n] == 0])
+        axis = g.choice([n for n in g.v(x).names if divides(n, g.v(x))])
         return g.s(name, (x,), axis=axis, tiled=g.v(x).shape[0] != SIZES[axis] or g.rare())
 
     def code(self, s, a, functions, resources):
@@ -97,10 +102,10 @@ class AllToAll(Operation):
     names, weight, moves = ("all_to_all",), 0.8, True
 
     def draw(self, g, name):
-        x = g.pick(lambda v: v.ndim and v.dtype in NUMBERS and any(v.shape[0] % SIZES[n] == 0 for n in v.names))
+        x = g.pick(lambda v: v.ndim and v.dtype in NUMBERS and any(divides(n, v) for n in v.names))
         if x is None:
             return None
-        axis = g.choice([n for n in g.v(x).names if g.v(x).shape[0] % SIZES[n] == 0])
+        axis = g.choice([n for n in g.v(x).names if divides(n, g.v(x))])
         return g.s(name, (x,), axis=axis, tiled=g.v(x).shape[0] != SIZES[axis] or g.rare())
 
     def code(self, s, a, functions, resources):

@@ -241,7 +241,7 @@ class RowTake(Rows):
         return g.s(name, (x, *more), **options)
 
     def code(self, s, a, functions, resources):
-        index = f"nx.named(jnp.array({[*s['index']]}), [{s['out']!r}])"
+        index = f"nx.named(jnp.array({[*s['index']]}, int), [{s['out']!r}])"
         rows = f"{self.rows_code(s, a)}.take({index})"
         return f"{rows}.sum()" if s["sums"] else _masked("r", rows)
 
@@ -250,7 +250,7 @@ class RowTake(Rows):
         xp, tokens = r.xp, s["tokens"]
         x, lengths = values[0], _lengths_of(xp, s, values)
         n = SIZES[s["rows"]]
-        index = np.array([i + n if i < 0 else i for i in s["index"]])
+        index = np.array([i + n if i < 0 else i for i in s["index"]], int)
         place = lengths.names.index(s["rows"])
         moved = [s["out"] if name == s["rows"] else name for name in lengths.names]
         starts = _starts(xp, lengths, s["rows"])

@@ -37,6 +37,12 @@ def test_random_programs(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
+@pytest.mark.full
+def test_all_numbers_stand_for_programs():
+    for number in range(2000, 2200):
+        assert trial(number, LAYOUTS)[0].results
+
+
 # A process that runs nothing, and dies of the programs 3 and 24; and one that dies at once.
 DIES_OF_TWO = """
 import json, sys
