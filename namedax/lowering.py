@@ -24,7 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.names import Dims
 from namedax.core.records import Record
-from namedax.core.region import Region, enter
+from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.scopes import Renaming, Scope, scope_text
 from namedax.core.uneven import block_of
 from namedax.core.variance import cast_data, varying
@@ -478,7 +478,7 @@ class Call:
             self._result_axes[dims] = axes
         if self.region.manual:
             varied = varying(data)
-            if not varied <= axes and varied - axes - stages_among(self.region.resources.values()):
+            if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(self.region.resources.values()):
                 raise NamedAxesLeftError(
                     f"xmap: {what()}, {type_text(leaf)}, differs from device to device along mesh axes "
                     f"{sorted(varied - axes)}, on which none of its names lives: a local block (x.data) has left its "

@@ -521,6 +521,9 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         for name in sizes:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", knows_padding=True)
+        if outer is not None:
+            new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))
+            region.given = frozenset(xmapped._axis_sizes).union(new)
         tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
         options = (xmapped._name, xmapped._out_axes, xmapped._resources, xmapped._axis_sizes)
         return Call(function, *options, arguments, region, xmapped._shared.program, tracked, source_of(xmapped._fun), carried)

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax.errors import (
+    AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
     MeshError,
@@ -551,3 +552,58 @@ ERRORS = {
 def test_errors(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+# --- within a function of single entries -----------------------------------------------------------
+
+
+ENTRIES = {
+    "vmap": lambda f, x: nx.vmap(f, "b")(x),
+    "map": lambda f, x: nx.map(f, x, axis="b"),
+    "checkpoint": lambda f, x: nx.vmap(jax.checkpoint(f), "b")(x),
+    "of an entry and another": lambda f, x: nx.vmap(lambda u: nx.vmap(f, "c")(u), "b")(x),
+    "gradient": lambda f, x: nx.vmap(lambda u: jax.grad(lambda u: nx.sum(f(u) ** 2, ...))(u), "b")(x),
+}
+OF_B = [{}, {"b": "x", "a": "y"}, {"b": ("x", nx.SerialLoop(2))}]
+
+
+@pytest.mark.parametrize(
+    ("how", "resources", "kind"),
+    [
+        *((how, resources, "auto") for how in ENTRIES for resources in OF_B),
+        *(("vmap", resources, "explicit") for resources in OF_B[1:]),
+    ],
+    ids=str,
+)
+def test_a_mapped_function_of_single_entries(how, resources, kind):
+    """Its results differ from device to device along the axis of which it sees one entry, and have no name that says so."""
+    x, w = array(8, 6, 3), array(8, seed=1)
+
+    def body(x, w):
+        return ENTRIES[how](nx.xmap(lambda u: nx.cumsum(u * w, "a")), x)
+
+    def expected(x):
+        return jnp.cumsum(x * w[:, None, None], 0)
+
+    of_all = jax.grad(lambda x: (expected(x) ** 2).sum()) if how == "gradient" else expected
+    names = ["a", "b", "c"]
+    mesh = make_mesh((4, 2), kind) if resources else None
+    f = nx.xmap(body, (names, ["a"]), names, axis_resources=resources, mesh=mesh)
+    np.testing.assert_allclose(f(x, w), of_all(x), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("resources", [{}, {"b": "x"}], ids=str)
+def test_a_mapped_function_of_single_entries_does_not_see_the_others(resources):
+    """A collective would take the entry for a value that is the same in all instances, and multiply it."""
+    x = array(8, 6)
+    mesh = make_mesh((4, 2)) if resources else None
+
+    def run(helper):
+        return nx.xmap(lambda x: nx.vmap(helper, "b")(x), ["a", "b"], ["a", "b"], axis_resources=resources, mesh=mesh)(x)
+
+    with pytest.raises(AxisNotFoundError, match="psum: vmap takes the axis 'b' away here"):
+        run(nx.xmap(lambda u: nx.lax.psum(u, "b")))
+    with pytest.raises(AxisNotFoundError, match="pmean: vmap takes the axis 'b' away here"):
+        run(nx.xmap(lambda u: nx.xmap(lambda v: nx.lax.pmean(v, "b"))(u)))
+    # A helper that says itself what the name is means its own axis.
+    np.testing.assert_allclose(run(nx.xmap(lambda u: nx.lax.psum(u, "b"), axis_sizes={"b": 6})), 6 * x, rtol=1e-6)

@@ -587,3 +587,59 @@ def test_methods_are_the_functions():
         np.testing.assert_array_equal(getattr(named, name)("a").data, getattr(nx, name)(named, "a").data)
     assert named.sum(("a", "b"), keepdims=True).shape == (3,)
     assert float(named.max(("a", "b", 0), initial=9.0)) == 9.0
+
+
+@pytest.mark.parametrize("resources", [{"a": "x"}, {"a": ("x", "y")}], ids=str)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float16", "complex64"])
+def test_element_types_asked_for_are_those_of_jnp(dtype, resources):
+    """A mean of integers that is asked for is divided as integers, as `jnp.mean` does."""
+    integers = dtype in ("int32", "uint8")
+    of = [7 * array(9, 4), jnp.abs(5 * array(9, 4)).astype(jnp.uint32)]
+    names = ["mean", "var"] if integers else ["mean", "var", "std"]
+
+    def named(*of):
+        return [getattr(nx, name)(x, "a", dtype=dtype) for name in names for x in of]
+
+    f = nx.xmap(named, (["a", "b"], ["a", "b"]), ["b"], axis_resources=resources, mesh=make_mesh((4, 2)))
+    expected = [getattr(jnp, name)(x, 0, dtype=dtype) for name in names for x in of]
+    for result, of_jnp in zip(f(*of), expected, strict=True):
+        assert result.dtype == of_jnp.dtype
+        np.testing.assert_allclose(result, of_jnp, rtol=0 if integers else 2e-3, atol=0 if integers else 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "dtype", "error"),
+    [
+        ("mean", "float32", "bool", TypeError),
+        ("var", "complex64", "float32", ValueError),
+        ("std", "complex64", "float32", ValueError),
+        ("std", "float32", "int32", ValueError),
+    ],
+)
+def test_element_types_that_jnp_refuses_are_refused_on_a_mesh(name, of, dtype, error):
+    x = nx.named(array(8, 3).astype(of), ["a", "b"])
+    said_by = []
+    for resources in ({}, {"a": "x"}):
+        f = nx.xmap(lambda x: getattr(nx, name)(x, "a", dtype=dtype), axis_resources=resources, mesh=make_mesh((8,)))
+        with pytest.raises(error) as caught:
+            f(x)
+        said_by.append(str(caught.value))
+    assert said_by[0] == said_by[1]
+
+
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}, {"b": "x"}], ids=str)
+@pytest.mark.parametrize("ddof", [0, 1, 9.0])
+def test_the_variance_of_too_few_entries_is_a_constant(resources, ddof):
+    """NaN, as in `jnp`, with the derivative 0: the sum without NaN over all groups has a derivative."""
+    x, t = array(8, 5), array(8, 5, seed=1)
+    mask = make.put(np.arange(8)[:, None] % 3 < np.arange(5))  # none of the first column
+
+    def named(x, mask):
+        return nx.var(x, "a", ddof=ddof, where=mask)
+
+    f = nx.xmap(named, (["a", "b"], ["a", "b"]), ["b"], axis_resources=resources, mesh=make_mesh((4, 2)) if resources else None)
+    expected = jax.jvp(lambda x: jnp.var(x, 0, ddof=ddof, where=mask), (x,), (t,))
+    for result, of_jnp in zip(jax.jvp(lambda x: f(x, mask), (x,), (t,)), expected, strict=True):
+        np.testing.assert_allclose(result, of_jnp, rtol=1e-5, atol=1e-6)
+    assert np.isnan(expected[0]).any()
+    assert not np.isnan(expected[1]).any()

@@ -72,6 +72,7 @@ class Region:
         "_hash",
         "_key",
         "_mesh_sizes",
+        "given",
         "left_out",
         "looked_at",
         "manual",
@@ -121,6 +122,8 @@ class Region:
         # Dims and shapes of arrays of this region that have been found to agree with it.
         self.looked_at: set[Hashable] = set()
         self._counts: dict[Hashable, int] = {}
+        # Names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
+        self.given: frozenset[Hashable] = frozenset()
         # Values of the functions around the body that it has met while it is traced.
         self.outside = Outside()
 
@@ -306,18 +309,24 @@ def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     if region is None or not names:
         yield
         return
-    before = _hidden.value
-    outer = before[1] if before is not None and before[0] == region else ()
-    with _hidden((region, (*outer, *((name, op) for name in names)))):
+    with _hidden((region, (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)))):
         yield
+
+
+def _hidden_in(region: Region) -> tuple[tuple[Hashable, str, tuple[str, ...]], ...]:
+    value = _hidden.value
+    return value[1] if value is not None and value[0] == region else ()
+
+
+def hidden_axes(region: Region) -> frozenset[str]:
+    """The mesh axes along which values in `region` differ without a name that says so, since functions see single entries."""
+    return frozenset(axis for _, _, axes in _hidden_in(region) for axis in axes)
 
 
 def hider(name: Hashable) -> str | None:
     """What hides a name of the region from the function that is being traced, or `None`."""
-    value = _hidden.value
-    if value is None or value[0] != ambient():
-        return None
-    return next((op for hidden, op in value[1] if hidden == name), None)
+    region = ambient()
+    return None if region is None else next((op for hidden, op, _ in _hidden_in(region) if hidden == name), None)
 
 
 # --- where a body has ended -----------------------------------------------------------------------------------------
@@ -452,8 +461,14 @@ def enter(region: Region | None) -> Any:
 def _inhabiting(region: Region) -> Iterator[None]:
     token = object()
     inhabited.add(id(token))
+    hidden = _hidden.value
     try:
-        with _context(region):
-            yield
+        if hidden is None or hidden[0] == region or hidden[0] != ambient():
+            with _context(region):
+                yield
+        else:  # a mapped function within one of single entries; what it names itself is seen again
+            named = tuple((None if name in region.given else name, op, axes) for name, op, axes in hidden[1])
+            with _hidden((region, named)), _context(region):
+                yield
     finally:
         inhabited.discard(id(token))

@@ -12,6 +12,7 @@ but for max and min: they count their ties, one all-reduce more.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,17 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
+def _as_taken(f: Callable[..., Any], site: Site, dtype: Any) -> None:
+    """Refuses the element types asked for that `jnp` refuses, in its words, wherever names live."""
+    if dtype is not None:
+        jax.eval_shape(functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype))
+
+
+def _divided(total: Any, count: Any) -> Any:
+    """The quotient in the type of both, as in `jnp`: of integers, where they are asked for, without its fraction."""
+    return lax.div(total, jnp.broadcast_to(count, total.shape))
+
+
 def _mean_and_count(site: Site, wide: Any, result: Any) -> tuple[Any, Any]:
     """The mean, and the number of elements that it takes in: one all-reduce for both.
 
@@ -79,17 +91,20 @@ def _mean_and_count(site: Site, wide: Any, result: Any) -> tuple[Any, Any]:
 
     local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
     if not site.is_counted:
-        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
         count = jnp.asarray(site.count, wide)
+        if not jnp.issubdtype(wide, jnp.inexact):
+            return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
+        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
         return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
     # Of the same element type, so that XLA puts them into one.
     count = comm.psum(cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes)
-    return kept((comm.psum(local, site.mesh_axes) / count).astype(result)), kept(count)
+    return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
 
 def _mean(site: Site, dtype: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
+    _as_taken(jnp.mean, site, dtype)
     return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
@@ -106,37 +121,49 @@ def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
-        divisor = count.real - ddof
-        return data - mean, jnp.where(divisor > 0, divisor, jnp.nan)
+        return data - mean, count.real - lax.convert_element_type(ddof, count.real.dtype)
 
     def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
         product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
         return _sum(kept.replace(data=product, where=mask)) / divisor
 
+    def of_some(value: Any, divisor: Any, otherwise: float) -> Any:
+        # As in jnp: of too few entries the variance is NaN, a constant.
+        return jnp.where(divisor > 0, value, jnp.asarray(otherwise, value.dtype))
+
     @jax.custom_jvp
     def variance(data: Any, mask: Any) -> Any:
         centred, divisor = parts(data, mask)
-        return mean_product(centred, centred, mask, divisor)
+        return of_some(mean_product(centred, centred, mask, divisor), divisor, jnp.nan)
 
     @variance.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         centred, divisor = parts(*primals)
         mask = primals[1]
-        return mean_product(centred, centred, mask, divisor), 2 * mean_product(centred, tangents[0], mask, divisor)
+        value, slope = (mean_product(centred, other, mask, divisor) for other in (centred, tangents[0]))
+        return of_some(value, divisor, jnp.nan), of_some(2 * slope, divisor, 0.0)
 
-    data = variance(site.data.astype(wide), site.where).astype(result)
+    data = site.data.astype(wide)
+    if jnp.issubdtype(wide, jnp.inexact):
+        data = variance(data, site.where).astype(result)
+    else:  # of integers, where they are asked for: `jnp` divides them as such, and NaN makes floats of them
+        centred, divisor = parts(data, site.where)
+        total = _sum(kept.replace(data=centred * centred, where=site.where), wide)
+        data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
 def _var(site: Site, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.var(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+    _as_taken(jnp.var, site, dtype)
     return _sharded_var(site, dtype, ddof)
 
 
 def _std(site: Site, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.std(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+    _as_taken(jnp.std, site, dtype)
     return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
 
