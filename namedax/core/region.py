@@ -73,6 +73,7 @@ class Region:
         "_key",
         "_mesh_sizes",
         "given",
+        "has_gathered",
         "left_out",
         "looked_at",
         "manual",
@@ -126,6 +127,8 @@ class Region:
         self.given: frozenset[Hashable] = frozenset()
         # Values of the functions around the body that it has met while it is traced.
         self.outside = Outside()
+        # Whether an array of the body has been gathered, and can be had in another form than it is in.
+        self.has_gathered = False
 
     def mesh_axis_said(self, name: Hashable) -> str:
         """Where a mesh axis stands in the place of a name: the names that live there; empty for what is no mesh axis."""

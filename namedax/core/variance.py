@@ -16,10 +16,11 @@ make both.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
@@ -33,9 +34,11 @@ __all__ = [
     "cast",
     "cast_alike",
     "cast_data",
+    "costs_nothing_to_cast",
     "has_varying_form",
     "keep_varying_form",
     "remembered",
+    "saves_when_cast",
     "share_memory",
     "varying",
     "varying_of",
@@ -126,7 +129,7 @@ def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callabl
         transposed to an all-reduce and a slice.
     """
     array = make_in_region(data, dims)
-    remembered(array, VARYING_FORM, lambda: lambda wanted: form() if axes <= wanted else data)
+    keep_varying_form(array, lambda wanted: form() if axes <= wanted else data)
     return array
 
 
@@ -144,14 +147,60 @@ def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> Nam
     return array
 
 
-def keep_varying_form(array: NamedArray, form: Callable[[frozenset[str]], Any]) -> None:
-    """Lets `array` have a varying form, as that of `with_varying_forms`."""
-    remembered(array, VARYING_FORM, lambda: form)
+def keep_varying_form(
+    array: NamedArray,
+    form: Callable[[frozenset[str]], Any],
+    is_made: Callable[[frozenset[str]], bool] | None = None,
+    saves: bool = True,
+) -> None:
+    """Lets `array` have a varying form, as that of `with_varying_forms`.
+
+    Args:
+      array: what was gathered, or is computed from arrays with such forms.
+      form: makes it.
+      is_made: whether the forms that this one is made of have been made, so that it costs nothing more; default: it is made of none.
+      saves: whether the gradients of the forms that it is made of send no more than that of a cast of `array`. Otherwise it is given only where
+        these forms have been made.
+    """
+    if array._casts is not None and array._casts["region"] is not None:
+        array._casts["region"].has_gathered = True
+        remembered(array, VARYING_FORM, lambda: _Form(form, is_made, saves, array._data))
+
+
+class _Form(NamedTuple):
+    """The varying form of an array, as `keep_varying_form` has it."""
+
+    make: Callable[[frozenset[str]], Any]
+    is_made: Callable[[frozenset[str]], bool] | None
+    saves: bool
+    data: Any
+
+    def __call__(self, wanted: frozenset[str]) -> Any:
+        return self.make(wanted) if self.saves or self.is_made is None or self.is_made(wanted) else self.data
 
 
 def has_varying_form(array: Any) -> bool:
     """Whether `array` was gathered, or computed from arrays that were, and has a form for code that needs it to vary."""
     return type(array) is NamedArray and array._casts is not None and VARYING_FORM in array._casts
+
+
+def saves_when_cast(array: Any) -> bool:
+    """Whether `array` has a form for code that needs it to vary, whose gradient is a reduce-scatter whatever else has been cast."""
+    return has_varying_form(array) and bool(array._casts[VARYING_FORM].saves)
+
+
+def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
+    """Whether the gradient of a cast of `array` over `axes` goes with others that are reduced anyway, or there is none."""
+    if type(array) is not NamedArray:
+        data = array
+    elif was_cast(array, axes):
+        return True
+    else:
+        form = None if array._casts is None else array._casts.get(VARYING_FORM)
+        if form is not None:
+            return form.is_made is not None and bool(form.is_made(axes))
+        data = array._data
+    return not np.ndim(data) or not jnp.issubdtype(data.dtype, jnp.inexact) or varying(data) >= axes
 
 
 def cast(array: Any, axes: frozenset[str]) -> Any:
@@ -165,8 +214,9 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
         return array._data
 
     def compute() -> Any:
-        form = remembered(array, VARYING_FORM, lambda: lambda wanted: array._data)
-        return cast_data(form(missing), missing)
+        memory = array._casts
+        form = None if memory is None or memory["trace"] != get_opaque_trace_state() else memory.get(VARYING_FORM)
+        return cast_data(array._data if form is None else form(missing), missing)
 
     return remembered(array, missing, compute)
 

@@ -27,7 +27,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
-from namedax.core.variance import VARYING_FORM, cast, cast_data, varying
+from namedax.core.variance import VARYING_FORM, cast, cast_data, saves_when_cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
@@ -271,6 +271,10 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
     if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
     union = _union_of_variance(blocks) | wanted
+    if region.has_gathered:  # what is computed from gathered arrays, and is smaller, asks whether these have been cast
+        for block in blocks:
+            if saves_when_cast(block):
+                cast(block, union)
     return [
         make(cast(block, union), block._dims)
         if type(block) is NamedArray

@@ -21,6 +21,7 @@ communicate.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable, Hashable
@@ -31,17 +32,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import NamedArray, make, make_block
+from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, outlived, without_region
 from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text, silent
-from namedax.core.variance import has_varying_form, keep_varying_form, varying
+from namedax.core.variance import cast, costs_nothing_to_cast, has_varying_form, keep_varying_form, saves_when_cast, varying
 from namedax.errors import refuse_names
 from namedax.operands.broadcasting import meet, note_met, own_blocks, wrap
 
 __all__ = [
-    *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of"),
+    *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of", "with_forms"),
     *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
 ]
 
@@ -81,7 +82,10 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)
-        call, more = function, (*given, *operands)
+        if region.has_gathered:
+            call, more = with_forms, (function, given, operands)
+        else:
+            call, more = function, (*given, *operands)
     else:
         call, more = _in_region, (region, function, given, operands)
     if is_open():
@@ -178,9 +182,27 @@ def _in_region(
         if type(result) is not NamedArray:
             return result
         wrapped = wrap(result._data, result._dims, None if with_axes else operands)
-    if any(map(has_varying_form, operands)) and _passes_casts_on(operands, wrapped._data.size):
-        keep_varying_form(wrapped, lambda wanted: form(wanted)._data)
+    _keep_form(wrapped, operands, lambda wanted: form(wanted)._data)
     return wrapped
+
+
+def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
+    """`function(*given, *operands)`, which has a form for code that needs it to vary, as those of `operands` that were gathered have one."""
+
+    def form(wanted: frozenset[str]) -> Any:
+        varied = [make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands]
+        return function(*given, *varied)._data
+
+    result = function(*given, *operands)
+    if type(result) is NamedArray and not has_varying_form(result):
+        _keep_form(result, operands, form)
+    return result
+
+
+def _keep_form(result: NamedArray, operands: tuple[Any, ...], form: Callable[[frozenset[str]], Any]) -> None:
+    """Lets the result of an operation have a varying form, if one of the operands has one."""
+    if any(map(has_varying_form, operands)):
+        keep_varying_form(result, form, functools.partial(_are_cast, operands), _passes_casts_on(operands, result._data.size))
 
 
 def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
@@ -227,8 +249,13 @@ def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
     for operand in operands:
         data = operand._data if type(operand) is NamedArray else operand
         if np.ndim(data) and jnp.issubdtype(data.dtype, jnp.inexact):  # the others have no gradient, or next to none
-            sent += math.prod(data.shape) * (1 if has_varying_form(operand) else 2)
+            sent += math.prod(data.shape) * (1 if saves_when_cast(operand) else 2)
     return sent <= 2 * size
+
+
+def _are_cast(operands: tuple[Any, ...], axes: frozenset[str]) -> bool:
+    """Whether casting the operands over these mesh axes sends nothing more in the gradient."""
+    return all(costs_nothing_to_cast(operand, axes) for operand in operands)
 
 
 class AxesAndNew(NamedTuple):

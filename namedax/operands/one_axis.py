@@ -219,9 +219,13 @@ def along(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Along:
 
 def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
     """As `compiled_ops.run`, but without a kernel where a region says what sizes and places names have."""
-    if ambient() is None:
+    region = ambient()
+    if region is None:
         return compiled_ops.run(op, function, axes, static, *operands)
-    return in_scope(compiled_ops.scope_of(function, (op, axes), operands), function, op, axes, *static, *operands)
+    scope, given = compiled_ops.scope_of(function, (op, axes), operands), (op, axes, *static)
+    if region.has_gathered:
+        return in_scope(scope, compiled_ops.with_forms, function, given, operands)
+    return in_scope(scope, function, *given, *operands)
 
 
 def position_of(op: str, x: Any, axis: Any) -> int:

@@ -119,23 +119,24 @@ def summed_axes(jaxpr: Any) -> MeshAxes:
     return frozenset[str]().union(*found, *(summed_axes(inner) for inner in subjaxprs(jaxpr)))
 
 
-def has_sums(jaxpr: Any, known: dict[int, bool] | None = None) -> bool:
+def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
     """Whether a program, or one that it runs, adds up over mesh axes.
 
     Args:
       jaxpr: the program.
-      known: what has been found of programs, by their ids, for as long as they live; it is added to.
+      known: what has been found of programs, by their ids, and the programs, which live as long as these do; it is added to.
     """
     known = {} if known is None else known
     if id(jaxpr) not in known:
         facts = facts_of(jaxpr.eqns)
-        known[id(jaxpr)] = Kind.SUM in [fact.kind for fact in facts] or any(
+        found = Kind.SUM in [fact.kind for fact in facts] or any(
             has_sums(getattr(part, "jaxpr", part), known)
             for eqn, fact in zip(jaxpr.eqns, facts, strict=True)
             if fact.kind not in LOCAL_KINDS
             for part in programs_of(eqn)
         )
-    return known[id(jaxpr)]
+        known[id(jaxpr)] = found, jaxpr
+    return known[id(jaxpr)][0]
 
 
 def opened(jaxpr: Any) -> Any:

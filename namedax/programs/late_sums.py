@@ -28,6 +28,7 @@ from namedax.core.functions import Source, shown_as
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined, opened
+from namedax.programs.gathered_forms import with_varying_gathers
 from namedax.programs.indices import Index, Indices
 from namedax.programs.primitives import (
     LOCAL_KINDS,
@@ -47,6 +48,7 @@ from namedax.programs.primitives import (
     remat_again,
     slice_sizes,
 )
+from namedax.programs.sums_of_calls import with_sums_after_calls
 from namedax.programs.waiting import may_wait
 from namedax.resources import communication as comm
 from namedax.resources.own_block import sliced
@@ -101,12 +103,14 @@ def postponing(
 
 def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
     """The results of a traced body, its sums postponed if they are to be late."""
-    seen: dict[int, bool] = {}
-    plan = _Plan(closed.jaxpr, dict, loops, seen) if late and has_sums(closed.jaxpr, seen) else None
-    values = [*closed.consts, *datas]
+    values, jaxpr = [*closed.consts, *datas], closed.jaxpr
+    if late and (varying := with_varying_gathers(jaxpr, values)) is not None:
+        values, jaxpr = [*varying.consts, *values], varying.jaxpr
+    seen: dict[int, tuple[bool, Any]] = {}
+    plan = _Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
-    return as_one_call(opened(closed.jaxpr), values)
+    return as_one_call(opened(jaxpr), values)
 
 
 class Traced:
@@ -190,7 +194,7 @@ class _Late(Record):
         """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
-        return self.replace(source=(operand,), gain=gain, least=least, **changes)
+        return self.replace(**{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes})
 
 
 class _Gather(Record):
@@ -222,14 +226,15 @@ class _Plan:
       inner: the plans of what equations run, by the ids of these.
     """
 
-    def __init__(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]], loops: Set[str], seen: dict[int, bool]):
-        self._original = jaxpr  # it must live as long as what is known of it by its id
+    def __init__(
+        self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]], loops: Set[str], seen: dict[int, tuple[bool, Any]]
+    ):
         self.loops, self._seen = loops, seen
         self.gathers: dict[Any, _Gather] = {}
         self.late: dict[Any, _Late] = {}
         self.kept: set[Any] = set()
         self.inner: dict[int, _Plan] = {}
-        self._look_at(inlined(jaxpr), known)
+        self._look_at(with_sums_after_calls(inlined(jaxpr)), known)
 
     def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
         # This sees every equation of every body, so it calls functions only for the few that matter.
@@ -406,10 +411,13 @@ class _Plan:
             return None
         return self._scattered(eqn, late, found)
 
-    def _scattered(self, eqn: Any, late: _Late, found: tuple[int, Axes]) -> _Late:
+    def _scattered(self, eqn: Any, late: _Late, found: tuple[int, Axes]) -> _Late | None:
         """Of a sum of which each device keeps its block: the dimension that is cut, and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
+        # An all-reduce sends twice what a reduce-scatter does; where the sum was smaller than what is cut now, it may send less.
+        if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * late.least:
+            return None
         return late.then(eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
 
 

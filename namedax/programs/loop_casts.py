@@ -23,10 +23,10 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import Evaluator, is_inexact, opened, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
-from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, remat_with
+from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, with_program
 from namedax.resources.mesh import brought_in, is_foreign
 
-__all__ = ["Body", "Hoist", "Hoisted", "apart_from_constants"]
+__all__ = ["Body", "CastFinder", "Forms", "Hoist", "Hoisted", "WithForms", "apart_from_constants"]
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
 Forms = dict[MeshAxes, Any]
@@ -39,7 +39,7 @@ def _elements(aval: Any) -> int:
     return math.prod(aval.shape)
 
 
-class _CastFinder(Record, frozen=False):
+class CastFinder(Record, frozen=False):
     """Looks for casts, in a loop's body, of what is computed from operands of the loop alone.
 
     Attributes:
@@ -88,7 +88,7 @@ class _CastFinder(Record, frozen=False):
         return [origin(var) for var in jaxpr.outvars]
 
 
-class _WithForms:
+class WithForms:
     """Evaluates an open jaxpr; where it casts a value that has that form, the form is taken.
 
     Args:
@@ -139,7 +139,7 @@ class _WithForms:
             listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
             results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
         else:
-            results, forms = _WithForms(inner, operands, of, fixed).run()
+            results, forms = WithForms(inner, operands, of, fixed).run()
             self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
@@ -202,7 +202,7 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
             outside = dict(zip(inner.invars, operands, strict=True))
             aliases = dict(zip(wanted, within.invars[len(inner.invars) :], strict=True))
             more = [taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()]
-            eqns.append(remat_with(eqn, within, [*operands, *more]))
+            eqns.append(with_program(eqn, within, [*operands, *more], eqn.outvars))
         else:
             return None
     outvars = [var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars]
@@ -217,9 +217,7 @@ def _evaluate_listed(
     values: Sequence[Any],
     forms: Sequence[Sequence[Any]],
 ) -> list[Any]:
-    return _WithForms(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant).run()[
-        0
-    ]
+    return WithForms(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant).run()[0]
 
 
 def apart_from_constants(
@@ -239,7 +237,7 @@ def apart_from_constants(
     """
     jaxpr, consts = closed.jaxpr, [jnp.asarray(const) for const in closed.consts]
     count = len(consts)
-    finder = _CastFinder([0] * count, 1)
+    finder = CastFinder([0] * count, 1)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(jaxpr.constvars) if is_inexact(var.aval)})
     casts = sorted(finder.found, key=lambda pair: (pair[0], sorted(pair[1])))
     varied = [*consts, *(cast_data(consts[i], over) for i, over in casts)]
@@ -252,7 +250,7 @@ def apart_from_constants(
         forms: list[Forms] = [{} for _ in (*consts, *datas)]
         for (i, over), form in zip(casts, operands[count:], strict=True):
             forms[i][over] = form
-        return _WithForms(open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)).run()[0]
+        return WithForms(open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)).run()[0]
 
     return run, operands
 
@@ -300,7 +298,7 @@ class Body:
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
-        finder = _CastFinder(sizes, self.steps)
+        finder = CastFinder(sizes, self.steps)
         # An operand that cannot be differentiated is a constant: its cast has no gradient.
         finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands) if is_inexact(var.aval)})
         return finder.found
@@ -383,4 +381,4 @@ class Hoisted:
                 (self.const_forms[i] if i < len(self.consts) else forms[i - len(self.consts)])[axes] for i, axes in self.casts
             ]
             return list(jaxpr_as_fun(ClosedJaxpr(body, ()))(*values, *(given[i] for i in wanted)))
-        return _WithForms(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)).run()[0]
+        return WithForms(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)).run()[0]

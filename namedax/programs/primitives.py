@@ -52,9 +52,8 @@ __all__ = [
     "mapped_program",
     "name_of",
     "programs_of",
-    *("remat_again", "remat_like", "remat_with"),
-    "slice_sizes",
-    "solve",
+    *("remat_again", "remat_like"),
+    *("slice_sizes", "solve", "with_program"),
 ]
 
 MeshAxes = frozenset[str]
@@ -472,9 +471,11 @@ def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     return bind(eqn, values, jaxpr=jaxpr)
 
 
-def remat_with(eqn: Any, jaxpr: Any, operands: Sequence[Any]) -> Any:
-    """This equation with another program, which takes these operands and gives what its own does."""
-    return eqn.replace(invars=list(operands), params={**eqn.params, "jaxpr": jaxpr})
+def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """This call, of another open jaxpr, which takes these operands and gives these results."""
+    name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)
+    program = ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr
+    return eqn.replace(invars=list(operands), outvars=list(results), params={**eqn.params, name: program})
 
 
 def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
