@@ -57,6 +57,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "array": "repr_shows_where_an_array_lies",
     },
     (5, "No communication is wasted"): {
+        "gathered_forms": "values_gradients_and_what_is_sent",
         "communication": "as_the_oracle forward parameters_only gradient_of_a_parameter returned_as_replicated",
         "collectives": "costs_of_reductions costs_of_softmax an_unsharded_axis_costs_nothing",
         "gathers": "what_is_sent",
