@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,8 @@ class Run:
     def program(self, program: Program, arguments: list[V]) -> list[V]:
         """The results of a program."""
         self.meetings += [frozenset(v.names) for v in arguments]
-        return self.block(program.main, {}, arguments)
+        with warnings.catch_warnings(action="ignore"):  # of means of nothing
+            return self.block(program.main, {}, arguments)
 
     def block(self, block: Block, env: Mapping[int, V], arguments: list[V]) -> list[V]:
         """The results of a function that sees `env`."""

@@ -95,6 +95,7 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
             again == "mesh" and explicit
         ):  # JAX refuses arrays of one such mesh under jax.set_mesh of another one, and derivatives without
             gradient = "none"
+        arrive = "host" if again == "set_mesh" else arrive  # nor arrays whose devices come in another order
     return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)
 
 

@@ -33,6 +33,8 @@ def _lengths(g: Any, x: V, tokens: str, rows: str, most: int) -> tuple[tuple[int
         )
         if n is not None:
             return None, [n]
+    if not SIZES[tokens] or not SIZES[rows]:
+        return (0,) * SIZES[rows], []
     lengths = [g.choice(range(1, min(most, 4, SIZES[tokens]) + 1))]  # XLA knows what becomes of rows that are all empty
     for _ in range(1, SIZES[rows]):
         lengths.append(g.choice(range(min(SIZES[tokens] - sum(lengths), most, 4) + 1)))
@@ -40,13 +42,13 @@ def _lengths(g: Any, x: V, tokens: str, rows: str, most: int) -> tuple[tuple[int
 
 
 def _lengths_code(s: Any, given: str | None) -> str:
-    return f"nx.abs({given})" if s["lengths"] is None else f"nx.named(jnp.array({[*s['lengths']]}), [{s['rows']!r}])"
+    return f"nx.abs({given})" if s["lengths"] is None else f"nx.named(jnp.array({[*s['lengths']]}, int), [{s['rows']!r}])"
 
 
 def _lengths_of(xp: Any, s: Any, values: list[V]) -> V:
     if s["lengths"] is None:
         return values[-1]._replace(data=xp.abs(values[-1].data))
-    return V(xp.asarray(np.array(s["lengths"])), (s["rows"],), "i32")
+    return V(xp.asarray(np.array(s["lengths"], int)), (s["rows"],), "i32")
 
 
 def _starts(xp: Any, lengths: V, rows: str) -> V:
