@@ -57,7 +57,7 @@ def pulled(f: Callable[..., Any], which: tuple[int, ...], axes: Sequence[Any] | 
         def floats(*some: Any) -> Any:
             given = dict(zip(which, some, strict=True))
             values = f(*(given.get(n, arg) for n, arg in enumerate(args)))
-            return [v * 1.0 for v in values if _is_float(v)], values
+            return [v if hasattr(v, "dtype") else jnp.asarray(v) for v in values if _is_float(v)], values
 
         have, pull, values = jax.vjp(floats, *(args[n] for n in which), has_aux=True)
         numbers = [number for number, v in enumerate(values) if _is_float(v)]
@@ -101,7 +101,8 @@ def pushed_by(make: Callable[..., Any], f: Callable[..., Any], rule: Callable[..
 
 def placed(values: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
     """The arrays of named arrays, their axes in these orders."""
-    return [nx.positional(v, order) if isinstance(v, nx.NamedArray) else v for v, order in zip(values, axes, strict=True)]
+    pairs = zip(values, axes, strict=True)
+    return [nx.positional(v, order) if isinstance(v, nx.NamedArray) else jnp.asarray(v) for v, order in pairs]
 
 
 def elsewhere(arrays: Sequence[Any], mesh: Any, seed: int) -> list[Any]:

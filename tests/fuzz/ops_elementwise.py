@@ -353,8 +353,9 @@ class Fft(Operation):
         return None if x is None else g.s(name, (x,), axis=g.choice(g.v(x).names))
 
     def code(self, s, a, functions, resources):
-        axis = s["axis"]
-        return f"nx.real(nx.numpy.fft.ifft(nx.numpy.fft.fft({a[0]}, axis={axis!r}) * (1 + 1j * nx.arange(axis={axis!r})), axis={axis!r}))"
+        axis = f"axis={s['axis']!r}"
+        filters = f"(1 + 1j * nx.arange({SIZES[s['axis']]}, {axis}))"
+        return f"nx.real(nx.numpy.fft.ifft(nx.numpy.fft.fft({a[0]}, {axis}) * {filters}, {axis}))"
 
     def run(self, r, s, values, env):
         def filtered(data):

@@ -33,7 +33,7 @@ def _lengths(g: Any, x: V, tokens: str, rows: str, most: int) -> tuple[tuple[int
         )
         if n is not None:
             return None, [n]
-    if not SIZES[tokens] or not SIZES[rows]:
+    if not SIZES[tokens]:
         return (0,) * SIZES[rows], []
     lengths = [g.choice(range(1, min(most, 4, SIZES[tokens]) + 1))]  # XLA knows what becomes of rows that are all empty
     for _ in range(1, SIZES[rows]):
@@ -111,7 +111,7 @@ class Rows(Operation):
         if x is None:
             return None
         tokens = g.choice(g.v(x).names)
-        rows = [name for name in g.free() if name not in g.v(x).names]
+        rows = [name for name in g.free() if name not in g.v(x).names and SIZES[name]]
         return self.of(g, name, x, tokens, g.choice(rows)) if rows else None
 
     def rows_code(self, s: Any, a: list[str]) -> str:
@@ -237,7 +237,7 @@ class RowTake(Rows):
 
     def of(self, g, name, x, tokens, rows):
         lengths, more = _lengths(g, g.v(x), tokens, rows, 4)
-        out = g.choice([rows, *(n for n in g.free() if n not in (*g.v(x).names, rows))])
+        out = g.choice([rows, *(n for n in g.free() if n not in (*g.v(x).names, rows) and SIZES[n])])
         index = tuple(g.choice(range(-SIZES[rows], SIZES[rows] + 1)) for _ in range(SIZES[out]))
         options = {"tokens": tokens, "rows": rows, "lengths": lengths, "index": index, "out": out, "sums": g.flag()}
         return g.s(name, (x, *more), **options)
