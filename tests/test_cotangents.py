@@ -180,3 +180,27 @@ def test_arguments_that_a_rule_does_not_differentiate_are_what_they_are_after_th
     f = nx.xmap(jax.grad(lambda x: scaled(nx.sin, 2.0, x)), ["a"], ["a"], **FEW[0].options)
     second = jax.jit(jax.grad(lambda x: f(x).sum()))(X[:, 0])
     np.testing.assert_allclose(second, -2 * jnp.sin(X[:, 0]), rtol=1e-5, atol=1e-6)
+
+
+ON_EXPLICIT = [
+    {"c": nx.SerialLoop(3), "b": "y"},
+    {"c": ("y", nx.SerialLoop(3))},
+    {"c": nx.SerialLoop(3), "b": ("y", nx.SerialLoop(2))},
+    {"c": nx.SerialLoop(3)},
+    {"b": "y"},
+]
+
+
+@pytest.mark.parametrize("others", ON_EXPLICIT, ids=str)
+def test_that_do_not_say_where_they_lie(others):
+    """Within `jax.jit`, an array that is known when it is traced has no mesh in its type, and may be a cotangent of a result that is cut."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    weights, axes = array(8, 4, 3, seed=2), ["a", "b", "c"]
+    f = nx.xmap(
+        lambda x, w: nx.sin(x) * nx.sum(w, "c"), (["a", "c"], ["b", "c"]), axes, axis_resources={"a": "x", **others}, mesh=mesh
+    )
+    with jax.set_mesh(mesh):
+        have = jax.jit(lambda x, w: jax.vjp(f, x, w)[1](jnp.asarray(weights)))(X, W)
+    want = jax.vjp(lambda x, w: jnp.sin(x)[:, None] * w.sum(1)[:, None], X, W)[1](jnp.asarray(weights))
+    for name, g, wanted in zip("xw", have, want, strict=True):
+        np.testing.assert_allclose(g, wanted, rtol=1e-4, atol=1e-5, err_msg=name)

@@ -117,7 +117,8 @@ def _group(step: Any) -> Group:
 def _totals(steps: Sequence[Any], allowed: _Allowed) -> set[int]:
     """The sums of bytes that these collectives may have in the compiled program.
 
-    XLA's CPU backend computes in float32 where the program has bfloat16, and sends it so, but for some gathers. And XLA does index arithmetic:
+    XLA's CPU backend computes in float32 where the program has bfloat16, and sends it so, but for some gathers: and once what is sent as
+    float32 too. And XLA does index arithmetic:
     integers that are computed in two ways, a place and a place after a step of none, it finds to be equal, and those of places the same in
     every step.
     """
@@ -126,6 +127,7 @@ def _totals(steps: Sequence[Any], allowed: _Allowed) -> set[int]:
     for s in steps:
         is_index = s.dtype.startswith("int")
         is_twin = (allowed.twins or is_index) and seen[s.kind, s.mesh_axes, s.bytes, s.dtype] > 1
+        is_twin |= s.dtype == "bfloat16" and seen[s.kind, s.mesh_axes, 2 * s.bytes, "float32"] > 0
         is_superfluous = (
             is_twin or (is_index and (allowed.integers or s.trips > 1)) or (allowed.permutes and s.kind == "collective-permute")
         )

@@ -34,7 +34,7 @@ from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
 from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
-from namedax.resources.mesh import entry_of, replicated, without_mesh
+from namedax.resources.mesh import current_mesh, entry_of, replicated, to_spec, without_mesh
 
 __all__ = ["run_in_steps", "virtual_mesh"]
 
@@ -240,6 +240,8 @@ class _Program(Record):
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
             return list(body(*map(_on_mesh_in_use, datas)))
+        if current_mesh() is not None:  # the user's cotangents need not say where they lie
+            datas = [to_spec(data, spec, None) for data, spec in zip(datas, in_specs, strict=True)]
         return list(self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))(*datas))
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
