@@ -7,12 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core.primitives import convert_element_type_p
 
 from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
 __all__ = [
     *("NUMPY", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
-    *("inexact_type", "refuse_overflow", "to_type"),
+    *("inexact_type", "refuse_overflow", "to_type", "weak_as"),
 ]
 
 
@@ -188,6 +189,18 @@ def extreme(dtype: Any, largest: bool) -> Any:
     return np.asarray(info.min if largest else info.max, dtype)
 
 
+def weak_as(data: Any, like: Any) -> Any:
+    """`data`, weakly typed where `like`, an array or the type of one, is.
+
+    A weak type gives way to what it meets, so that what becomes of `data` has another element type without it: whether an array of
+    Python's numbers keeps it must not depend on how an operation is done where a name is sharded.
+    """
+    if not getattr(like, "weak_type", False) or data.weak_type or data.dtype != like.dtype:
+        return data
+    # JAX's own functions make weak types of Python's numbers only.
+    return convert_element_type_p.bind(data, new_dtype=data.dtype, weak_type=True, sharding=None)
+
+
 def to_type(x: Any, dtype: Any) -> Any:
-    """`x`, an array, named or not, with elements of type `dtype`."""
+    """`x`, an array, named or not, with elements of type `dtype`. One that has it stays weakly typed if it is, which `astype` undoes."""
     return x if x.dtype == dtype else x.astype(dtype)

@@ -19,6 +19,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
+from namedax.core.element_types import to_type
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources.microbatches import index_along, refuse_microbatches
@@ -76,8 +77,8 @@ def psum(data: Any, axes: Axes) -> Any:
     """Sum over `axes`: one all-reduce; the result is the same on all their devices."""
     moving, copies = _split(data, axes)
     if moving:
-        data = lax.psum(widened(data), moving).astype(data.dtype)
-    return data if copies == 1 else data * jnp.asarray(copies, data.dtype)
+        data = to_type(lax.psum(widened(data), moving), data.dtype)
+    return data if copies == 1 else lax.mul(data, lax.full_like(data, copies))
 
 
 def _explicit_axes_left() -> bool:
@@ -100,7 +101,7 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
         count = math.prod(map(lax.axis_size, axes))
         parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
         return jnp.sum(lax.all_to_all(parts, own(axes), dim, dim), dim)
-    return lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True).astype(data.dtype)
+    return to_type(lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True), data.dtype)
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
@@ -121,7 +122,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
             return jnp.moveaxis(parts, 0, dim).reshape((*data.shape[:dim], -1, *data.shape[dim + 1 :]))
         if to == "invarying":
             return lax.all_gather(data, own(axes), axis=dim, tiled=True, to=to)
-        return lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to).astype(data.dtype)
+        return to_type(lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype)
     # Minor axes first; neighbours of the same kind together.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))

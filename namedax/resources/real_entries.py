@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.element_types import weak_as
 from namedax.core.uneven import Uneven, block_of
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
@@ -71,7 +72,8 @@ def only_where(real: Any, data: Any, padding: Any) -> Any:
     """`data` where `real` says so, which may have size 1 along dimensions, and `padding` elsewhere."""
     real = jnp.broadcast_to(real, data.shape)
     everywhere = varying(data) | varying(real) | varying(padding)
-    return lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
+    chosen = lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
+    return weak_as(chosen, data)
 
 
 def last_repeated(data: Any, dim: int, place: Axes) -> Any:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
@@ -80,7 +81,7 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
         else:
             pieces.append(comm.ppermute(sent, mesh_axes, list(message.pairs)))
     pieces.insert(plan.before, data)
-    return _read(pieces, dim, plan.read, mesh_axes, fill)
+    return weak_as(_read(pieces, dim, plan.read, mesh_axes, fill), data)
 
 
 def along_dim(values: Any, dim: int, ndim: int) -> Any:

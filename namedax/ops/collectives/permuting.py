@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.element_types import to_type
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -442,8 +443,10 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
         if mine is not None:
 
             def of_one(data: Any) -> Any:
-                data = jnp.where(mine, data, jnp.zeros((), data.dtype))
-                return comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes).astype(data.dtype)
+                data = jnp.where(mine, data, lax.full_like(data, 0, shape=()))
+                return to_type(
+                    comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes), data.dtype
+                )
 
             data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
         data = cast_data(data, (axis for place in site.places for axis in place))  # before it becomes large

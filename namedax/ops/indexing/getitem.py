@@ -23,7 +23,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import beyond
+from namedax.core.element_types import beyond, weak_as
 from namedax.core.names import Dims
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
@@ -261,7 +261,7 @@ def _gather(
         function = lambda rows, *at: rows.at[at].get(mode=mode, fill_value=fill_value, **hints)  # noqa: E731
     for _ in shared:
         function = jax.vmap(function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices)))
-    result = function(data, *indices)
+    result = weak_as(function(data, *indices), data)
     out = [joint[i] for i in index_order] + [dims[labels[i]] for i in rest]
     out = [dim.name if isinstance(dim, OwnAxis) else dim for dim in out]
     if mesh_axes:
@@ -341,7 +341,7 @@ def _local_read(
         if mode is None or mode == "promise_in_bounds":
             # As in jnp: an index out of range reads the end, and has no gradient.
             values = jnp.where(over(valid), values, unfelt(values))
-        values = jnp.where(over(here), values, jnp.zeros((), values.dtype))
+        values = jnp.where(over(here), values, lax.full_like(values, 0, shape=()))
         if mode not in ("fill", "drop"):
             return values
         # An index out of range belongs to no device; the first one answers for it.

@@ -16,7 +16,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import check_fits
+from namedax.core.element_types import check_fits, weak_as
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
@@ -205,6 +205,7 @@ def _take_sharded(
         return lax.select(along_rows(nobody), lax.broadcast(fill, values.shape), values)
 
     data, dims = _take_rows(local, x, indices, axis)
+    data = weak_as(data, x._data)
     truth = data.dtype == jnp.bool_  # there is no sum of truth values
     if truth:
         data = data.astype(jnp.int32)

@@ -28,6 +28,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
+from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
@@ -387,7 +388,9 @@ def _solve(
     symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
     region = ambient()
     if region is not None and region.manual:
-        return space, _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
+        found = _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
+        like = [b if getattr(start, "weak_type", False) else start for b, start in zip(datas, x, strict=True)]
+        return space, list(map(weak_as, found, like))
 
     def solve(apply: _Map, b: _Data) -> _Data:
         return method(space, apply, b, x, m, stop)

@@ -17,7 +17,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import extreme
+from namedax.core.element_types import extreme, weak_as
 from namedax.core.miscalls import well_called_operation
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
@@ -101,7 +101,7 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     prefix = jnp.sum(jnp.where(wanted, totals, jnp.zeros((), totals.dtype)), dim, dtype=totals.dtype, keepdims=True)
     # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
-    return jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local)
+    return weak_as(jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local)
 
 
 def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: Site, reverse: bool) -> Any:

@@ -13,7 +13,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
-from namedax.core.element_types import extreme
+from namedax.core.element_types import extreme, weak_as
 from namedax.core.miscalls import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
@@ -187,7 +187,7 @@ def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
         # To JAX the extremum is a function of the values that were offered, without the collectives that found it.
         best, winner = _winner(lax.stop_gradient(value), index, site, largest)
         value, index = attach(lax.stop_gradient(best), winner, value, index), winner
-    return lax.squeeze(value, site.axes), lax.squeeze(index, site.axes)
+    return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
 
 
 @of_arguments

@@ -68,6 +68,7 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
         )
     data = jnp.moveaxis(site.data, dim, -1)
     values, index = _real_top_k(data, k, site.uneven[0][1]) if site.uneven else lax.top_k(data, min(k, data.shape[-1]))
+    index = lax.convert_element_type(index, index.dtype)  # JAX's are weakly typed where the values are
     if site.mesh_axes:
         index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
         values = comm.all_gather(values, values.ndim - 1, site.mesh_axes, "invarying")

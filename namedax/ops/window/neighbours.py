@@ -19,7 +19,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import check_fits
+from namedax.core.element_types import check_fits, weak_as
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.scopes import operation
@@ -193,7 +193,7 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
         # Not a pad by a negative number: of its gradient XLA's partitioner makes a wrong one beside an array that is cut.
         kept = lax.slice_in_dim(data, max(-step, 0), n - max(step, 0), axis=dim)
         come = jnp.broadcast_to(jnp.asarray(fill_value, data.dtype), (*data.shape[:dim], abs(step), *data.shape[dim + 1 :]))
-        return lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim)
+        return weak_as(lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim), data)
 
     if not is_name(axis):
         data, dims = data_and_dims(op, x)

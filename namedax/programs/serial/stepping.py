@@ -29,6 +29,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun, subjaxprs
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
+from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
@@ -239,10 +240,13 @@ class _Program(Record):
     def _execute(self, datas: Sequence[Any]) -> list[Any]:
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
-            return list(body(*map(_on_mesh_in_use, datas)))
-        if current_mesh() is not None:  # the user's cotangents need not say where they lie
-            datas = [to_spec(data, spec, None) for data, spec in zip(datas, in_specs, strict=True)]
-        return list(self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))(*datas))
+            results = body(*map(_on_mesh_in_use, datas))
+        else:
+            if current_mesh() is not None:  # the user's cotangents need not say where they lie
+                datas = [to_spec(data, spec, None) for data, spec in zip(datas, in_specs, strict=True)]
+            mapped = self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))
+            results = mapped(*datas)
+        return list(map(weak_as, results, self.jaxpr.out_avals))
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """The body without loops' axes, the loops nested in an order in which it can be done."""
