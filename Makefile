@@ -17,8 +17,8 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
 X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not full"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
-# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a tenth costs little.
-OPTIMIZED_ARGS ?= -m "full and not product and not leaks" --one-in 10
+# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a twentieth costs little.
+OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 20
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -41,10 +41,10 @@ help:
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
 	@echo "make test-all    what 'make test' leaves out: docs and the six targets that follow, half an hour on two cores"
-	@echo "make test-rest       nine tenths of the tests marked 'full': every operation with every two traits of placements, and what takes long"
+	@echo "make test-rest       the tests marked 'full' but a twentieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-optimized  the last tenth, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-optimized  the last twentieth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
@@ -83,10 +83,10 @@ test-all: docs test-rest test-x64 test-leaks test-optimized
 	[ $$fuzz = 0 ] && [ $$counts = 0 ]
 
 test-rest: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "full and not product and not leaks" --but-one-in 10
+	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" --but-one-in 20
 
 test-products: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "product and not leaks"
+	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"
 
 test-x64: $(VENV)/.ready-test
 	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)
