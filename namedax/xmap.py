@@ -500,6 +500,13 @@ def _collect_sizes(
     return sizes
 
 
+def _without_entries(resources: Assignment, sizes: Mapping[Hashable, int], arguments: Sequence[Argument]) -> bool:
+    """Whether a mapped name has no entries, or no argument has any. XLA compiles no `jax.shard_map` all of whose operands are empty."""
+    if 0 in sizes.values() and any(sizes.get(name) == 0 for name in resources):
+        return True
+    return bool(arguments) and all(0 in np.shape(argument.data) for argument in arguments)
+
+
 # --- one call -------------------------------------------------------------------------------------------------------
 
 
@@ -535,7 +542,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     check_mesh_axes(devices, mesh, names=sizes)
     if devices and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
-    auto = xmapped._partitioning == "auto"
+    auto = xmapped._partitioning == "auto" or _without_entries(resources, sizes, arguments)
     if auto:
         resources = dividing(devices, sizes, mesh)  # XLA's partitioner knows no time, and aborts over uneven blocks
     loops = loops_of(resources)

@@ -1062,3 +1062,40 @@ def test_a_number_that_went_through_checkpoint_is_a_result():
     assert (value, half) == (5, 0.5)
     np.testing.assert_array_equal(gradient, 2 * x)
     assert nx.xmap(lambda x: jax.checkpoint(lambda x: 0.5)(x), ["a"], ["a"])(x).tolist() == [0.5] * 3
+
+
+NO_ENTRIES = [
+    ({"a": "x"}, "auto"),
+    ({"a": ("x", "y")}, "explicit"),
+    ({"a": "x", "k": "y"}, "auto"),
+    ({"a": nx.SerialLoop(2)}, "auto"),
+]
+
+
+@pytest.mark.parametrize(("resources", "kind"), NO_ENTRIES, ids=str)
+def test_contractions_of_a_mapped_name_without_entries(resources, kind):
+    """XLA compiles no `jax.shard_map` of arrays all of which are empty, and a gradient of them is one."""
+
+    def body(x, segments):
+        scores = nx.einsum("{a,k},{b:a,k}->{a,b}", x, x)
+        attended = nx.dot(nx.nn.softmax(scores, "b"), x.rename(a="b"), "b")
+        picked = nx.dot(nx.nn.one_hot(segments, 3, axis="s"), attended, "a")
+        return nx.dot(x, x.rename(k="m"), "a"), picked, attended
+
+    axes = (["k", "m"], ["s", "k"], ["a", "k"])
+    f = nx.xmap(body, (["a", "k"], ["a"]), axes, axis_resources=resources, mesh=make_mesh(kind))
+    x, segments = jnp.zeros((0, 4)), jnp.zeros(0, int)
+    product, picked, attended = f(x, segments)
+    np.testing.assert_array_equal(product, np.zeros((4, 4)))
+    np.testing.assert_array_equal(picked, np.zeros((3, 4)))
+    assert attended.shape == x.shape
+    assert jax.grad(lambda x: sum(jnp.sum(jnp.sin(y)) for y in f(x, segments)))(x).shape == x.shape
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+def test_positions_without_entries_beside_a_mapped_name(kind):
+    f = nx.xmap(
+        lambda x: nx.nmap(lambda row: row @ row)(x), ["a", None], ["a"], axis_resources={"a": "x"}, mesh=make_mesh(kind)
+    )
+    np.testing.assert_array_equal(f(jnp.zeros((8, 0))), np.zeros(8))
+    assert jax.grad(lambda x: jnp.sum(f(x)))(jnp.zeros((8, 0))).shape == (8, 0)
