@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.names import Dims
+from namedax.core.outside import type_of_programs
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.scopes import Renaming, Scope, scope_text
@@ -33,7 +33,7 @@ from namedax.operands.broadcasting import local_block, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.programs.evaluator import opened
-from namedax.programs.late_sums import Traced, postponing
+from namedax.programs.late_sums import ClosesOver, Traced, postponing
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.primitives import call_whole
 from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
@@ -46,9 +46,11 @@ from namedax.resources.mesh import (
     brought_in,
     explicit_specs,
     has_explicit_axes,
+    is_tracked,
     mesh_of_types,
     replicated,
-    to_spec,
+    said_once,
+    to_specs,
     use_mesh,
 )
 from namedax.resources.microbatches import stages_among
@@ -109,12 +111,31 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
-    shard_map = _said_once(shard_map, specs)
-    run = _run_hoisted if has_explicit_axes(mesh) or call.tracked else _run_plainly
+    hoists = has_explicit_axes(mesh) or call.tracked
+    # In a trace that only writes a program the body itself says that it closes over something.
+    says = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
+    late, run = functools.partial(call.with_late_sums, says=says), _run_hoisted if hoists and not says else _run_plainly
     if call.results_are_placed:
-        return run(shard_map(call.within(call.with_late_sums(call.body)), out_specs=call.result_specs()), datas)
-    body, out_specs = call.noting_specs(call.with_late_sums(call.flat_body))
-    return call.rebuild(run(shard_map(call.within(body), out_specs=out_specs), datas))
+        out_specs = call.result_specs()
+        body: Callable[..., Any] = late(call.body)
+    else:
+        body, out_specs = call.noting_specs(late(call.flat_body))
+
+    def rebuild(results: Any) -> Any:
+        return results if call.results_are_placed else call.rebuild(results)
+
+    try:
+        return rebuild(run(said_once(shard_map, specs)(call.within(body), out_specs=out_specs), datas))
+    except ClosesOver as found:
+        consts, again = [replicated(value) for value in found.values], found.body
+    if not call.results_are_placed:
+        out_specs[:] = call.probed_specs()
+
+    def opened_body(*blocks: Any) -> Any:
+        return again(blocks[: len(consts)], blocks[len(consts) :])
+
+    mapped = said_once(shard_map, [PartitionSpec()] * len(consts) + list(specs))(call.within(opened_body), out_specs=out_specs)
+    return rebuild(mapped(*consts, *datas))
 
 
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
@@ -123,28 +144,9 @@ def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment
     datas = [data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data) for argument in call.arguments]
     if has_explicit_axes(mesh):
         specs = call.specs(resources)
-        datas = [to_spec(data, spec, None if from_context else mesh) for data, spec in zip(datas, specs, strict=True)]
+        datas = to_specs(datas, specs, None if from_context else mesh)
     names = used if used != frozenset(mesh.axis_names) else frozenset()
     return datas, functools.partial(jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True)
-
-
-def _said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
-    """`shard_map` for functions of so many arrays, with one spec for all neighbours that have the same: JAX looks at each spec that it is given."""
-    counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
-
-    def mapping(body: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        def of_groups(*groups: Sequence[Any]) -> Any:
-            return body(*itertools.chain.from_iterable(groups))
-
-        mapped = shard_map(of_groups, in_specs=tuple(spec for spec, _ in counts), **options)
-
-        def run(*datas: Any) -> Any:
-            supply = iter(datas)
-            return mapped(*(list(itertools.islice(supply, count)) for _, count in counts))
-
-        return run
-
-    return mapping
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -174,7 +176,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
         call.whole = region.uneven.intersection(assignment)
         specs = call.specs(assignment)
-        datas = [to_spec(data, spec, None) for data, spec in zip(datas, specs, strict=True)]
+        datas = to_specs(datas, specs, None)
         shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
         traced = call.traced()
         with explain_values_from_around(call.name):
@@ -186,7 +188,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
         run = jax.checkpoint(call.within(traced.with_closure))
         flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
-        flat = [to_spec(data, PartitionSpec(), None) for data in flat]  # in the outer function no name lives on the new axes
+        flat = to_specs(flat, [PartitionSpec()] * len(flat), None)  # in the outer function no name lives on the new axes
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [
@@ -328,11 +330,8 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     call.region.seen = region.seen
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
-        datas = [
-            to_spec(data, spec, None if from_context else mesh)
-            for spec, data in zip(call.specs(region.resources), datas, strict=True)
-        ]
-        traced = Traced(call.flat_body, make_jaxpr=call.region.outside.make_jaxpr, source=call.source)
+        datas = to_specs(datas, call.specs(region.resources), None if from_context else mesh)
+        traced = Traced(call.flat_body, traces=call.region.outside.traced, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
@@ -467,7 +466,7 @@ class Call:
             data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (jnp.asarray(leaf), dims_of(leaf))
             final = dims
         else:
-            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what(), self.carried)
+            data, dims = detach_names(leaf, mapping, "xmap, out_axes", what, self.carried)
             placed = {name for _, name in mapping.names}
             final = tuple(None if dim in placed else dim for dim in dims)
         axes = self._result_axes.get(dims)
@@ -561,13 +560,14 @@ class Call:
         """Whether sums over mesh axes are postponed."""
         return LATE_SUMS not in self.region.left_out
 
-    def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = ()) -> Callable[..., Any]:
-        """`body`, looked through when it has been traced, and its sums postponed."""
-        return postponing(body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr, self.source)
+    def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False) -> Callable[..., Any]:
+        """`body`, looked through when it has been traced, and its sums postponed; it `says` so if it closes over what has to be replicated."""
+        options = (self.refuse_raw, self.late_sums, self.region.outside.traced, self.source)
+        return postponing(body, set(loops), *options, is_tracked if says else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """The flat body, to be traced before it is executed; likewise."""
-        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.make_jaxpr, self.source)
+        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.traced, self.source)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or raw reductions of blocks."""

@@ -462,9 +462,13 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
         if mapping is None:
             data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
         else:
-            data, dims = attach_names(leaf, mapping, "xmap", f"{what_of(path, names)}, {type_text(leaf)},")
+            data, dims = attach_names(leaf, mapping, "xmap", functools.partial(_text_of, leaf, path, names))
         arguments.append(Argument(leaf, data, dims, path, names))
     return arguments, tree
+
+
+def _text_of(leaf: Any, path: Sequence[Any], names: Sequence[str]) -> str:
+    return f"{what_of(path, names)}, {type_text(leaf)},"
 
 
 def _collect_sizes(

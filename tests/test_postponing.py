@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import subjaxprs
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
@@ -287,8 +288,13 @@ def test_a_wider_type_may_make_fewer_elements_more_bytes():
         return jnp.einsum("sf,gs->gf", s, jnp.ones((10, 16), jnp.bfloat16), preferred_element_type=jnp.float32)
 
     closed = jax.make_jaxpr(jax.shard_map(postponing(body), mesh=mesh_of(), in_specs=HALF, out_specs=P()))(A)
-    (inner,) = (eqn.params["jaxpr"] for eqn in closed.jaxpr.eqns if eqn.primitive.name == "shard_map")
-    (found,) = (eqn for eqn in inner.eqns if eqn.primitive.name.startswith("psum"))
+
+    def sums(jaxpr):
+        yield from (eqn for eqn in jaxpr.eqns if eqn.primitive.name.startswith("psum"))
+        for inner in subjaxprs(jaxpr):
+            yield from sums(inner)
+
+    (found,) = sums(closed.jaxpr)
     assert found.outvars[0].aval.dtype == jnp.bfloat16
 
 

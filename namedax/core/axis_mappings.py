@@ -8,7 +8,7 @@ A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["ba
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -20,7 +20,15 @@ from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.errors import AxisMappingError, shown, usage
 
-__all__ = ["AxisMapping", "copied", "freeze", "is_mapping", "parse_mapping"]
+__all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "said"]
+
+# What messages call an array, or a function that says so: most arrays are in no message.
+What = str | Callable[[], str]
+
+
+def said(what: What) -> str:
+    """The words for an array in a message."""
+    return what if isinstance(what, str) else what()
 
 
 class AxisMapping(Record):
@@ -36,7 +44,7 @@ class AxisMapping(Record):
     rank: int | None
     text: str
 
-    def place(self, ndim: int, op: str, what: str) -> Dims:
+    def place(self, ndim: int, op: str, what: What) -> Dims:
         """The dims of an array of `ndim` dimensions, with `None` where the mapping names nothing.
 
         Args:
@@ -49,14 +57,14 @@ class AxisMapping(Record):
         """
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
-                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {what} has {ndim}. Write one entry per axis "
+                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {said(what)} has {ndim}. Write one entry per axis "
                 "(None for one without a name), or end the list with '...' to name the first axes only."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:
             if position >= ndim:
                 raise AxisMappingError(
-                    f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but {what} has only {ndim} axes."
+                    f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but {said(what)} has only {ndim} axes."
                 )
             dims[position] = name
         return tuple(dims)

@@ -8,13 +8,36 @@ then before anything else is done, and what closes over them closes over values 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import get_opaque_trace_state
+from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
 
-__all__ = ["Outside"]
+__all__ = ["Outside", "Traces", "traced", "type_of_programs"]
+
+# Traces a function of a list of arrays for such a list. Gives its program, and a function that calls it with them, as JAX has traced it.
+Traces = Callable[[Callable[[list[Any]], Any], Sequence[Any]], tuple[ClosedJaxpr, Callable[[], Any]]]
+
+_NAME = "part_of_body"
+
+
+@functools.cache
+def type_of_programs() -> type:
+    """The type of tracers of a trace that does nothing but write a program."""
+    found: list[type] = []
+    jax.make_jaxpr(lambda x: found.append(type(x)))(0.0)
+    return found[0]
+
+
+def traced(body: Callable[[list[Any]], Any], datas: Sequence[Any]) -> tuple[ClosedJaxpr, Callable[[], Any]]:
+    """The program of `body`, and a function that calls it with `datas`: one equation, for which nothing is bound or traced again."""
+    body.__name__ = _NAME  # of the call; messages go by `__wrapped__`
+    jitted, given = jax.jit(body), list(datas)
+    closed = jitted.trace(given).jaxpr
+    if closed.consts or len(closed.in_avals) != len(given):
+        closed = jax.make_jaxpr(body)(given)  # JAX says only here which values it closes over
+    return closed, functools.partial(jitted, given)
 
 
 # How many values have entered: JAX remembers what it has traced, functions within the body too, by contexts such as this one.
@@ -45,26 +68,27 @@ class Outside:
             self._noted.append(value)
         return enter(value)
 
-    def make_jaxpr(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """`jax.make_jaxpr(body)`, where `body` calls `begin`; traced again as long as that finds more values."""
-
-        def make(datas: Any) -> Any:
-            try:
-                while True:
-                    known = len(self._noted)
-                    try:
-                        with _entering(known):
-                            closed = jax.make_jaxpr(_anew(body))(datas)
-                    except NotImplementedError:  # JAX does not bind a checkpoint that closes over one
-                        if len(self._noted) == known:
-                            raise
-                        continue
+    def traced(self, body: Callable[[list[Any]], Any], datas: Sequence[Any]) -> tuple[ClosedJaxpr, Callable[[], Any]]:
+        """`traced(body, datas)`, where `body` calls `begin`; traced again as long as that finds more values."""
+        try:
+            while True:
+                known = len(self._noted)
+                try:
+                    with _entering(known):
+                        closed, call = traced(_anew(body), datas)
+                except NotImplementedError:  # JAX does not bind a checkpoint that closes over one
                     if len(self._noted) == known:
-                        return closed
-            finally:
-                self._trace, self._noted, self._entered = None, [], {}
+                        raise
+                    continue
+                if len(self._noted) == known:
+                    return closed, functools.partial(_called, known, call)
+        finally:
+            self._trace, self._noted, self._entered = None, [], {}
 
-        return make
+
+def _called(known: int, call: Callable[[], Any]) -> Any:
+    with _entering(known):
+        return call()
 
 
 def _anew(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,15 +45,32 @@ Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
 
 
-# One record for all equal regions. A `jit`-ed helper that was traced in one of them is not traced again in another, so what it
-# saw would otherwise be unknown there. JAX's caches keep a region, and with it its record, as long as they keep the helper.
-_records: weakref.WeakValueDictionary[Hashable, set[Hashable]] = weakref.WeakValueDictionary()
+class _Record:
+    """What all equal regions have in common.
+
+    A `jit`-ed helper that was traced in one of them is not traced again in another, so what it saw would otherwise be unknown there.
+
+    Attributes:
+      seen: names on any value while the body is traced.
+    """
+
+    __slots__ = ("__weakref__", "seen")
+
+    def __init__(self) -> None:
+        self.seen: set[Hashable] = set()
+
+
+# JAX's caches keep a region, and with it its record, as long as they keep the helper.
+_records: weakref.WeakValueDictionary[Hashable, _Record] = weakref.WeakValueDictionary()
 
 _MOST_LOOKED_AT = 1024
 
 
-class Region:
+class Region(frozenset[_Record]):
     """The names of one mapped region. Immutable and hashable, apart from the record of names that were seen.
+
+    JAX hashes and compares it whenever it looks something up. As a set of one record that all equal regions share it does so without calling
+    a function of Python.
 
     Args:
       sizes: global size of every name that is known when the body begins.
@@ -69,8 +86,6 @@ class Region:
     __slots__ = (
         "_born",
         "_counts",
-        "_hash",
-        "_key",
         "_mesh_sizes",
         "given",
         "has_gathered",
@@ -79,6 +94,7 @@ class Region:
         "manual",
         "mesh",
         "mode",
+        "numbers",
         "outside",
         "overlap",
         "placements",
@@ -87,6 +103,28 @@ class Region:
         "sizes",
         "uneven",
     )
+
+    placements: Placements  # where all mapped names live
+    seen: set[Hashable]  # names on any value while the body is traced; `xmap` reads it when the body has ended
+
+    def __new__(
+        cls,
+        sizes: Mapping[Hashable, int],
+        resources: Mapping[Hashable, tuple[str, ...]],
+        mesh: Any,
+        mode: Mode,
+        program: Hashable,
+        overlap: Any = False,
+        left_out: frozenset[str] = frozenset(),
+    ) -> Region:
+        """A region, which is equal to all others of the same arguments."""
+        placements: Placements = frozenset(resources.items())
+        key = (frozenset(sizes.items()), placements, mesh, mode, program, overlap, left_out)
+        record = _records.setdefault(key, _Record())
+        self = super().__new__(cls, (record,))
+        self.placements = placements
+        self.seen = record.seen
+        return self
 
     def __init__(
         self,
@@ -104,8 +142,6 @@ class Region:
         self.mode = mode
         # Whether values are local blocks (`jax.shard_map`), at least of some names.
         self.manual = mode == MANUAL and bool(resources)
-        # Where all mapped names live.
-        self.placements: Placements = frozenset(self.resources.items())
         self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
         # Names whose last blocks are padding.
         self.uneven = frozenset(
@@ -114,10 +150,6 @@ class Region:
             if mode == MANUAL and axes and name in self.sizes and self._remainder(name)
         )
         self.overlap, self.left_out = overlap, left_out
-        self._key = (frozenset(self.sizes.items()), self.placements, mesh, mode, program, overlap, left_out)
-        self._hash = hash(self._key)
-        # Names on any value while the body is traced. Not part of the key; `xmap` reads it when the body has ended.
-        self.seen: set[Hashable] = _records.setdefault(self._key, set())
         # Sizes of names that the body made: of those that have had one size so far.
         self._born: dict[Hashable, int | None] = {}
         # Dims and shapes of arrays of this region that have been found to agree with it.
@@ -125,6 +157,8 @@ class Region:
         self._counts: dict[Hashable, int] = {}
         # Names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
         self.given: frozenset[Hashable] = frozenset()
+        # A trace, and numbers as values that vary over mesh axes, which have been made in it.
+        self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
         # Values of the functions around the body that it has met while it is traced.
         self.outside = Outside()
         # Whether an array of the body has been gathered, and can be had in another form than it is in.
@@ -138,12 +172,6 @@ class Region:
         if living:
             return f"{name!r} is a mesh axis, on which {show_names(living)} lives: write {' or '.join(map(repr, living))}."
         return f"{name!r} is a mesh axis, on which no name lives: write a name, and where it lives in axis_resources of xmap."
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Region) and self._hash == other._hash and self._key == other._key)
 
     def placement(self, name: Hashable, op: str | None = None) -> tuple[str, ...]:
         """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole.
@@ -474,4 +502,5 @@ def _inhabiting(region: Region) -> Iterator[None]:
             with _hidden((region, named)), _context(region):
                 yield
     finally:
+        region.numbers = None  # JAX keeps the region
         inhabited.discard(id(token))

@@ -288,8 +288,8 @@ def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str
 def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | None:
     """What is looked at of operands that meet, if all are numbers and traced blocks which the body of `region` has made; `None` if one is not.
 
-    An entry has an array's dims, shape, device variance and element type; that of a number is `None`. Where operands have met, `note_met` tells
-    the region: others of which the same is known need not meet.
+    An entry has an array's dims, shape, device variance, element type and whether that is weak; that of a number is `None`. Where operands
+    have met, `note_met` tells the region: others of which the same is known need not meet.
     """
     key: list[Any] = []
     for operand in operands:
@@ -303,7 +303,7 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
             ):
                 return None
             aval = jax.typeof(data)
-            key.append((operand._dims, aval.shape, aval.manual_axis_type.varying, aval.dtype))
+            key.append((operand._dims, aval.shape, aval.manual_axis_type.varying, aval.dtype, aval.weak_type))
         elif type(operand) in _NUMBERS:
             key.append(None)
         else:
@@ -317,7 +317,7 @@ _NUMBERS = frozenset({bool, int, float, complex})
 def note_met(key: tuple[Any, ...], region: Region) -> None:
     """Notes that operands have met of which this is known (`own_blocks`), if nothing had to be done to them."""
     entries = [entry for entry in key if entry is not None]
-    if len({variance for _, _, variance, _ in entries}) < 2 and all(entry[:2] in region.looked_at for entry in entries):
+    if len({variance for _, _, variance, *_ in entries}) < 2 and all(entry[:2] in region.looked_at for entry in entries):
         region.note_looked_at(key)
 
 

@@ -139,7 +139,7 @@ def varies(data: Any) -> bool:
 
 
 #: The attribute of an operation's function that computes it from blocks which are known (`own_blocks`), at less than the price of a kernel. It is
-#: given what is known of them and the operands, and returns data that have the dims and the shape of all operands; or `None`.
+#: given the region, what is known of them and the operands, and returns data that have the dims and the shape of all operands; or `None`.
 OF_BLOCKS = "of_blocks"
 
 
@@ -157,8 +157,8 @@ def _of_known_blocks(
 ) -> Any:
     """An elementwise operation of own blocks to which nothing has to be done before."""
     of_blocks = getattr(function, OF_BLOCKS, None)
-    if of_blocks is not None and (data := of_blocks(key, operands)) is not None:
-        return make_block(data, key[0][0], region)
+    if of_blocks is not None and (data := of_blocks(region, key, operands)) is not None:
+        return make_block(data, (key[0] or key[-1])[0], region)
     if _traced_as_it_is(operands) and not _is_frequent(region, (function, given, key)):
         return silent(function)(*given, *operands)
     result = without_region(_through_kernel, function, given, operands, False)

@@ -17,11 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.array import NamedArray
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.miscalls import refuse_miscall
+from namedax.core.outside import type_of_programs
+from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.broadcasting import align_ranks, wrap
@@ -111,26 +114,47 @@ def _are_checked() -> bool:
     return getattr(jax.config, nan, "ignore") != "ignore" or getattr(jax.config, divide, "ignore") != "ignore"
 
 
-def _of_blocks(own: Callable[..., Any], is_checked: bool, key: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
-    """`own` of blocks with the same dims, shape and type, where a trace only writes a program; `None` for others.
+def _of_blocks(
+    own: Callable[..., Any], is_checked: bool, region: Region, key: tuple[Any, ...], operands: tuple[Any, ...]
+) -> Any:
+    """`own` of numbers and of blocks with the same dims, shape and type, where a trace only writes a program; `None` for others.
 
     Where it also differentiates, a kernel is cheaper, whose derivative JAX remembers.
     """
-    first = key[0]
-    if first is None or first[3] not in _FLOATS or key.count(first) != len(key) or first[0].count(None) == len(first[0]):
+    first = key[0] or key[-1]
+    if first is None or first[3] not in _FLOATS or first[0].count(None) == len(first[0]):
         return None
-    datas = [operand._data for operand in operands]
-    if {*map(type, datas)} != {_type_of_programs()} or (is_checked and _are_checked()):
+    datas: list[Any] = [operand._data for operand in operands if type(operand) is NamedArray]
+    if key.count(first) != len(datas) or {*map(type, datas)} != {type_of_programs()} or (is_checked and _are_checked()):
         return None
+    if len(datas) < len(operands):
+        if first[3] != jnp.float32 or first[4]:
+            return None
+        for i, number in enumerate(operands):
+            if key[i] is None:
+                if type(number) is not float and not (type(number) is int and abs(number) <= _EXACT):
+                    return None
+                datas.insert(i, _number(number, first[2], region))
     return own(*datas)
 
 
-@functools.cache
-def _type_of_programs() -> type:
-    """The type of tracers of a trace that does nothing but write a program."""
-    found: list[type] = []
-    jax.make_jaxpr(lambda x: found.append(type(x)))(0.0)
-    return found[0]
+# Up to here each integer is a float of 32 bits.
+_EXACT = 1 << 24
+
+
+def _number(number: float, variance: frozenset[str], region: Region) -> Any:
+    """A number as a float, rounded as `jnp` rounds it, that varies over mesh axes. It is cast once in each trace."""
+    as_float = np.float32(number)
+    if not variance:
+        return as_float
+    trace = get_opaque_trace_state()
+    if region.numbers is None or region.numbers[0] != trace:
+        region.numbers = (trace, {})
+    known = region.numbers[1]
+    key = (as_float.tobytes(), variance)
+    if key not in known:
+        known[key] = lax.pcast(as_float, tuple(sorted(variance)), to="varying")
+    return known[key]
 
 
 def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:

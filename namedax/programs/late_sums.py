@@ -25,6 +25,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal
 
 from namedax.core.functions import Source, shown_as
+from namedax.core.outside import Traces, traced
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, inlined, opened
@@ -53,14 +54,31 @@ from namedax.programs.waiting import may_wait
 from namedax.resources import communication as comm
 from namedax.resources.own_block import sliced
 
-__all__ = ["Traced", "postponing"]
+__all__ = ["ClosesOver", "Traced", "postponing"]
 
 Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
+# So few operations are bound again for less than a call costs. From so many arrays on, `call_whole` costs less: more at once, and less for each.
+_FEW, _MANY = 2, 300
+_NO_JIT = "jax_disable_jit"  # under which JAX would run the body again
+
 # The blocks are one list: what JAX does for each argument of a function it does for each entry of a list with fewer functions.
 _ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+
+
+class ClosesOver(Exception):
+    """A body closes over values that have to enter in another way: `postponing` stops a trace with this that would be of no use.
+
+    Args:
+      values: all that it closes over.
+      body: gives its results for such values, and blocks.
+    """
+
+    def __init__(self, values: list[Any], body: Callable[[Sequence[Any], Sequence[Any]], Any]):
+        super().__init__()
+        self.values, self.body = values, body
 
 
 def postponing(
@@ -68,8 +86,9 @@ def postponing(
     loops: Set[str] = frozenset(),
     check: Check | None = None,
     late: bool = True,
-    make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
+    traces: Traces = traced,
     source: Source | None = None,
+    must_enter: Callable[[Any], bool] | None = None,
 ) -> Callable[..., Any]:
     """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
 
@@ -78,8 +97,9 @@ def postponing(
       loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
-      make_jaxpr: traces it.
+      traces: traces it.
       source: where the user has written what the body runs.
+      must_enter: whether a value must not be closed over. If there is one, the function raises `ClosesOver`.
     """
 
     def run(*datas: Any) -> Any:
@@ -93,23 +113,39 @@ def postponing(
             return leaves
 
         shown_as(flat, source, _ARGUMENTS)
-        closed = make_jaxpr(flat)(list(datas))
+        closed, call = traces(flat, datas)
         if check is not None:
             check(closed)
-        return jax.tree.unflatten(structures[-1], evaluate(closed, datas, loops, late))
+
+        def results(consts: Sequence[Any], datas: Sequence[Any], call: Callable[[], list[Any]] | None = None) -> Any:
+            return jax.tree.unflatten(structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call))
+
+        if must_enter is not None and any(map(must_enter, closed.consts)):
+            raise ClosesOver(closed.consts, results)
+        return results(closed.consts, datas, call)
 
     return run
 
 
-def evaluate(closed: ClosedJaxpr, datas: Sequence[Any], loops: Set[str], late: bool) -> list[Any]:
-    """The results of a traced body, its sums postponed if they are to be late."""
-    values, jaxpr = [*closed.consts, *datas], closed.jaxpr
+def evaluate(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    datas: Sequence[Any],
+    loops: Set[str],
+    late: bool,
+    call: Callable[[], list[Any]] | None = None,
+) -> list[Any]:
+    """The results of a traced body, its sums postponed if they are to be late; those of `call` where nothing is changed."""
+    values = [*consts, *datas]
     if late and (varying := with_varying_gathers(jaxpr, values)) is not None:
-        values, jaxpr = [*varying.consts, *values], varying.jaxpr
+        values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
     seen: dict[int, tuple[bool, Any]] = {}
     plan = _Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
+    is_cheap = len(jaxpr.eqns) > _FEW and len(jaxpr.invars) + len(jaxpr.outvars) <= _MANY
+    if call is not None and is_cheap and not getattr(jax.config, _NO_JIT):
+        return call()
     return as_one_call(opened(jaxpr), values)
 
 
@@ -121,7 +157,7 @@ class Traced:
       loops: axes that are executed in steps.
       check: looks through the traced body, and raises where something is wrong with it.
       late: whether the sums are postponed, or stay where they are.
-      make_jaxpr: traces it.
+      traces: traces it.
       source: where the user has written what the body runs.
     """
 
@@ -131,11 +167,11 @@ class Traced:
         loops: Set[str] = frozenset(),
         check: Check | None = None,
         late: bool = True,
-        make_jaxpr: Callable[..., Any] = jax.make_jaxpr,
+        traces: Traces = traced,
         source: Source | None = None,
     ):
         self._body, self._loops, self._check, self._late = body, loops, check, late
-        self._make_jaxpr, self._source = make_jaxpr, source
+        self._traces, self._source = traces, source
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
@@ -145,7 +181,7 @@ class Traced:
             return self._body(*blocks)
 
         shown_as(flat, self._source, _ARGUMENTS)
-        self._closed = self._make_jaxpr(flat)(list(datas))
+        self._closed, _ = self._traces(flat, datas)
         if self._check is not None:
             self._check(self._closed)
         return ()
@@ -163,7 +199,7 @@ class Traced:
         """The results where `consts` stand for what the traced function closes over."""
         if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
             return self._body(*datas)
-        return evaluate(ClosedJaxpr(self._closed.jaxpr, list(consts)), datas, self._loops, self._late)
+        return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
 
 
 # --- what is gained -------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def refuse_raw(
         for axis in axes:
             names.setdefault(axis, []).append(name)
     for eqn, known, path in _equations(closed.jaxpr, (), {}):
-        if known.kind not in LOCAL_KINDS and _is_raw_collective(eqn, path, names):
+        if known.kind is not Kind.CAST and known.kind not in LOCAL_KINDS and _is_raw_collective(eqn, path, names):
             _raise_for_collective(eqn, names, function)
         if reductions and known.takes is not None and not eqn.outvars[0].aval.shape:
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
@@ -129,7 +129,10 @@ def _scope(path: tuple[Any, ...]) -> str:
 
 
 def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
-    if kind_of(eqn) == Kind.CAST or not any(type(axis) is str and axis in names for axis in axes_of(eqn)):
+    for axis in axes_of(eqn):
+        if type(axis) is str and axis in names:
+            break
+    else:
         return False
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
@@ -320,7 +323,7 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
 
 def _own_frames(eqn: Any) -> list[tuple[str, str]]:
     """The files and functions of namedax in which an equation was made, the innermost first."""
-    frames = ((file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX))
+    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
     return [(file.removeprefix(_NAMEDAX).replace(os.sep, "/"), name.rsplit(".", 1)[-1]) for file, name in frames]
 
 
@@ -345,7 +348,7 @@ def _is_of_rule(path: tuple[Any, ...]) -> bool:
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
             return called == "custom_vjp.__call__"
-        called = name if "traceback" not in os.path.basename(file) else called
+        called = name if "traceback" not in file.rpartition(os.sep)[2] else called
     return False
 
 

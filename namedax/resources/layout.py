@@ -89,6 +89,8 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     """
     if any(isinstance(axes, Uneven) for axes in (*old, *new)):
         return _relayout_padded(data, old, new, keep_varying)
+    if tuple(old) == tuple(new):
+        return data
     used = {axis for axes in (*old, *new) for axis in axes}
     # In the order of the mesh, in which `jax.lax.ppermute` counts devices.
     order = jax.sharding.get_abstract_mesh().axis_names

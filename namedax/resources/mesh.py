@@ -8,7 +8,8 @@ replicated.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ __all__ = [
     "has_explicit_axes",
     "is_foreign",
     "is_placed",
+    "is_tracked",
     "is_tracked_on",
     "mesh_for",
     "mesh_of_types",
@@ -35,7 +37,8 @@ __all__ = [
     "must_enter",
     "replicated",
     "resolve_mesh",
-    "to_spec",
+    "said_once",
+    "to_specs",
     "use_mesh",
     "without_devices",
     "without_mesh",
@@ -205,30 +208,60 @@ def auto_mesh(mesh: Any) -> Any:
     return mesh.update(axis_types=kinds)
 
 
-def to_spec(data: Any, spec: PartitionSpec, mesh: Any) -> Any:
-    """`data` resharded to `spec`, where the sharding is part of its type (Explicit axes); otherwise `data` as it is.
+def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) -> list[Any]:
+    """The values resharded to these specs, where the sharding is part of their type (Explicit axes); others as they are.
 
     `mesh` is `None` for that of `jax.set_mesh`.
 
-    Explicit axes that `spec` does not mention hold whole copies afterwards: no name lives there, and what JAX does with
+    Explicit axes that a spec does not mention hold whole copies afterwards: no name lives there, and what JAX does with
     values whose types still mentioned them would depend on where an argument comes from.
     """
     target = current_mesh() if mesh is None else mesh
     explicit = _explicit_axes(target)
     if not explicit:
-        return data
-    entries = (tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(data.ndim))
-    wanted = PartitionSpec(*entries)
-    if isinstance(data, jax.core.Tracer):  # an array may be on other devices of a mesh that looks the same
-        sharding = jax.typeof(data).sharding
-        if sharding.spec == wanted and sharding.mesh == (target if mesh is None else mesh.abstract_mesh):
-            return data
-    return jax.reshard(data, wanted if mesh is None else NamedSharding(mesh, wanted))
+        return list(datas)
+    of_types = target if mesh is None else mesh.abstract_mesh
+    known: dict[tuple[int, int], PartitionSpec] = {}
+    results = []
+    for data, spec in zip(datas, specs, strict=True):
+        key = (id(spec), data.ndim)  # neighbours have the same spec
+        wanted = known[key] if key in known else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
+        if isinstance(data, jax.core.Tracer):  # an array may be on other devices of a mesh that looks the same
+            sharding = jax.typeof(data).sharding
+            if sharding.spec == wanted and sharding.mesh == of_types:
+                results.append(data)
+                continue
+        results.append(jax.reshard(data, wanted if mesh is None else NamedSharding(mesh, wanted)))
+    return results
+
+
+def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
+    """A spec for so many dimensions without the mesh axes that are Auto, which JAX's types do not mention."""
+    return PartitionSpec(*(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(ndim)))
+
+
+def said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
+    """`shard_map` for functions of so many arrays, with one spec for all neighbours that have the same: JAX looks at each spec that it is given."""
+    counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
+
+    def mapping(body: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        def of_groups(*groups: Sequence[Any]) -> Any:
+            return body(*itertools.chain.from_iterable(groups))
+
+        mapped = shard_map(of_groups, in_specs=tuple(spec for spec, _ in counts), **options)
+
+        def run(*datas: Any) -> Any:
+            supply = iter(datas)
+            return mapped(*(list(itertools.islice(supply, count)) for _, count in counts))
+
+        return run
+
+    return mapping
 
 
 def replicated(data: Any) -> Any:
     """`data` replicated over the Explicit axes that its type mentions."""
-    if not _is_tracked(data):
+    if not is_tracked(data):
         return data
     sharding = data.sharding if not isinstance(data, jax.core.Tracer) else jax.typeof(data).sharding
     return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
@@ -250,7 +283,7 @@ def without_types(results: Any, mesh: Any) -> Any:
     source = {"src": NamedSharding(mesh, PartitionSpec())} if has_explicit_axes(mesh) else {}
 
     def one(leaf: Any) -> Any:
-        return jax.device_put(leaf, target, **source) if any(leaf is x for x in numbers) and _is_tracked(leaf) else leaf
+        return jax.device_put(leaf, target, **source) if any(leaf is x for x in numbers) and is_tracked(leaf) else leaf
 
     return jax.tree.map(one, results)
 
@@ -297,7 +330,7 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
         # A tracer is asked first, of which Python would be asked whether it is an array.
         sharding = jax.typeof(data).sharding if isinstance(data, (jax.core.Tracer, jax.Array)) else None
         if isinstance(sharding, NamedSharding) and sharding.mesh is not last:
-            if _is_tracked(data):
+            if is_tracked(data):
                 return sharding.mesh
             last = sharding.mesh
     return None
@@ -305,10 +338,10 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
 
 def is_tracked_on(data: Any, axis: Any) -> bool:
     """Whether the type of `data` speaks of a mesh with such an axis, that is Explicit."""
-    return _is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
+    return is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
 
 
-def _is_tracked(data: Any) -> bool:
+def is_tracked(data: Any) -> bool:
     """Whether the type of `data` says how Explicit axes shard it."""
     return _has_mesh(data) and has_explicit_axes(_mesh_of_type(data))
 
@@ -318,9 +351,7 @@ def explicit_specs(specs: Any, mesh: Any) -> Any:
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(
-            *(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(len(spec)))
-        )
+        return _explicit_spec(spec, len(spec), explicit)
 
     return jax.tree.map(one, specs, is_leaf=lambda node: isinstance(node, PartitionSpec))
 

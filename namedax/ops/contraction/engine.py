@@ -26,6 +26,7 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.outside import type_of_programs
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.scopes import scope_text
@@ -157,8 +158,7 @@ class Contraction:
         """Contracts the blocks of this device, communicates, and names the result."""
         self._check(blocks)
         # As in `jnp.einsum`, all operands have the result's type before the first product.
-        self.common = jnp.result_type(*(data_of(block) for block in blocks))
-        self.weak = all(data_of(block).weak_type or _kind(block.dtype) < _kind(self.common) for block in blocks)
+        self.common, self.weak = _common_type(blocks)
         self.accumulate = self.common
         if self.preferred is not None:
             wide = common_type(self.common, self.preferred)
@@ -313,10 +313,18 @@ class Contraction:
         if self.weak:
             data = self._weak_dot(x, y, a.labels, b.labels, labels)
         else:
-            dtype = common_type(self.common, x, y)
-            x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
-            data = _dot_general(x, y, dimensions, self.precision, self.preferred)
+            if not (x.dtype == y.dtype == self.common):
+                dtype = common_type(self.common, x, y)
+                x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
+            data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
+
+    def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
+        if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
+            # The first time a trace that only writes a program has nothing to gain from what JAX remembers of a call.
+            if self.region.times((_dot_general, x.shape, y.shape, x.dtype, dimensions)) <= _OFTEN:
+                return lax.dot_general(x, y, dimensions, precision=self.precision, preferred_element_type=self.preferred)
+        return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
         """The contraction of two terms around a ring, where one must be gathered or the result reduce-scattered."""
@@ -524,6 +532,24 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
     return itertools.chain.from_iterable(parts)
 
 
+# Of arrays of one of these types, none of them weak, the common type is their own, whatever the configuration.
+_FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
+
+
+def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
+    """The element type of all operands together, and whether that is weak."""
+    datas = [data_of(block) for block in blocks]
+    first = datas[0].dtype
+    if first in _FLOATS:
+        for data in datas:
+            if data.dtype != first or data.weak_type:
+                break
+        else:
+            return first, False
+    common = jnp.result_type(*datas)
+    return common, all(data.weak_type or _kind(data.dtype) < _kind(common) for data in datas)
+
+
 def _kind(dtype: Any) -> int:
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
@@ -531,6 +557,10 @@ def _kind(dtype: Any) -> int:
 
 def _dims_as_labels(block: Any) -> Labels:
     return tuple(0 if dim is None else dim for dim in dims_of(block))
+
+
+# How often a product is written into a program as it is. The call costs as much more at first as it saves in so many.
+_OFTEN = 3
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)

@@ -12,7 +12,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_numbers
 from namedax.core.miscalls import well_called
@@ -101,7 +101,7 @@ def _tree_text(axes: Any) -> str:
     return shown(axes)
 
 
-def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) -> tuple[Any, Dims]:
+def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
     """The data of `array` and its dims with names for the positional axes that the mapping names. Global data."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
@@ -113,7 +113,7 @@ def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: str) ->
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: str) -> None:
+def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
     """Raises where the mapping asserts axes of an array that has them, with names."""
     own, free = [dim for dim in dims if dim is not None], dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
@@ -127,13 +127,13 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: str) -> None:
         remedy = "What has names already needs no mapping: leave in_axes out, or write None for this argument."
         remedy += f" To give these other names call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {what} has {free}, besides those that have names, "
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has {free}, besides those that have names, "
         f"{show_names(own)}. {remedy}"
     )
 
 
 def detach_names(
-    array: Any, mapping: AxisMapping, op: str, what: str, carried: frozenset[Hashable] = frozenset()
+    array: Any, mapping: AxisMapping, op: str, what: What, carried: frozenset[Hashable] = frozenset()
 ) -> tuple[Any, Dims]:
     """The data of `array` in the order that the mapping asks for, and its dims in that order, with `None` for positional axes.
 
@@ -159,23 +159,23 @@ def detach_names(
         if set(left) <= set(right) and len(set(right)) == len(right):
             remedy = "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
         raise NamedAxesLeftError(
-            f"{op}: {what}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. {remedy}"
+            f"{op}: {said(what)}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {what}, {type_text(array)}, has no such axis, and it has no size "
+                f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has no such axis, and it has no size "
                 "to broadcast to. Remove it from the mapping, or give its size in axis_sizes."
             )
         block = size if region is None else region.block_size(name, size, op, knows_padding=True)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
-        region.check_placement(f"{op} {mapping.text}, {what}", (dim for dim in dims if dim is not None))
+        region.check_placement(f"{op} {mapping.text}, {said(what)}", (dim for dim in dims if dim is not None))
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
-    target = staying + mapping.place(len(dims) - len(staying), op, f"{what}, {type_text(array)}, with its names")
+    target = staying + mapping.place(len(dims) - len(staying), op, lambda: f"{said(what)}, {type_text(array)}, with its names")
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
     if order != list(range(len(order))):

@@ -35,7 +35,7 @@ from namedax.errors import SerialLoopError
 from namedax.programs.late_sums import postponing
 from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
-from namedax.resources.mesh import current_mesh, entry_of, replicated, to_spec, without_mesh
+from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
 
 __all__ = ["run_in_steps", "virtual_mesh"]
 
@@ -243,7 +243,7 @@ class _Program(Record):
             results = body(*map(_on_mesh_in_use, datas))
         else:
             if current_mesh() is not None:  # the user's cotangents need not say where they lie
-                datas = [to_spec(data, spec, None) for data, spec in zip(datas, in_specs, strict=True)]
+                datas = to_specs(datas, in_specs, None)
             mapped = self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
