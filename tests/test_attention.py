@@ -697,3 +697,17 @@ def test_scores_are_read_as_often_where_rows_may_be_empty(which):
         return compiled.cost_analysis()["bytes accessed"]
 
     assert accessed(**MASKS[which]) <= 1.01 * accessed(is_causal=True)
+
+
+@pytest.mark.parametrize("axis_resources", [{}, {"t": "x"}, {"k": "x"}], ids=str)
+def test_without_features(axis_resources):
+    """Scores are 0 then, with the default scale too, which was a division by zero."""
+    x = jnp.zeros((4, 8, 2, 0))
+
+    def named(q):
+        return nx.nn.dot_product_attention(q, q, q, axis="t", features="k")
+
+    axes = ["b", "t", "h", "k"]
+    f = nx.xmap(named, (axes,), axes, axis_resources=axis_resources, mesh=make_mesh((4, 2)))
+    assert f(x).shape == x.shape
+    assert jax.grad(lambda x: jnp.sum(f(x)))(x).shape == x.shape

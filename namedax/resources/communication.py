@@ -20,6 +20,7 @@ from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
 from namedax.core.element_types import to_type
+from namedax.core.merged import as_one
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources.microbatches import index_along, refuse_microbatches
@@ -119,7 +120,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
             parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0)
-            return jnp.moveaxis(parts, 0, dim).reshape((*data.shape[:dim], -1, *data.shape[dim + 1 :]))
+            return as_one(jnp.moveaxis(parts, 0, dim), dim)
         if to == "invarying":
             return lax.all_gather(data, own(axes), axis=dim, tiled=True, to=to)
         return to_type(lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype)

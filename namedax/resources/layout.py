@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import lax
 
+from namedax.core.merged import as_one
 from namedax.core.uneven import Uneven, plain
 from namedax.resources import communication as comm
 from namedax.resources.microbatches import MicrobatchAxis, count_along
@@ -159,7 +160,7 @@ def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any
     for i, axis in enumerate(axes):
         if axis not in pending:
             data = comm.cut(data, dim + i, (axis,))
-    data = data.reshape((*shape[:dim], -1, *shape[dim + 1 :]))
+    data = as_one(data, dim, 1 + len(axes))
     return comm.psum_scatter(data, dim, summed)
 
 

@@ -69,6 +69,11 @@ def pulled(f: Callable[..., Any], which: tuple[int, ...], axes: Sequence[Any] | 
             ct.astype(v.dtype) if hasattr(ct, "astype") else jnp.asarray(ct, v.dtype)
             for ct, v in zip(cotangents, have, strict=True)
         ]
+        if (
+            axes is None
+        ):  # outside of JAX's compiled functions, a cotangent must say that it lies on Explicit axes as the value does
+            pairs = zip(cotangents, have, strict=True)
+            cotangents = [ct if isinstance(v, jax.core.Tracer) else jax.device_put(ct, v.sharding) for ct, v in pairs]
         return (jnp.float32(0), values), pull(nx.order_like(cotangents, have))
 
     return run

@@ -91,9 +91,7 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
         after = rng.choice(["eager", "eager", "jit"])
     elif mesh and wrap == "plain" and rng.random() < 0.2:
         again = rng.choice(["cut", "mesh", "set_mesh"])
-        if (
-            again == "mesh" and explicit
-        ):  # JAX refuses arrays of one such mesh under jax.set_mesh of another one, and derivatives without
+        if again == "mesh":  # of what is compiled JAX moves no arguments, and XLA aborts over two meshes of one shape
             gradient = "none"
         arrive = "host" if again == "set_mesh" else arrive  # nor arrays whose devices come in another order
     return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)

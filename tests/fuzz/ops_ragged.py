@@ -330,7 +330,7 @@ class RowsOfPadded(Rows):
         v = g.v(x)
         rows, column = g.subset(v.names, 2, 2)
         free = [n for n in g.free() if n not in v.names]
-        if not free:
+        if not free or not SIZES[rows]:
             return None
         tokens = g.choice(free)
         options = {"tokens": tokens, "rows": rows, "column": column, "lengths": None, "by": "mask"}

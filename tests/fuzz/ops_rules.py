@@ -69,7 +69,7 @@ class OverNames(Operation):
 
     def code(self, s, a, functions, resources):
         rule = f"ct * w - nx.mean(ct, {s['mean']!r}) + {self.constant}, nx.sum(ct * x, {s['sums']!r}) + {self.constant}"
-        return f"pulled_by(nx.custom_vjp, nx.multiply, lambda x, w, ct: ({rule}))({', '.join(a)})"
+        return f"pulled_by(nx.custom_vjp, lambda x, w: x * w, lambda x, w, ct: ({rule}))({', '.join(a)})"
 
     def run(self, r, s, values, env):
         x, w = values

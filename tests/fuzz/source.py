@@ -145,14 +145,11 @@ def _calls(program: Program, layout: Layout) -> list[str]:
     lines = _under("mesh" if layout.explicit or layout.again == "set_mesh" else None, f"result = f({', '.join(parameters)})")
     if not layout.again:
         return lines
-    # The same devices in another mesh, whose axes have other names, or come in another order.
+    # The same devices in another mesh, whose axes have other names, or come in another order, as the devices do.
     turned = layout.mesh[::-1] if layout.again == "set_mesh" else [(f"{axis}2", size) for axis, size in layout.mesh[::-1]]
     count = math.prod(size for _, size in layout.mesh)
-    # In another order too, but for programs that are compiled together with what the user does: JAX moves no arguments of these.
-    compiled = layout.again == "mesh" and layout.gradient.endswith("outside")
     if layout.again != "cut":
-        devices = "jax.devices()" if compiled else f"jax.devices()[:{count}][::-1]"
-        lines.append(f"other = {mesh_of(turned, layout.explicit, devices)}")
+        lines.append(f"other = {mesh_of(turned, layout.explicit, f'jax.devices()[:{count}][::-1]')}")
     if layout.again != "set_mesh":
         mesh = "mesh" if layout.again == "cut" else "other"
         lines.append(f"moved = elsewhere([{', '.join(parameters)}], {mesh}, {len(program.statements)})")

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.array import dims_of
+from namedax.core.merged import as_one
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
@@ -287,7 +288,7 @@ class Pipeline:
     def _joined(self, data: Any, at: int) -> Any:
         """Microbatches, whose number is in front, as one array; `at` is the place of their axis behind it."""
         data = jnp.moveaxis(data, 0, at)
-        return data.reshape((*data.shape[:at], -1, *data.shape[at + 2 :]))
+        return as_one(data, at)
 
     def _of_layers(self, data: Any, dims: Dims, stage: Any) -> Any:
         """Results of all layers of this device, from those of all ticks, of which some were idle."""
@@ -299,7 +300,7 @@ class Pipeline:
             data = self.parts.put_back(self._joined(jnp.moveaxis(data, 1, 0), at), at)
         else:
             data = data[:, 0]
-        return array_of(data.reshape((-1, *data.shape[2:])), (None, *dims))
+        return array_of(as_one(data, 0), (None, *dims))
 
     # --- what cannot be done ---
 

@@ -37,6 +37,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
+from namedax.core.merged import as_one
 from namedax.core.records import Record
 from namedax.core.refused import guarded
 from namedax.core.region import Region, ambient
@@ -316,7 +317,7 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
         variance=common,
         moving=moving,
         whole=whole,
-        scale=1 / math.sqrt(size) if scale is None else scale,
+        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,  # scores of no features are 0
         is_causal=is_causal,
         window=window,
         dtype=dtype,
@@ -374,7 +375,7 @@ def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
     data = lax.transpose(data, [labels.index(label) for label in order])
     if KEY_HEADS in order:
         i = order.index(KEY_HEADS)
-        data = data.reshape((*data.shape[:i], -1, *data.shape[i + 2 :]))
+        data = as_one(data, i)
         order[i : i + 2] = [names.heads]
     return wrap(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
 

@@ -18,6 +18,7 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, weak_as
+from namedax.core.merged import as_one
 from namedax.core.miscalls import well_called_operation
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
@@ -56,7 +57,7 @@ def flatten_positional(op: str, x: Any) -> Any:
     names = [i for i, dim in enumerate(x.dims) if dim is not None]
     places = [i for i, dim in enumerate(x.dims) if dim is None]
     data = lax.transpose(x.data, names + places)
-    return wrap(data.reshape((*data.shape[: len(names)], -1)), (*(x.dims[i] for i in names), None))
+    return wrap(as_one(data, len(names), len(places)), (*(x.dims[i] for i in names), None))
 
 
 # --- the scan over blocks -------------------------------------------------------------------------------------------

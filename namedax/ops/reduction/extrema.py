@@ -14,6 +14,7 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
+from namedax.core.merged import as_one
 from namedax.core.miscalls import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
@@ -141,7 +142,7 @@ def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
         return value, index
     rest = [i for i in range(site.data.ndim) if i not in site.axes]
     flat = lax.transpose(site.data, (*rest, *site.axes))
-    flat = flat.reshape((*flat.shape[: len(rest)], -1))
+    flat = as_one(flat, len(rest), len(site.axes))
     found = find(flat, -1, keepdims=True)
     value, place = jnp.take_along_axis(flat, found, -1)[..., 0], found[..., 0]
     index = jnp.zeros((), place.dtype)
@@ -239,7 +240,7 @@ def _flatten_positional(x: NamedArray) -> NamedArray:
     places = [i for i, dim in enumerate(x._dims) if dim is None]
     data = lax.transpose(x._data, names + places)
     dims = tuple(x._dims[i] for i in names)
-    return make_in_region(data.reshape((*data.shape[: len(names)], -1)), (*dims, None))
+    return make_in_region(as_one(data, len(names), len(places)), (*dims, None))
 
 
 def _append_positional(x: Any, count: int) -> Any:

@@ -19,6 +19,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.merged import as_one
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
@@ -339,11 +340,11 @@ class _Placed:
             return partial
         before, after = partial.shape[:dim], partial.shape[dim + 1 :]
         sizes = [lax.axis_size(axis) for axis in self.kept]
-        partial = partial.reshape(*before, *sizes, -1, *after)
+        partial = partial.reshape(*before, *sizes, partial.shape[dim] // math.prod(sizes), *after)
         for n in reversed(range(len(self.kept))):
             if self.kept[n] not in self.common:
                 partial = lax.dynamic_index_in_dim(partial, comm.block_index((self.kept[n],)), dim + n, keepdims=False)
-        return partial.reshape(*before, -1, *after)
+        return as_one(partial, dim, partial.ndim - dim - len(after))
 
     def _scatter(self, kind: str, partial: Any, dim: int) -> Any:
         if kind == "sum":

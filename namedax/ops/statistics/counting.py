@@ -17,6 +17,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
+from namedax.core.merged import as_one
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, shown
@@ -39,14 +40,14 @@ def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
     """The axes `axes` of `data` as one, the last."""
     rest = [i for i in range(data.ndim) if i not in axes]
     data = lax.transpose(data, [*rest, *sorted(axes)])
-    return data.reshape((*data.shape[: len(rest)], -1))
+    return as_one(data, len(rest), len(axes))
 
 
 def _scatter_add(index: Any, weights: Any, length: int) -> Any:
     """`[..., m]` indices and weights to `[..., length]` sums; an index of `length` or more counts nowhere."""
     add: Callable[..., Any] = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
     rows = index.shape[:-1]
-    result = add(index.reshape((-1, index.shape[-1])), weights.reshape((-1, index.shape[-1])))
+    result = add(as_one(index, 0, len(rows)), as_one(weights, 0, len(rows)))
     return result.reshape((*rows, length))
 
 

@@ -16,6 +16,7 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
+from namedax.core.merged import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
@@ -56,7 +57,7 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
 
     def flat(array: Any) -> Any:
         array = lax.transpose(array, order)
-        return array.reshape((*array.shape[: len(rest)], -1))
+        return as_one(array, len(rest), len(site.axes))
 
     missing = jnp.isnan(data)
     if (real := site.real()) is not None:  # a NaN is behind all numbers, and counts if it is real

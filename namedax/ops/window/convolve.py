@@ -16,6 +16,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.merged import as_one
 from namedax.core.names import Dims
 from namedax.core.region import Region, enter
 from namedax.core.scopes import operation
@@ -90,7 +91,7 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
     ranks = sum(dim is None for dim in site.dims)
 
     def rows(x: Any, k: Any) -> Any:
-        flat = x.reshape(-1, x.shape[-1])
+        flat = as_one(x, 0, x.ndim - 1)
         out = jax.vmap(lambda row: jnp.convolve(row, k, "valid", precision=precision))(flat)
         return out.reshape(*x.shape[:-1], out.shape[-1])
 
