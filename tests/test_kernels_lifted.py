@@ -173,6 +173,21 @@ def test_gradient_beside_a_python_number(number):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}], ids=str)
+def test_static_numbers_of_what_is_not_checked(resources):
+    """An axis stays a number where the checker is left out: JAX's checker refuses the ranks of values that differ from device to device."""
+    x = array(9, 5)
+    mesh = make_mesh((4, 2)) if resources else None
+
+    def ranks(x):
+        return nx.scipy.stats.rankdata(x, axis="b") * x
+
+    f = nx.xmap(ranks, ["a", "b"], ["a", "b"], axis_resources=resources, mesh=mesh)
+    of_jax = jax.scipy.stats.rankdata(x, axis=1)
+    np.testing.assert_allclose(f(x), of_jax * x, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x)))(x), of_jax, rtol=1e-6)
+
+
 def test_gradient_inside_and_without_jit():
     def body(x, s):
         return jax.grad(lambda s: nx.sum(nx.nmap(leaky_sum)(x, s)[0], "a"))(s)

@@ -468,9 +468,17 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
             "refuses: a loop that begins with a constant, or a Pallas kernel. Let the loop begin with something that comes "
             "from an argument (x.sum() * 0), or use nx.scan, which does it for you."
         ) from error
-    # A Python number is the same everywhere, and its derivative, which nobody asks for, would not be.
-    datas = [data if hasattr(data, "dtype") else cast_data(jnp.asarray(data), axes) for data in datas]
-    call = _unchecked(function, axes)
+    # A Python number stays what it is: it may be an axis, and nobody asks for its derivative.
+    places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
+    numbers, datas = datas, [datas[i] for i in places]
+
+    def of_arrays(*arrays: Any) -> Any:
+        filled = list(numbers)
+        for i, value in zip(places, arrays, strict=True):
+            filled[i] = value
+        return function(*filled)
+
+    call = _unchecked(of_arrays, axes)
     with enter(None):  # here no name has a placement: what is not checked must not communicate
         try:
             closed = jax.make_jaxpr(call)(*datas)
