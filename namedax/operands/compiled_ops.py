@@ -191,7 +191,8 @@ def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: t
 
     def form(wanted: frozenset[str]) -> Any:
         varied = [make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands]
-        return function(*given, *varied)._data
+        again = function(*given, *varied)
+        return again._data if again._dims == result._dims else result._data
 
     result = function(*given, *operands)
     if type(result) is NamedArray and not has_varying_form(result):
