@@ -294,7 +294,7 @@ class RowPadded(Rows):
         options = {"tokens": tokens, "rows": rows, "lengths": lengths}
         if name == "ragged_pick":
             return g.s(name, (x, *more), at=g.choice([0, -1, 1]), **options)
-        columns = [n for n in g.free() if n not in (*g.v(x).names, rows)]
+        columns = [n for n in g.free() if n not in (*g.v(x).names, rows) and SIZES[n]]
         return g.s(name, (x, *more), column=g.choice(columns), **options) if columns else None
 
     def code(self, s, a, functions, resources):

@@ -69,7 +69,7 @@ class _Allowed(NamedTuple):
         merges what leaves a loop, or is carried through it, twice.
       integers: a collective of integers, where there is a difference: of integers that are the same, `v - maximum(v, v)`, XLA knows that it is 0.
       permutes: a permutation, where an array that XLA knows says how far to roll: it does only those rounds that this number needs.
-      steps: a reduction that is the same in every step: XLA takes it out of some loops, and leaves it in others.
+      steps: a collective that is the same in every step: XLA takes it out of some loops, and leaves it in others.
     """
 
     twins: bool
@@ -133,7 +133,7 @@ def _totals(steps: Sequence[Any], allowed: _Allowed) -> set[int]:
         )
         # Fewer times: that it is the same in every step of one of its loops is seen after it is found to be a twin.
         trips = {s.trips, *(n for n in range(s.trips) if not n or s.trips % n == 0)} if is_superfluous else {s.trips}
-        trips |= {n for n in range(1, s.trips) if s.trips % n == 0} if allowed.steps and s.kind == "all-reduce" else set()
+        trips |= {n for n in range(1, s.trips) if s.trips % n == 0} if allowed.steps else set()
         widths = (1, 2) if s.dtype == "bfloat16" else (1,)
         totals = {total + n * width * s.bytes for total in totals for n in trips for width in widths}
     return totals
