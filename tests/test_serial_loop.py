@@ -3,12 +3,15 @@
 Oracles are `jnp` and hand-written gradients; costs are read from the compiled program.
 """
 
+import cProfile
 import functools
 import pickle
 import re
 
 import jax
 import jax.experimental.pallas
+import jax.experimental.xla_metadata
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -957,3 +960,62 @@ def test_the_gradient_of_a_rematerialised_scan():
     for resource in (LOOP(4), ("x", LOOP(2))):
         f = nx.xmap(loss, ([None, "k", "m"], ["b", "k"]), [], axis_resources={"b": resource}, mesh=make_mesh((4, 2)))
         np.testing.assert_allclose(jax.jit(jax.grad(f))(ws, x), jax.jit(jax.grad(plain))(ws, x), rtol=1e-4, atol=1e-6)
+
+
+# --- what is executed is written, not traced --------------------------------------------------------------------------------
+
+
+def layers(w, x):
+    """Layers in a scan, of which the gradients are sums over the steps, a branch and a while loop."""
+    start = (x * 0.5, nx.sum(x, "batch") * 0)
+    y, _ = nx.scan(lambda c, v: ((nx.tanh(c[0] * v), c[1] + nx.sum(c[0] * v, "batch")), None), start, w)
+    y = nx.where(y[0] > 0, y[0], 2 * y[0]) + y[1]
+    y = nx.nmap(lambda v: lax.cond(v > 0.1, jnp.sin, jnp.cos, v))(y)
+    y = y + nx.nmap(
+        lambda v: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1.5), (0, lax.stop_gradient(v)))[1]
+    )(y)
+    y = y - nx.max(y, "batch") + nx.take(y, nx.argmax(y, "k"), "k")
+    return nx.mean(nx.std(y, "batch") + nx.mean(y, "batch"), "k").astype(jnp.bfloat16)
+
+
+@pytest.mark.parametrize("kind", [None, "auto", "explicit"])
+def test_the_program_that_is_executed_in_steps_has_types_that_are_right(kind):
+    w, x = array(3, 4, seed=2), array(8, 4)
+    options = {} if kind is None else {"mesh": make_mesh((2, 2), kind)}
+    resources = {"batch": LOOP(4)} if kind is None else {"batch": ("x", LOOP(2)), "k": "y"}
+    f = nx.xmap(layers, ([None, "k"], ["batch", "k"]), [], axis_resources=resources, **options)
+    for function in (f, jax.grad(lambda *args: f(*args).astype(jnp.float32), (0, 1))):
+        jax.extend.core.check_jaxpr(jax.make_jaxpr(function)(w, x).jaxpr)
+    plain = nx.xmap(layers, ([None, "k"], ["batch", "k"]), [])
+    np.testing.assert_allclose(np.float32(f(w, x)), np.float32(plain(w, x)), rtol=1e-2)
+
+
+def test_what_equations_say_to_the_compiler_is_kept_in_steps():
+    def body(x):
+        with jax.experimental.xla_metadata.set_xla_metadata(colour="green"):
+            y = nx.exp(x)
+        return nx.sum(y, "batch")
+
+    f = nx.xmap(body, ["batch"], [], axis_resources={"batch": LOOP(4)})
+    assert "colour" in f.lower(jnp.arange(8.0)).as_text()
+    np.testing.assert_allclose(f(jnp.arange(8.0)), jnp.exp(jnp.arange(8.0)).sum(), rtol=1e-6)
+
+
+def test_an_equation_of_a_body_is_not_bound_again_in_steps():
+    """Functions called for an operation more: what tracing it costs, and a fifth of that where it is executed in steps."""
+
+    def entered(count, steps):
+        def body(x):
+            for i in range(count):
+                x = nx.sin(x) if i % 2 else nx.tanh(x)
+            return nx.sum(x, "batch")
+
+        f = nx.xmap(body, ["batch"], [], axis_resources={"batch": LOOP(4)} if steps else {})
+        profile = cProfile.Profile()
+        jax.clear_caches()
+        profile.runcall(f.trace, jnp.arange(8.0))
+        return sum(entry.callcount for entry in profile.getstats())
+
+    entered(4, True)
+    in_steps, at_once = ((entered(100, steps) - entered(50, steps)) / 50 for steps in (True, False))
+    assert in_steps < at_once + 150, (in_steps, at_once)

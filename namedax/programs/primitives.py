@@ -27,33 +27,14 @@ from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
 __all__ = [
-    "COLLECTIVES",
-    "LOCAL_KINDS",
-    "TABLE",
-    "Algebra",
-    "Kind",
-    "Known",
-    "MeshAxes",
-    "Scan",
-    "While",
-    "axes_of",
-    *("barrier", "bind", "bind_anew", "block_of", "bodies_of"),
-    *("call_whole", "called", "called_in_steps"),
-    "cast_axes",
-    "commutes",
-    "constraint",
-    "dimension_of",
-    "facts",
-    "facts_of",
-    "has_side_effects",
-    *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined", "is_whole_sum"),
-    "kind_of",
-    "linear_groups",
-    "mapped_program",
-    "name_of",
-    "programs_of",
-    *("remat_again", "remat_like"),
-    *("slice_sizes", "solve", "with_program"),
+    *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
+    *("Algebra", "Kind", "Known", "MeshAxes", "Scan", "While"),
+    *("axes_of", "barrier", "bind", "block_of", "bodies_of", "call_whole", "called", "called_in_steps"),
+    *("cast_axes", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
+    *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined"),
+    *("is_whole_sum", "kind_of", "linear_groups", "mapped_program", "name_of", "operands_of_bodies"),
+    *("parameters_with", "programs_of", "remat_again", "remat_like", "slice_sizes", "solve"),
+    *("with_bodies", "with_program"),
 ]
 
 MeshAxes = frozenset[str]
@@ -259,6 +240,9 @@ _LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_
 _NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
+# Parameters that name the mesh that they were traced on.
+_OF_MESH = (Jaxpr, ClosedJaxpr, NamedSharding)
+
 # The functions of `jax.lax` that communicate, or ask where their device is, as users call them.
 COLLECTIVES = frozenset(
     "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
@@ -309,10 +293,11 @@ def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def bind_anew(eqn: Any, values: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
-    """The results of an equation for these operands, with every parameter that is a program or a sharding as `change` gives it."""
-    kinds = (Jaxpr, ClosedJaxpr, NamedSharding)
-    return bind(eqn, values, **{name: change(value) for name, value in eqn.params.items() if isinstance(value, kinds)})
+def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The parameters of an equation, with each that is a program or a sharding as `change` gives it."""
+    params: dict[str, Any] = eqn.params
+    changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
+    return {**params, **changes} if changes else params
 
 
 # --- mesh axes ------------------------------------------------------------------------------------------------------
@@ -558,6 +543,21 @@ def bodies_of(eqn: Any) -> list[Any]:
         loop = While.of(eqn)
         return [loop.condition, loop.body]
     return list(eqn.params["branches"]) if kind == Kind.BRANCH else []
+
+
+def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
+    """Which of the operands of control flow each of its bodies takes."""
+    count = len(eqn.invars)
+    if kind_of(eqn) != Kind.WHILE:
+        return [range(count)] if kind_of(eqn) == Kind.SCAN else [range(1, count)] * len(eqn.params["branches"])
+    first, start = While.of(eqn).condition_consts, While.of(eqn).condition_consts + While.of(eqn).body_consts
+    return [[*range(first), *range(start, count)], range(first, count)]
+
+
+def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of control flow with other closed jaxprs in place of its bodies."""
+    names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
+    return {**eqn.params, **({"branches": tuple(bodies)} if names is None else dict(zip(names, bodies, strict=True)))}
 
 
 def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:

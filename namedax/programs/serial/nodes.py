@@ -97,11 +97,12 @@ class Node:
 
 
 class Body(Record, frozen=False):
-    """A list of nodes; values are numbered within all of a program."""
+    """A list of nodes, and the open jaxpr that they were made of; values are numbered within all of a program."""
 
     inputs: list[int]
     outputs: list[Value]
     nodes: list[Node]
+    jaxpr: Any
 
 
 def _is_on_scalars(program: Any) -> bool:
@@ -163,7 +164,7 @@ class Flattener:
         self.depth += 1
         outputs = self._inline(jaxpr, inputs, nodes)
         self.depth -= 1
-        return Body(inputs, outputs, nodes)
+        return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
 
     def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Appends the equations of `jaxpr` to `nodes`; returns its results."""
@@ -278,7 +279,7 @@ class Flattener:
                 taken = set(map(id, tail))
                 body.nodes[:] = [other for other in body.nodes if id(other) not in taken]
                 body.outputs[number] = before
-                return Body([before], [tail[-1].outputs[0]], tail)
+                return Body([before], [tail[-1].outputs[0]], tail, body.jaxpr)
             value = before
         return None
 

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.extend.core import ClosedJaxpr
+from jax.sharding import PartitionSpec
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import Evaluator, as_one_call, opened, source_of
+from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
     Scan,
     While,
     barrier,
-    bind_anew,
     constraint,
     dimension_of,
     facts,
@@ -37,6 +37,7 @@ from namedax.programs.primitives import (
 from namedax.programs.serial import together
 from namedax.programs.serial.nodes import PASSING, SUMS, Added, Body, Flattener, Node, Value
 from namedax.programs.serial.together import STACKED
+from namedax.programs.serial.writing import Atoms, Writer, bound, constant_of, on_this_mesh
 from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
 from namedax.resources.refusals import moves_entries
@@ -65,6 +66,13 @@ class Stepper:
             for part in self._split(node):
                 self._classify(part)
                 self.nodes.append(part)
+        self.reads = _reads(self.nodes)
+        self.made_by = {v: node for node in self.nodes for v in node.outputs}
+        # What is read as a value of its own: by what all steps do together, and where the program ends.
+        self.read_whole = {v for v in body.outputs if type(v) is int}.union(
+            *[[v for v in node.inputs if type(v) is int] for node in self.nodes if node.collective]
+        )
+        self.cheap = self._cheap()
 
     @classmethod
     def of(
@@ -171,10 +179,11 @@ class Stepper:
                 sliced[value] = (block, dim)
         outputs = [(i, v) for i, v in enumerate(self.body.outputs) if isinstance(v, int) and v in self.varies]
         results: dict[int, Any] = {}
+        computed = set[int]()
         for level in range(max(self.level.values(), default=0) + 1):
-            self._compute_constants(known, sliced)
+            self._compute_constants(known, sliced, computed)
             wanted = [(i, v) for i, v in outputs if self.level[v] == level]
-            results |= self._pass(level, known, sliced, wanted)
+            results |= self._pass(level, known, sliced, wanted, computed)
         for i, (output, dim) in enumerate(zip(self.body.outputs, self.out_dims, strict=True)):
             if i in results:
                 continue
@@ -188,26 +197,51 @@ class Stepper:
             )
         return [results[i] for i in range(len(self.out_dims))]
 
-    def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
-        """Computes what is the same in all steps and depends on collectives of earlier passes only."""
+    def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]) -> None:
+        """Computes what is the same in all steps and depends on collectives of earlier passes only; adds it to what has been computed."""
+        together: list[Node] = []
         for node in self.nodes:
             is_ready = True
             for v in node.inputs:
-                is_ready = is_ready and (type(v) is not int or v in known or (node.whole and v in sliced))
-            if not is_ready or not self._is_needed(node) or any(output in known or output in sliced for output in node.outputs):
+                is_ready = is_ready and (type(v) is not int or v in known or v in computed or (node.whole and v in sliced))
+            if not is_ready or not self._is_needed(node) or not computed.isdisjoint(node.outputs):
+                continue
+            if any(output in known or output in sliced for output in node.outputs):
                 continue
             if node.whole:
+                self._compute(together, known)
                 self._run_whole(node, known, sliced)
+            elif self._asks_for_step(node):
                 continue
-            if self._asks_for_step(node):
-                continue
-            values = [_read(known, v) for v in node.inputs]
-            if node.collective:
+            elif node.collective:
+                self._compute(together, known)
                 with source_of(node.eqn):
-                    self._finish(node, [self._as_if_summed(node, value) for value in values], known, sliced)
+                    self._finish(node, [self._as_if_summed(node, _read(known, v)) for v in node.inputs], known, sliced)
             else:
-                with source_of(node.eqn):
-                    known.update(zip(node.outputs, self._evaluate(node, values, None), strict=True))
+                together.append(node)
+                computed.update(node.outputs)
+        self._compute(together, known)
+
+    def _compute(self, nodes: list[Node], known: dict[int, Any]) -> None:
+        """Adds what is read of the results of these nodes to what is known, and empties the list. What is cheap each reader computes."""
+        if not nodes:
+            return
+        writer = self._writer()
+
+        def given(value: int) -> Any:
+            if value in known:
+                return writer.input(known[value])
+            writer.write([self.made_by[value]], atoms)
+            return atoms[value]
+
+        atoms = Atoms(given)
+        writer.write(nodes, atoms)
+        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])  # others are computed again
+        made = [v for node in nodes for v in node.outputs]
+        read = [v for v in made if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)]
+        results = as_one_call(writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values)
+        known.update(zip(read, results, strict=True))
+        nodes.clear()
 
     def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
         operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
@@ -223,7 +257,12 @@ class Stepper:
         return bool(node.eqn.effects) or not self.needed.isdisjoint(node.outputs)
 
     def _pass(
-        self, level: int, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], wanted: Sequence[tuple[int, int]]
+        self,
+        level: int,
+        known: dict[int, Any],
+        sliced: dict[int, tuple[Any, int]],
+        wanted: Sequence[tuple[int, int]],
+        computed: Set[int],
     ) -> dict[int, Any]:
         """Runs the loop once: for the collectives, the results and the side effects of this level."""
         needed = [node for node in self.nodes if self._is_needed(node)]
@@ -247,27 +286,14 @@ class Stepper:
         targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {v for _, v in wanted}
         plan = self._plan(targets | set(constants) | set(stacks), effects, known.keys() | sliced.keys())
         summands = [v for node in collectives for v in node.inputs]
-
-        def step(index: Any) -> list[Any]:
-            values = dict(known)
-            for value, (block, dim) in sliced.items():
-                if dim == STACKED:
-                    values[value] = lax.dynamic_index_in_dim(block, index, 0, keepdims=False)
-                    continue
-                chunk = block.shape[dim] // self.steps
-                values[value] = lax.dynamic_slice_in_dim(block, index * chunk, chunk, dim)
-            self._run(plan, values, index, known)
-            return [
-                *(jnp.asarray(_read(values, v)) for v in summands),
-                *(values[v] for v in (*stacks, *constants)),
-                *(values[v] for _, v in wanted),
-            ]
+        results = [*summands, *stacks, *constants, *(v for _, v in wanted)]
+        program, values = self._step(plan, results, known, sliced, computed)
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
         stack = _Fold("join", 0, self.steps, expand=True)
         joins = [stack if dim == STACKED else _Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
-        supply = iter(self._over_steps(step, folds))
+        supply = iter(self._over_steps(program, values, folds))
         for node in collectives:
             with source_of(node.eqn):
                 self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
@@ -275,19 +301,52 @@ class Stepper:
         known.update((v, next(supply)) for v in constants)
         return {i: next(supply) for i, _ in wanted}
 
-    def _over_steps(self, step: Callable[[Any], list[Any]], folds: Sequence[_Fold]) -> list[Any]:
-        """What the values that `step` gives for the number of a step become over all of them."""
-        first = jnp.zeros((), jnp.int32)
-        traced = jax.make_jaxpr(step)(first)
-        shapes, program = traced.out_avals, opened(traced.jaxpr)
-        totals = [fold.start(shape) for fold, shape in zip(folds, shapes, strict=True)]
+    def _step(
+        self,
+        plan: Sequence[Node],
+        results: Sequence[Value],
+        known: Mapping[int, Any],
+        sliced: Mapping[int, tuple[Any, int]],
+        computed: Set[int],
+    ) -> tuple[Any, list[Any]]:
+        """The open program of one step: of its number, and of values that are given, too."""
+        writer = self._writer(jnp.zeros((), jnp.int32))
+
+        def given(value: int) -> Any:
+            if value in known:
+                return writer.input(known[value])
+            block, dim = sliced[value]
+
+            return writer.trace(lambda index, block: [self._part(index, block, dim)], [writer.index, writer.input(block)])[0]
+
+        atoms = Atoms(given)
+        writer.write(plan, atoms, computed)
+        return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
+
+    def _part(self, index: Any, block: Any, dim: int) -> Any:
+        """That of a step of what all steps have, without what `lax.dynamic_slice_in_dim` does for numbers that may be negative."""
+        place, sizes = max(dim, 0), list(block.shape)
+        chunk = sizes[place] = 1 if dim == STACKED else sizes[place] // self.steps
+        starts: list[Any] = [np.zeros((), np.int32)] * block.ndim
+        starts[place] = index if chunk == 1 else lax.mul(index, np.asarray(chunk, np.int32))
+        part = lax.dynamic_slice(block, starts, sizes, allow_negative_indices=False)
+        return lax.squeeze(part, (0,)) if dim == STACKED else part
+
+    def _writer(self, index: Any = None) -> Writer:
+        return Writer(self.axis, self._evaluate, self._asks_for_step, index)
+
+    def _over_steps(self, program: Any, values: Sequence[Any], folds: Sequence[_Fold]) -> list[Any]:
+        """What the results of an open program become over all steps: of the number of a step, and of these values."""
+        shapes = [var.aval for var in program.outvars]
+        numbers: dict[Any, Any] = {}
+        totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
 
         def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
-            values = as_one_call(program, [*traced.consts, index])
-            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, values, strict=True)], None
+            results = as_one_call(program, [index, *values])
+            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)], None
 
         if self.steps == 1:
-            totals, _ = iterate(totals, first)
+            totals, _ = iterate(totals, jnp.zeros((), jnp.int32))
         else:
             totals, _ = lax.scan(iterate, totals, jnp.arange(self.steps, dtype=jnp.int32))
         return [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
@@ -300,16 +359,15 @@ class Stepper:
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
         """The nodes of one step that lead to the targets, in order; of known values those that are kept need none."""
-        kept = known - self._cheap()
+        kept = known - self.cheap
         wanted = {v for v in targets if v not in kept}
         plan = []
         for node in reversed(self.nodes):
             if node.collective:  # its result is known, or cut from what is known
                 continue
-            chosen = any(node is effect for effect in effects)
-            if chosen or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
+            if node in effects or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
                 plan.append(node)
-                wanted.update(v for v in node.inputs if isinstance(v, int) and v not in kept)
+                wanted |= {v for v in node.inputs if type(v) is int and v not in kept}
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
@@ -389,8 +447,6 @@ class Stepper:
     def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         """One operation, on the mesh that there is."""
         kind = node.kind
-        if kind is Kind.PLAIN and not node.once:  # most are
-            return bind_anew(node.eqn, cast_alike(values), _on_this_mesh)
         for i, axes in node.once.items():
             values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
         if kind == Added.IDENTITY:
@@ -413,24 +469,13 @@ class Stepper:
             chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
             return chosen
         if kind == Kind.CONSTRAINT:
-            sharding = _on_this_mesh(constraint(node.eqn))
+            sharding = on_this_mesh(constraint(node.eqn))
             return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
         # A sum that waits varies where the sum did not.
-        return bind_anew(node.eqn, cast_alike(values), _on_this_mesh)
+        return bound(self.axis, node.eqn, values)
 
     def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
-        values = dict(zip(body.inputs, inputs, strict=True))
-        self._run(body.nodes, values, index)
-        return [jnp.asarray(_read(values, v)) for v in body.outputs]
-
-    def _run(self, nodes: Sequence[Node], values: dict[int, Any], index: Any, known: Collection[int] = ()) -> None:
-        """Evaluates nodes in one step, and adds what they give to `values`; those in `known` are kept outside of the loop, too."""
-        for node in nodes:
-            inputs = [values[v] if type(v) is int else _constant(v) for v in node.inputs]  # type: ignore[arg-type]
-            if node.kind is Kind.GATHER and node.outputs[0] in known:  # XLA would take it out of the loop
-                inputs = list(lax.optimization_barrier(tuple(cast_alike([*inputs, index]))))[:1]
-            with source_of(node.eqn):
-                values.update(zip(node.outputs, self._evaluate(node, inputs, index), strict=True))
+        return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
     def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
         """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""
@@ -465,34 +510,18 @@ class Stepper:
         )
 
 
-def _constant(literal: Literal) -> Any:
-    """The value of a literal; what JAX keeps knows the mesh that it was traced on."""
-    value, aval = literal.val, literal.aval
-    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)  # type: ignore[attr-defined]
+def _reads(nodes: Sequence[Node]) -> defaultdict[int, int]:
+    """How often nodes read each value."""
+    counts = defaultdict[int, int](int)
+    for node in nodes:
+        for v in node.inputs:
+            if type(v) is int:
+                counts[v] += 1
+    return counts
 
 
 def _read(values: Mapping[int, Any], value: Value) -> Any:
-    return values[value] if isinstance(value, int) else _constant(value)
-
-
-def _on_scalars(closed: ClosedJaxpr, *operands: Any) -> list[Any]:
-    """Evaluates a jaxpr; `jaxpr_as_fun` would do it on the mesh that it was traced on."""
-    evaluator = Evaluator(closed.jaxpr, [*closed.consts, *operands], _constant)
-    return evaluator.run(lambda eqn: lambda: bind_anew(eqn, evaluator.operands(eqn), _on_this_mesh))
-
-
-def _on_this_mesh(value: Any) -> Any:
-    """A parameter of an operation, without the mesh that it was traced on."""
-    if isinstance(value, (Jaxpr, ClosedJaxpr)):  # how a scatter or a reduction combines two scalars
-        closed = value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
-        types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]
-        again = jax.make_jaxpr(functools.partial(_on_scalars, closed))(*types)
-        return again if isinstance(value, ClosedJaxpr) else again.jaxpr
-    if not isinstance(value, NamedSharding):
-        return value
-    if all(entry is None for entry in value.spec):
-        return None
-    return NamedSharding(jax.sharding.get_abstract_mesh(), value.spec)
+    return values[value] if isinstance(value, int) else constant_of(value)
 
 
 class _Fold(Record):
@@ -511,24 +540,28 @@ class _Fold(Record):
             return cls("join", dimension_of(node.eqn), steps, not is_tiled(node.eqn))
         return cls("sum", None, steps)
 
-    def start(self, shape: Any) -> Any:
-        dims, dtype = list(shape.shape), shape.dtype
+    def start(self, shape: Any, numbers: dict[Any, Any]) -> Any:
+        """The value before the first step, of one number that is repeated; those that there have been are in `numbers`."""
+        dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
             assert self.dim is not None
             if self.expand:
                 dims.insert(self.dim, 1)
             dims[self.dim] *= self.steps
-            data = jnp.zeros(dims, dtype)
-        elif self.kind in ("maximum", "minimum"):
-            data = jnp.full(dims, _least(dtype) if self.kind == "maximum" else _greatest(dtype), dtype)
-        else:
-            data = jnp.zeros(dims, comm.sum_type(dtype) if self.kind == "sum" else dtype)
-        return cast_data(data, varying_of(shape))
+        elif self.kind == "sum":
+            dtype = comm.sum_type(dtype)
+        if jnp.issubdtype(dtype, jax.dtypes.extended):
+            return cast_data(jnp.zeros(dims, dtype), axes)
+        key = (self.kind in ("maximum", "minimum") and self.kind, dtype, axes)
+        if key not in numbers:
+            number = _least(dtype) if self.kind == "maximum" else _greatest(dtype) if self.kind == "minimum" else 0
+            numbers[key] = cast_data(jnp.asarray(np.asarray(number, dtype)), axes)
+        return lax.broadcast(numbers[key], dims)
 
     def add(self, total: Any, value: Any, index: Any) -> Any:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
-            return lax.add(total, lax.convert_element_type(value, total.dtype))
+            return lax.add(total, value if value.dtype == total.dtype else lax.convert_element_type(value, total.dtype))
         if self.kind in ("maximum", "minimum"):
             return jnp.maximum(total, value) if self.kind == "maximum" else jnp.minimum(total, value)
         if self.kind == "last":

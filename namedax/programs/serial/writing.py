@@ -1,0 +1,386 @@
+"""The program of one step, written down: equations that were traced on a mesh with the loop's axis, for the mesh without it.
+
+The types of variables name the mesh that they were traced on, and the axes over which values vary. To bind every equation anew gives
+each a type on the other mesh, and costs as much as tracing the program again. But what an operation's type says of one axis does not
+depend on the others, so a type without the loop's axis follows from that with it, and the same equations stand between variables
+of other types. Only what does something else in a step than it was traced to do is traced: barriers, the beginning of a sum that
+waits, what JAX knows by its mesh. Where values vary over more axes than they did, since a sum waits, others are cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Literal, Var, new_jaxpr_eqn
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.core.variance import cast_alike, varying_of
+from namedax.programs.evaluator import as_one_call, source_of
+from namedax.programs.primitives import (
+    LOCAL_KINDS,
+    Kind,
+    Scan,
+    bind,
+    bodies_of,
+    called_in_steps,
+    has_side_effects,
+    operands_of_bodies,
+    parameters_with,
+    with_bodies,
+    with_program,
+)
+from namedax.programs.serial.nodes import Added, Body, Node, Value
+from namedax.resources.mesh import without_mesh
+
+__all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
+
+Atom = Any  # a variable or a literal, whose types are more than JAX declares
+MeshAxes = frozenset[str]
+# Evaluates a node for values, and the number of the step where that is known, and says whether a node asks for that number.
+Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
+Asks = Callable[[Node], bool]
+
+_CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
+# What does something else in a step than it was traced to do.
+_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT)
+
+
+def constant_of(literal: Any) -> Any:
+    """The value of a literal; what JAX keeps knows the mesh that it was traced on."""
+    value, aval = literal.val, literal.aval
+    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)
+
+
+class _Unwritten(Exception):
+    """The body of control flow needs what is known only outside of it; it never leaves this module."""
+
+
+class _Types(dict[Any, Any]):
+    """The types of values on the mesh in use, by those on the mesh that has the loop's axis, too."""
+
+    def __init__(self, axis: str):
+        self._axis, self._mesh = axis, jax.sharding.get_abstract_mesh()
+        self._shardings: dict[int, NamedSharding] = {}
+
+    def __missing__(self, aval: Any) -> Any:
+        found = aval
+        if isinstance(aval, ShapedArray):
+            ndim, how = len(aval.shape), aval.manual_axis_type
+            if ndim not in self._shardings:
+                self._shardings[ndim] = NamedSharding(self._mesh, PartitionSpec(*[None] * ndim))
+            found = aval.update(sharding=self._shardings[ndim], manual_axis_type=how.update(varying=how.varying - {self._axis}))
+        self[aval] = found
+        return found
+
+
+class _Contexts(dict[Any, Any]):
+    """The contexts of equations on the mesh in use, by those that they were traced in."""
+
+    def __init__(self) -> None:
+        self._mesh = jax.sharding.get_abstract_mesh()
+
+    def __missing__(self, context: Any) -> Any:
+        with context.manager, without_mesh(), jax.sharding.use_abstract_mesh(self._mesh):
+            self[context] = found = new_jaxpr_eqn([], [], lax.add_p, {}, frozenset()).ctx
+        return found
+
+
+class _Tables:
+    """What is computed once for all that is written on one mesh."""
+
+    def __init__(self, axis: str):
+        self.axis, self.types, self.contexts = axis, _Types(axis), _Contexts()
+        self.casts: dict[MeshAxes, Any] = {}
+        self.cast_types: dict[tuple[Any, MeshAxes], Any] = {}
+
+    def cast_type(self, aval: Any, axes: MeshAxes) -> Any:
+        """A type of the mesh in use, of values that vary over these axes."""
+        if aval.manual_axis_type.varying == axes:
+            return aval
+        if (aval, axes) not in self.cast_types:
+            changed = aval.update(manual_axis_type=aval.manual_axis_type.update(varying=axes))
+            self.cast_types[aval, axes] = changed
+        return self.cast_types[aval, axes]
+
+    def cast(self, aval: Any, axes: MeshAxes) -> Any:
+        """An equation that casts to varying over these axes, over which its operand does not vary."""
+        if axes not in self.casts:
+            traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
+            (self.casts[axes],) = traced.jaxpr.eqns
+        return self.casts[axes]
+
+    def literal(self, literal: Any) -> Literal:
+        """A number; JAX's own scalars know the mesh that they were made on."""
+        aval = literal.aval
+        return Literal(np.asarray(literal.val, aval.dtype)[()], self.types[aval])
+
+    def parameters(self, eqn: Any) -> dict[str, Any]:
+        """The parameters of an operation, without the mesh that it was traced on."""
+        return parameters_with(eqn, self._changed)
+
+    def _changed(self, value: Any) -> Any:
+        if isinstance(value, NamedSharding):
+            return on_this_mesh(value)
+        # How a scatter or a reduction combines two scalars.
+        jaxpr, types = getattr(value, "jaxpr", value), self.types
+        within: dict[Any, Any] = {}
+
+        def now(variables: Sequence[Any]) -> list[Any]:
+            for var in variables:
+                if type(var) is not Literal and var not in within:
+                    within[var] = Var(types[var.aval])
+            return [self.literal(v) if type(v) is Literal else within[v] for v in variables]
+
+        constvars, invars = now(jaxpr.constvars), now(jaxpr.invars)
+        eqns = [
+            eqn.replace(
+                invars=now(eqn.invars), outvars=now(eqn.outvars), params=self.parameters(eqn), ctx=self.contexts[eqn.ctx]
+            )
+            for eqn in jaxpr.eqns
+        ]
+        again = jaxpr.replace(constvars=constvars, invars=invars, outvars=now(jaxpr.outvars), eqns=eqns)
+        return ClosedJaxpr(again, value.consts) if isinstance(value, ClosedJaxpr) else again
+
+
+class Atoms(dict[int, Atom]):
+    """The variables of values by their numbers; those that are not there yet are made."""
+
+    def __init__(self, make: Callable[[int], Atom]):
+        self._make = make
+
+    def __missing__(self, value: int) -> Atom:
+        self[value] = atom = self._make(value)
+        return atom
+
+
+class Writer:
+    """Writes the program of nodes.
+
+    Args:
+      axis: of the loop.
+      evaluate: evaluates a node whose equation cannot stand in the program as it is, with the number of the step.
+      asks: whether a node asks for that number.
+      index: the number, if it is known.
+      around: the writer of the program around, where this is the body of control flow: it has no inputs but its own.
+    """
+
+    def __init__(self, axis: str, evaluate: Evaluate, asks: Asks, index: Any = None, around: Writer | None = None):
+        self._axis, self._evaluate, self._asks, self._is_inner = axis, evaluate, asks, around is not None
+        self._tables: _Tables = _Tables(axis) if around is None else around._tables
+        self._eqns: list[Any] = []
+        self._inputs: list[Var] = []
+        self.values: list[Any] = []
+        self.index: Atom = None if index is None else self.input(index)
+
+    def input(self, value: Any) -> Var:
+        """What stands for a value from around."""
+        if self._is_inner:
+            raise _Unwritten
+        self._inputs.append(var := Var(self._tables.types[jax.typeof(value)]))  # an array has no mesh, or its own
+        self.values.append(value)
+        return var
+
+    def constant(self, literal: Any) -> Atom:
+        """What stands for the value of a literal."""
+        if literal.aval.shape or isinstance(literal.val, jax.Array):
+            return self.input(constant_of(literal))
+        return self._tables.literal(literal)
+
+    def outputs(self, values: Sequence[Value], atoms: Mapping[int, Atom]) -> list[Atom]:
+        """What stands for results."""
+        return [atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values]
+
+    def program(self, outputs: Sequence[Atom], like: Any) -> Any:
+        """The open program with these results, of the inputs whose values are `values`; `like` is one to be changed to it."""
+        read, eqns = {var for var in outputs if type(var) is Var}, list[Any]()
+        for eqn in reversed(self._eqns):
+            if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
+                eqns.append(eqn)
+                read.update([var for var in eqn.invars if type(var) is Var])
+        effects = frozenset[Any]().union(*[eqn.effects for eqn in eqns if eqn.effects])
+        return like.replace(constvars=[], invars=self._inputs, outvars=list(outputs), eqns=eqns[::-1], effects=effects)
+
+    def call(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
+        """The results of a body for these inputs."""
+        atoms = dict(zip(body.inputs, map(self.input, inputs), strict=True))
+        self.write(body.nodes, atoms)
+        return as_one_call(self.program(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
+
+    def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
+        """What stands for the results of a function of what stands for its operands."""
+        closed = jax.make_jaxpr(function)(*[atom.aval for atom in inputs])
+        stands_for: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
+        stands_for.update(zip(closed.jaxpr.constvars, map(self.input, closed.consts), strict=True))
+
+        def now(variables: Sequence[Any]) -> list[Any]:
+            return [v if type(v) is Literal else stands_for.get(v, v) for v in variables]
+
+        self._eqns += [eqn.replace(invars=now(eqn.invars)) for eqn in closed.jaxpr.eqns]
+        return now(closed.jaxpr.outvars)
+
+    def write(self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()) -> None:
+        """Writes nodes, and adds what stands for their results to `atoms`; those in `constant` do not differ from step to step."""
+        for node in nodes:
+            kind = node.kind
+            inputs = [atoms[v] if type(v) is int else self.constant(v) for v in node.inputs]
+            if kind is Kind.CAST or kind is Added.IDENTITY:
+                axes = frozenset(node.axes if kind is Kind.CAST else node.waiting[0]) - {self._axis}
+                outputs: Sequence[Atom] = [self._cast(atom, axes) for atom in inputs]
+            elif kind is Kind.PLACE and self.index is not None and self._axis in node.axes:
+                outputs = [self.index]
+            elif kind in _CONTROL:
+                outputs = self._control(node, inputs)
+            elif kind is Added.BARRIER and len({atom.aval.manual_axis_type for atom in inputs}) > 1:
+                outputs = self._barrier(node.eqn, inputs)
+            elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
+                outputs = self._traced(node, inputs)
+            else:
+                if (
+                    kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None
+                ):  # XLA would take it out of the loop
+                    inputs = self.trace(_after, [*inputs, self.index])
+                outputs = self._equation(node, inputs)
+            atoms.update(zip(node.outputs, outputs, strict=True))
+
+    def _equation(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
+        """The equation of a node between other variables."""
+        eqn, tables = node.eqn, self._tables
+        types, as_traced = tables.types, True
+        for atom, var in zip(inputs, eqn.invars, strict=True):
+            aval, known = atom.aval, types[var.aval]
+            if aval is not known and aval.manual_axis_type is not known.manual_axis_type:
+                as_traced = False
+        if as_traced:
+            outvars = [Var(types[var.aval]) for var in eqn.outvars]
+        else:
+            wanted = [varying_of(types[var.aval]) for var in eqn.invars]
+            varies = [varying_of(atom.aval) for atom in inputs]
+            if node.kind in LOCAL_KINDS:  # where a sum waits its summands vary, where the sum did not
+                axes = frozenset[str]().union(*varies)
+                wanted = [axes] * len(inputs)
+                outvars = [Var(tables.cast_type(types[var.aval], axes)) for var in eqn.outvars]
+            elif all(some <= axes for some, axes in zip(varies, wanted, strict=True)):
+                outvars = [Var(types[var.aval]) for var in eqn.outvars]
+            else:
+                return self._traced(node, inputs)
+            inputs = [self._cast(atom, axes) for atom, axes in zip(inputs, wanted, strict=True)]
+        self._eqns.append(
+            eqn.replace(invars=inputs, outvars=outvars, params=tables.parameters(eqn), ctx=tables.contexts[eqn.ctx])
+        )
+        return outvars
+
+    def _barrier(self, eqn: Any, inputs: Sequence[Atom]) -> list[Atom]:
+        """As `primitives.barrier`, by the equation that says what is computed anew."""
+        within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
+        program = called_in_steps(eqn)
+        again = program.replace(constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset())
+        context = self._tables.contexts[eqn.ctx]
+        self._eqns.append(with_program(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context))
+        return list(outvars)
+
+    def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
+        """What varies over these axes at least."""
+        aval = atom.aval
+        varies = aval.manual_axis_type.varying
+        missing = axes - varies
+        if not missing:
+            return atom
+        eqn, var = self._tables.cast(aval, missing), Var(self._tables.cast_type(aval, varies | missing))
+        self._eqns.append(eqn.replace(invars=[atom], outvars=[var]))
+        return var
+
+    def _traced(self, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
+        """A node that is evaluated, under a trace."""
+        if self._is_inner and self._asks(node):
+            raise _Unwritten
+        given = [atom for atom in inputs if type(atom) is not Literal]
+        has_index = self.index is not None
+
+        def evaluate(*values: Any) -> list[Any]:
+            index, *others = values if has_index else (None, *values)
+            supply = iter(others)
+            filled = [constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs]
+            with source_of(node.eqn):
+                return list(self._evaluate(node, filled, index))
+
+        return self.trace(evaluate, [self.index, *given] if self.index is not None else given)
+
+    # --- control flow ---
+
+    def _control(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
+        """Control flow with the programs of its bodies, or traced."""
+        if has_side_effects(node.eqn):
+            return self._traced(node, inputs)
+        count = len(self._eqns)
+        try:
+            return self._control_written(node, inputs)
+        except _Unwritten:
+            del self._eqns[count:]
+            return self._traced(node, inputs)
+
+    def _control_written(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
+        eqn, tables, scan = node.eqn, self._tables, None
+        types, operands, programs = tables.types, operands_of_bodies(eqn), bodies_of(eqn)
+        varies = [varying_of(types[var.aval]) for var in eqn.invars]
+        results = [varying_of(types[var.aval]) for var in eqn.outvars]
+        if node.kind is Kind.SCAN:
+            # What is carried, and what is collected, may vary over more axes than it did: a sum that waits is among it.
+            scan = Scan.of(eqn)
+            if any(i < scan.carries for i in node.waiting):  # the beginning counts in the first step only
+                raise _Unwritten
+            varies = [varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)]
+            results[: scan.carries] = varies[scan.consts : scan.consts + scan.carries]
+        inputs = [self._cast(atom, axes) for atom, axes in zip(inputs, varies, strict=True)]
+        if [varying_of(atom.aval) for atom in inputs] != varies:
+            raise _Unwritten
+        bodies = []
+        for body, program, places in zip(node.bodies, programs, operands, strict=True):
+            inner = Writer(self._axis, self._evaluate, self._asks, around=self)
+            within = [Var(tables.cast_type(types[aval], varies[i])) for aval, i in zip(program.in_avals, places, strict=True)]
+            atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
+            inner.write(body.nodes, atoms)
+            outputs = [atoms[v] if type(v) is int else inner.constant(v) for v in body.outputs]
+            wanted = [varying_of(types[aval]) for aval in program.out_avals]
+            if scan is not None:
+                results[scan.carries :] = [varying_of(atom.aval) for atom in outputs[scan.carries :]]
+                wanted = results
+            outputs = [inner._cast(atom, axes) for atom, axes in zip(outputs, wanted, strict=True)]
+            if [varying_of(atom.aval) for atom in outputs] != wanted:
+                raise _Unwritten
+            inner._inputs = within
+            bodies.append(inner.program(outputs, body.jaxpr))
+        avals = [tables.cast_type(types[var.aval], axes) for var, axes in zip(eqn.outvars, results, strict=True)]
+        if scan is not None:  # what is scattered after the scan is collected whole
+            for i in range(scan.carries, len(avals)):
+                entry = bodies[0].outvars[i].aval.shape
+                if avals[i].shape[1:] != entry:
+                    avals[i] = avals[i].update(shape=(avals[i].shape[0], *entry))
+        outvars = list(map(Var, avals))
+        effects = frozenset[Any]().union(*[body.effects for body in bodies])
+        closed = [ClosedJaxpr(body, ()) for body in bodies]
+        params, context = with_bodies(eqn, closed), tables.contexts[eqn.ctx]
+        self._eqns.append(eqn.replace(invars=inputs, outvars=outvars, params=params, effects=effects, ctx=context))
+        return outvars
+
+
+def bound(axis: str, eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an equation for values on the mesh in use, cast to vary alike."""
+    return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
+
+
+def _after(value: Any, index: Any) -> Sequence[Any]:
+    """`value`, computed when the number of the step is known."""
+    return lax.optimization_barrier(tuple(cast_alike([value, index])))[:1]
+
+
+def on_this_mesh(sharding: NamedSharding) -> NamedSharding | None:
+    """A sharding on the mesh in use; `None` where it says nothing."""
+    if all(entry is None for entry in sharding.spec):
+        return None
+    return NamedSharding(jax.sharding.get_abstract_mesh(), sharding.spec)
