@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.refused import guarded
 from namedax.errors import ArgumentTypeError, closest, shown, usage
 
@@ -99,9 +100,12 @@ def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 def well_called(function: F) -> F:
     """`function`, whose miscalls are said in words, for what is no operation on arrays."""
+    flags = flags_of(function)
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+            check_flags(function.__name__, flags, args, kwargs)
         return call_or_refuse(function, args, kwargs)
 
     return cast(F, called)

@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any, TypeVar, cast
 
 from namedax.core.element_types import refuse_overflow
+from namedax.core.flags import check_flags, flags_of
 from namedax.errors import NamedaxError
 
 __all__ = ["asks", "guarded", "install", "note", "other_way", "refused", "within_decorators"]
@@ -113,8 +114,12 @@ def guarded(op: str, say: Callable[..., None] | None = None) -> Callable[[F], F]
     """
 
     def decorate(function: F) -> F:
+        flags = flags_of(function)
+
         @functools.wraps(function)
         def guard(*args: Any, **kwargs: Any) -> Any:
+            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+                check_flags(op, flags, args, kwargs)
             if refused and guard in refused and (done := other_way(None, guard, args, kwargs)) is not None:
                 return done[0]
             try:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import jax
 
 from namedax.core.array import NamedArray
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import is_name
 from namedax.core.records import Record
@@ -199,9 +200,12 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
     def decorate(function: F) -> F:
         said, module = op or function.__name__, function.__module__
         read = names if callable(names) else _reader(function, names)
+        flags = flags_of(function)
 
         @functools.wraps(function)
         def scoped(*args: Any, **kwargs: Any) -> Any:
+            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+                check_flags(said, flags, args, kwargs)
             if refused and scoped in refused and (done := other_way(None, scoped, args, kwargs)) is not None:
                 return done[0]
             try:

@@ -19,6 +19,7 @@ import jax
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.miscalls import bound
 from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import ambient
@@ -82,8 +83,12 @@ def mirror(
             )
         )
 
+    flags = flags_of(theirs)
+
     @functools.wraps(own)
     def face(*args: Any, **kwargs: Any) -> Any:
+        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+            check_flags(own.__name__, flags, args, kwargs)
         if not always and not speaks_of_names(args, kwargs):
             region = ambient()
             # In a mapped function a plain array may have to enter the mesh first, which a lifted function takes care of.

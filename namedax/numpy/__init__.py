@@ -8,7 +8,7 @@ _UNTOUCHED = (
     "apply_over_axes bartlett blackman broadcast_shapes can_cast diag_indices dtype einsum_path eye "
     "finfo from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc fromstring get_printoptions hamming hanning "
     "identity iinfo indices isdtype issubdtype iterable ix_ kaiser load mask_indices printoptions promote_types save savez "
-    "set_printoptions tri tril_indices triu_indices vectorize geomspace linspace logspace"
+    "set_printoptions tri tril_indices triu_indices vectorize"
 ).split()
 
 _space = _Namespace(__name__, "jax.numpy", _OWN, untouched=_UNTOUCHED, submodules=("fft", "linalg"))

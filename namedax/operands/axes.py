@@ -14,6 +14,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import Dims, is_name
 from namedax.core.refused import asks, other_way, refused, within_decorators
@@ -188,10 +189,12 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
     """`function`, which refuses an array with names and no positional axis where no axis is given; `why` says what would be done."""
     parameters = _parameters_by_place(function)
     place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
-    op = function.__name__
+    op, flags = function.__name__, flags_of(function)
 
     @functools.wraps(function)
     def said(*args: Any, **kwargs: Any) -> Any:
+        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+            check_flags(op, flags, args, kwargs)
         if args and type(args[0]) is NamedArray and not (unless is not None and unless(*args, **kwargs)):
             if len(args) <= place and "axis" not in kwargs:
                 names = names_alone(args[0])

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.refused import asks, other_way, refused
@@ -286,6 +287,8 @@ class Lifted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, vectorised over the names of these arguments."""
+        if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):  # of one that a user wrote a flag may be anything
+            check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
         if refused and self in refused and (done := other_way(None, self, args, kwargs)) is not None:
             return done[0]
         try:

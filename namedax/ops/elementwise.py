@@ -21,6 +21,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.array import NamedArray
 from namedax.core.element_types import refuse_overflow
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import summary_of
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.outside import type_of_programs
@@ -252,6 +253,7 @@ def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], 
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
     signature = _signature_of(function)
     signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
+    check_flags(name, flags_of(function), args, kwargs)
     by_place = itertools.islice(signature.parameters, first_static, None)
     kwargs = dict(zip(by_place, args[first_static:], strict=False)) | kwargs
     args = args[:first_static]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
 from namedax.core.element_types import as_inexact
+from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.miscalls import bound as bound_arguments
 from namedax.core.variance import cast_data
@@ -45,6 +46,7 @@ def _activation(name: str) -> Callable[..., Any]:
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs:
             return shortcut(args[0])
+        check_flags(name, flags_of(function), args, kwargs)
         # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
         bound = bound_arguments(name, signature(), args, kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))

@@ -23,14 +23,6 @@ from namedax.ops.shape.conversion import named
 __all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 
 
-def _check_flags(op: str, **flags: Any) -> None:
-    for what, flag in flags.items():
-        if isinstance(flag, (str, list, tuple)):
-            raise ArgumentTypeError(
-                f"{op}: {what}={shown(flag)} is neither True nor False. The name of the new axis goes by keyword, axis={shown(flag)}."
-            )
-
-
 @well_called_operation
 def linspace(
     start: Any,
@@ -67,7 +59,6 @@ def linspace(
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     op = "linspace"
-    _check_flags(op, endpoint=endpoint, retstep=retstep)
     if not is_name(axis):
         positional: Any = jnp.linspace
         options = {} if device is None else {"device": device}
