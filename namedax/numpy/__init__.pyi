@@ -55,7 +55,6 @@ from jax.numpy import fromiter as fromiter
 from jax.numpy import frompyfunc as frompyfunc
 from jax.numpy import fromstring as fromstring
 from jax.numpy import generic as generic
-from jax.numpy import geomspace as geomspace
 from jax.numpy import get_printoptions as get_printoptions
 from jax.numpy import hamming as hamming
 from jax.numpy import hanning as hanning
@@ -79,7 +78,6 @@ from jax.numpy import iterable as iterable
 from jax.numpy import ix_ as ix_
 from jax.numpy import kaiser as kaiser
 from jax.numpy import load as load
-from jax.numpy import logspace as logspace
 from jax.numpy import mask_indices as mask_indices
 from jax.numpy import mgrid as mgrid
 from jax.numpy import nan as nan
@@ -1322,6 +1320,15 @@ def gcd(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
 def gcd(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the greatest common divisor of two arrays."""
+def geomspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    dtype: Any = None,
+    axis: Axis = 0,
+) -> Array:
+    """Generate geometrically-spaced values."""
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
@@ -1751,6 +1758,16 @@ def logical_xor(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Compute the logical XOR operation elementwise."""
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    base: ArrayLike = 10.0,
+    dtype: Any = None,
+    axis: Axis = 0,
+) -> Array:
+    """Generate logarithmically-spaced values."""
 @overload
 def matmul(
     a: NamedArray,
