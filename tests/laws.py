@@ -17,6 +17,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "dot": "physical_orders positional_axes_of_size_one",
     },
     (2, "Resources never change meaning"): {
+        "weak_types": "weak_types_do_not_depend_on_the_placement",
         "operations": "operation",
         "arrivals": "sharded_over_axes_that_nobody_maps",
         "explicit_axes": "operation functions_of_the_user_are_called_each_time",
