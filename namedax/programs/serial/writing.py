@@ -286,7 +286,7 @@ class Writer:
 
     def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
         """What varies over these axes at least."""
-        aval = atom.aval
+        aval = self._tables.types[atom.aval]  # a number that a trace gave has no mesh
         varies = aval.manual_axis_type.varying
         missing = axes - varies
         if not missing:
