@@ -7,8 +7,9 @@
 
 Both programs of a curve compute the same, the plain one under `jax.jit(jax.shard_map(...))`. They take turns, with cold caches, and
 medians of processor time are compared (all threads of the process, so that other work on the machine counts little; of a call the thread that
-calls, because the devices wait for each other). The plain program has a second turn in every round: what it is against itself is the noise. The
-slope is that of a line through the last three points of a curve, in logarithms: 1 is linear.
+calls, because the devices wait for each other). Each round is taken at another depth of the stack: CPython keeps frames in pieces of memory, and
+a hot call that crosses from one into the next is slow, whichever program it belongs to. The plain program has a second turn in every round: what
+it is against itself is the noise. The slope is that of a line through the last three points of a curve, in logarithms: 1 is linear.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Curve:
       sizes: the sizes.
       programs: the plain and the named program of a size.
       stages: what is measured.
-      largest: the size up to which every program has all its turns; larger ones, which XLA compiles for minutes, have one.
+      largest: the size up to which every program has all its turns; larger ones have one.
+      compiled: the size up to which programs are compiled and called; XLA compiles larger ones for many minutes.
     """
 
     title: str
@@ -59,6 +61,7 @@ class Curve:
     programs: Callable[[int], Mapping[str, Program]]
     stages: Sequence[str] = STAGES
     largest: int = 1 << 60
+    compiled: int = 1 << 60
 
 
 def mesh_of() -> jax.sharding.Mesh:
@@ -186,12 +189,21 @@ CURVES = {
     "layers": Curve("layers, unrolled", (4, 8, 16, 32, 64, 96), functools.partial(layers, False)),
     "scanned": Curve("layers, scanned", (4, 8, 16, 32, 64, 96), functools.partial(layers, True)),
     "names": Curve("names per array", (2, 4, 8, 12, 16), names),
-    "parameters": Curve("parameters", (10, 100, 1_000, 3_000, 10_000), parameters, largest=1_000),
+    "parameters": Curve("parameters", (10, 100, 1_000, 3_000, 10_000), parameters, largest=1_000, compiled=3_000),
     "devices": Curve("devices", (8, 64, 512, 4_096, 65_536), devices, stages=STAGES[:2]),
 }
 
 
 # --- measuring ----------------------------------------------------------------------------------------------------------
+
+
+# Frames of the interpreter between two depths of the stack, at which the programs are traced in turns.
+APART = 29
+
+
+def at_depth(frames: int, run: Callable[[], Any]) -> Any:
+    """`run()` with so many frames more around it."""
+    return at_depth(frames - 1, run) if frames else run()
 
 
 def measure(program: Program, stages: Sequence[str]) -> dict[str, float]:
@@ -235,7 +247,7 @@ def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]
     """The median seconds by stage, program and size, where every program has so many turns."""
     found: dict[str, dict[str, dict[int, float]]] = {stage: {PLAIN: {}, NAMED: {}, NOISE: {}} for stage in curve.stages}
     for size in curve.sizes:
-        programs = dict(curve.programs(size))
+        programs, stages = dict(curve.programs(size)), curve.stages if size <= curve.compiled else curve.stages[:2]
         if size <= curve.largest:
             programs[NOISE] = programs[PLAIN]
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
@@ -244,8 +256,9 @@ def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]
                 measure(program, STAGES[:1])  # what is computed once in a process
         for round_ in range(rounds if size <= curve.largest else 1):
             for name in list(programs)[:: 1 if round_ % 2 == 0 else -1]:
-                taken[name].append(measure(programs[name], curve.stages))
-        for stage in curve.stages:
+                one = functools.partial(measure, programs[name], stages)
+                taken[name].append(at_depth(APART * round_, one))
+        for stage in stages:
             for name, times in taken.items():
                 found[stage][name][size] = statistics.median(each[stage] for each in times)
     return found
