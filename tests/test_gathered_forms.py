@@ -144,3 +144,22 @@ def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     # In bfloat16 each device rounds its part of the gradient, as it does by hand.
     np.testing.assert_allclose(gradient, wanted_gradient, rtol=2e-3, atol=0.1 if use == "in bfloat16" else 2e-3)
     assert sent(f, *args) <= sent(by_hand(positional, layout, kind), *args)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("use", ["softmax", "roll"])
+def test_what_is_gathered_before_the_steps_of_a_loop_is_reduced_after_them(use, inside):
+    """Each step would scatter its part of the gradient otherwise, which sends it as often as there are steps."""
+    mesh, axes = make_mesh((2,), "auto"), (["ks", "d"], ["b", "k"])
+    options = {"axis_resources": {"ks": "x", "b": ("x", nx.SerialLoop(4))}, "mesh": mesh}
+    loss = loss_of(USES[use][0])
+    if inside:
+        f = jax.jit(nx.xmap(jax.value_and_grad(loss), axes, ([], axes[0]), **options))
+    else:
+        f = jax.jit(jax.value_and_grad(nx.xmap(loss, axes, [], **options)))
+    value, gradient = f(W, X)
+    want, wanted_gradient = wanted(use)
+    np.testing.assert_allclose(value, want, rtol=2e-4)
+    np.testing.assert_allclose(gradient, wanted_gradient, rtol=2e-3, atol=2e-3)
+    gathered, reduced, total = W.nbytes // 2, W.nbytes, 4
+    assert sent(f, W, X) <= gathered + reduced + total

@@ -40,6 +40,7 @@ from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text
 from namedax.core.variance import cast, costs_nothing_to_cast, has_varying_form, keep_varying_form, saves_when_cast, varying
 from namedax.errors import refuse_names
 from namedax.operands.broadcasting import meet, note_met, own_blocks, wrap
+from namedax.resources.serial import LoopAxis
 
 __all__ = [
     *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of", "with_forms"),
@@ -190,6 +191,8 @@ def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: t
     """`function(*given, *operands)`, which has a form for code that needs it to vary, as those of `operands` that were gathered have one."""
 
     def form(wanted: frozenset[str]) -> Any:
+        if any(isinstance(axis, LoopAxis) for axis in wanted):  # each step would scatter what is reduced once, after the loop
+            return result._data
         varied = [make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands]
         again = function(*given, *varied)
         return again._data if again._dims == result._dims else result._data

@@ -4,6 +4,7 @@ What has been gathered counts as the same on all devices, and is cast to device-
 transposes of the two are an all-reduce and a slice; that of a gather which is varying from the start is a reduce-scatter, which sends half
 as much. While a body is traced its operations keep both forms (`namedax.core.variance`), but a helper that is compiled or computed anew for
 the gradient, and a function of JAX lose the second one. So it is looked for once more in the traced program, before it is differentiated.
+Not in one that is executed in steps, each of which would scatter its part of a gradient that is reduced once, after them.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def evaluate(
 ) -> list[Any]:
     """The results of a traced body, its sums postponed if they are to be late; those of `call` where nothing is changed."""
     values = [*consts, *datas]
-    if late and (varying := with_varying_gathers(jaxpr, values)) is not None:
+    if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
     seen: dict[int, tuple[bool, Any]] = {}
     plan = _Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
@@ -270,7 +270,7 @@ class _Plan:
         self.late: dict[Any, _Late] = {}
         self.kept: set[Any] = set()
         self.inner: dict[int, _Plan] = {}
-        self._look_at(with_sums_after_calls(inlined(jaxpr)), known)
+        self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
 
     def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
         # This sees every equation of every body, so it calls functions only for the few that matter.
