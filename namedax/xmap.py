@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import copied, freeze, is_mapping
 from namedax.core.display import type_text
+from namedax.core.element_types import NUMPY
 from namedax.core.functions import shown_as, source_of
 from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
@@ -455,7 +456,7 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
     leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
     region, arguments = ambient(), list[Argument]()
     for leaf, mapping, path in leaves:
-        if isinstance(leaf, (np.ndarray, np.generic)):
+        if isinstance(leaf, NUMPY):
             leaf = jnp.asarray(leaf)
         if region is not None:
             leaf = local_block(leaf, "xmap", region)

@@ -12,6 +12,7 @@ from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, shown
 from namedax.checkpoints.written_names import identity, written_name
 from namedax.core.array import NamedArray, positions
 from namedax.core.display import type_text
+from namedax.core.element_types import NUMPY
 from namedax.core.names import Dims
 from namedax.errors import CheckpointError, did_you_mean, show_dtype, show_names
 from namedax.errors import shown as shown_value
@@ -50,7 +51,7 @@ def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
     concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
     placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
-    host = isinstance(data, (np.ndarray, np.generic))
+    host = isinstance(data, NUMPY)
     return Wanted(tuple(data.shape), data.dtype, dims, host, data.sharding if placed else None, type_text(leaf))
 
 

@@ -125,7 +125,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
       ArgumentError: they do not (`check_numbers`), in a list too.
       ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have.
     """
-    if isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
+    if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
         remedy = _NUMBERS.get(value.dtype.kind, "Make an array of numbers of it first, as by x.astype(float).")
         raise ArgumentTypeError(
             f"{op}: the element type {value.dtype} of {shown(np.asarray(value))} is none of JAX's. {remedy}"

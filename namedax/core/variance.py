@@ -96,13 +96,19 @@ def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
     return [cast_data(jnp.asarray(value), union) for value in values]
 
 
+def _memory(array: NamedArray) -> dict[Hashable, Any] | None:
+    """What an array remembers in the trace that is being made; `None` if it was made in another one."""
+    memory = array._casts
+    return memory if memory is not None and memory["trace"] == get_opaque_trace_state() else None
+
+
 def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> Any:
     """`compute()`, or what it gave before for this array and `key`.
 
     An array remembers for the trace that it was made in, and for no other.
     """
-    memory = array._casts
-    if memory is None or memory["trace"] != get_opaque_trace_state():
+    memory = _memory(array)
+    if memory is None:
         return compute()
     if key not in memory:
         memory[key] = compute()
@@ -214,8 +220,8 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
         return array._data
 
     def compute() -> Any:
-        memory = array._casts
-        form = None if memory is None or memory["trace"] != get_opaque_trace_state() else memory.get(VARYING_FORM)
+        memory = _memory(array)
+        form = None if memory is None else memory.get(VARYING_FORM)
         return cast_data(array._data if form is None else form(missing), missing)
 
     return remembered(array, missing, compute)
@@ -223,7 +229,7 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
 
 def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
     """Whether `array` has been cast over (at least) `axes` in this trace, by `cast`."""
-    memory = array._casts
-    if memory is None or memory["trace"] != get_opaque_trace_state():
+    memory = _memory(array)
+    if memory is None:
         return False
     return any(isinstance(key, frozenset) and axes <= key for key in memory)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
@@ -36,7 +35,7 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             waiting += value
         elif kind is dict:
             waiting += value.values()
-        elif kind is np.ndarray or isinstance(value, NUMPY):
+        elif isinstance(value, NUMPY):
             check_numbers("xmap", value)
         elif not isinstance(value, (jax.Array, int, float, complex)):
             waiting += _inside(value)
@@ -113,7 +112,7 @@ class Arrivals:
                     if isinstance(value, jax.core.Tracer) or not known.learns(value):
                         break
                     whole_types.add(kind)
-                elif kind is np.ndarray or isinstance(value, NUMPY):
+                elif isinstance(value, NUMPY):
                     check_numbers("xmap", value)
                 else:
                     waiting += _inside(value)

@@ -93,7 +93,7 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
     if type(array) is not NamedArray:
         if type(array) in _NO_ARRAYS:
             refuse_names(op, array)
-        elif isinstance(array, NUMPY) and array.dtype.itemsize >= 8:
+        elif isinstance(array, NUMPY):
             check_numbers(op, array)
         return array if region is None or not region.resources else _entered(array, region)
     if region is None:

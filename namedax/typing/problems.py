@@ -13,6 +13,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.element_types import NUMPY
 from namedax.errors import ArrayTypeError, show_dtype, show_names
 from namedax.typing.array_types import ArrayType, Size, as_jax_reads, key
 
@@ -42,7 +43,7 @@ def see(value: Any) -> Seen | None:
         if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX put something else there
             return None
         return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value._sizes)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, NUMPY):
         return Seen(as_jax_reads(value.dtype), False, value.shape, {})
     if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
         return Seen(value.dtype, getattr(value, "weak_type", False), value.shape, {})
@@ -57,7 +58,7 @@ def came(value: Any) -> str:
     if isinstance(value, (bool, int, float, complex, str)) and not isinstance(value, np.generic):
         return f"the Python {type(value).__name__} {value!r:.60}"
     if isinstance(value, NamedArray) or see(value) is not None:
-        return f"{'the NumPy array ' if isinstance(value, (np.ndarray, np.generic)) else ''}{type_text(value)}"
+        return f"{'the NumPy array ' if isinstance(value, NUMPY) else ''}{type_text(value)}"
     length = f" of length {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
     return f"of type {type(value).__qualname__}{length}"
 
