@@ -1,4 +1,4 @@
-"""Which axes a reduction is over: left out, `...`, `None`, sets and views, and the index over several."""
+"""Axes of reductions: left out, `...`, `None`, sets and views, and the index over several."""
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,68 @@ REDUCTIONS = (
 RESOURCES = [{}, {"a": "x"}, {"a": "x", "c": "y"}, {"b": "x", "a": "y"}]
 
 
+REQUIRED = "f32[]{a:8, b:4, c:6} has no positional axis, and without an axis only those are reduced. "
+REQUIRED += "Pass axis=... for all of its axes, or choose from 'a', 'b', 'c'."
+MIRRORED = {  # by JAX's place
+    **{f"numpy.{name}": name for name in REDUCTIONS if name not in ("logsumexp", "norm")},
+    **{"numpy.linalg.norm": "norm", "numpy.linalg.vector_norm": "vector_norm", "nn.logsumexp": "logsumexp"},
+    **{"numpy.amax": "max", "numpy.amin": "min", "nn.logmeanexp": "logmeanexp", "scipy.special.logsumexp": "logsumexp"},
+    **{"scipy.special.softmax": "softmax", "scipy.special.log_softmax": "log_softmax"},
+}
+
+
+@pytest.mark.parametrize("place", MIRRORED)
+def test_without_an_axis_in_the_namespaces_of_jax(place):
+    ours, theirs = nx, jax
+    for part in place.split("."):
+        ours, theirs = getattr(ours, part), getattr(theirs, part)
+    for call in (ours, lambda x: ours(x, axis=None), nx.xmap(ours)):
+        with pytest.raises(PositionalAxisError) as error:
+            call(ALL)
+        assert said(error.value) == f"{MIRRORED[place]}: {REQUIRED}"
+    inside = nx.nmap(lambda x: ours(x))(nx.untag(ALL, ["b", "c"]))  # sees plain arrays
+    np.testing.assert_allclose(inside.data if inside.shape else nx.positional(inside, ["a"]), jax.vmap(theirs)(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["quantile", "percentile", "nanquantile", "nanpercentile"])
+def test_quantiles_without_an_axis_in_the_namespaces_of_jax(name):
+    for call in (lambda f: f(ALL, 0.5), lambda f: f(a=ALL, q=0.5), lambda f: f(ALL, 0.5, None)):
+        with pytest.raises(PositionalAxisError) as error:
+            call(getattr(nx.numpy, name))
+        assert said(error.value) == f"{name}: {REQUIRED}"
+
+
+def test_ported_code_does_not_return_its_argument():
+    from namedax import numpy as xnp
+
+    x = nx.nan_to_num(ALL)
+    for call in (
+        lambda: (x - xnp.mean(x)) / (xnp.std(x) + 1e-6),
+        lambda: x * xnp.minimum(1.0, 1.0 / xnp.linalg.norm(x)),
+        lambda: xnp.sum(a=x),
+        lambda: nx.sum(x=x),
+        lambda: xnp.size(x),
+        lambda: nx.nn.softmax(x),
+        lambda: nx.nn.standardize(x),
+    ):
+        with pytest.raises(PositionalAxisError):
+            call()
+    assert float(xnp.mean(x, axis=...)) == pytest.approx(np.nan_to_num(X).mean())
+    with pytest.raises(PositionalAxisError) as error:
+        nx.nn.softmax(x)
+    assert said(error.value) == (
+        "softmax: axis=-1 is a position, but f32[]{a:8, b:4, c:6} has only named axes. Pass axis='a' or axis='b' or axis='c'."
+    )
+
+
 @pytest.mark.part(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):
     function = getattr(nx, name)
-    with pytest.raises(PositionalAxisError) as error:
-        function(ALL)
-    assert said(error.value) == (
-        f"{name}: f32[]{{a:8, b:4, c:6}} has no positional axis, and without axis= only those are reduced. Write "
-        "axis=... for all of its axes, or those that are meant: 'a', 'b', 'c'."
-    )
+    for call in (function, lambda x: function(x, axis=None), lambda x: function(x=x)):
+        with pytest.raises(PositionalAxisError) as error:
+            call(ALL)
+        assert said(error.value) == f"{name}: {REQUIRED}"
     over_positions = function(SOME)  # where there are positions it means these, as in JAX
     assert set(over_positions.dims) == {"a", "c"}
     np.testing.assert_array_equal(
@@ -41,7 +93,7 @@ def test_without_an_axis(name):
 
 def test_methods_without_an_axis():
     for name in "sum mean var std prod max min any all argmax argmin ptp".split():
-        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Write axis=\.\.\. for all of its axes"):
+        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Pass axis=\.\.\. for all of its axes"):
             getattr(ALL, name)()
     assert float(nx.nan_to_num(ALL).sum(...)) == np.nansum(X)
 
@@ -49,29 +101,8 @@ def test_methods_without_an_axis():
 @pytest.mark.parametrize("q", [lambda f: f(ALL, 0.3), lambda f: f(ALL, jnp.array([0.3, 0.7]))])
 def test_quantiles_without_an_axis(q):
     for name in ("quantile", "percentile", "nanquantile", "nanpercentile"):
-        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Write axis=\.\.\. for all of its axes"):
+        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Pass axis=\.\.\. for all of its axes"):
             q(getattr(nx, name))
-
-
-@pytest.mark.full
-def test_none_is_all_positional_axes_of_which_there_may_be_none():
-    finite = nx.named(make.asarray(np.nan_to_num(X)), ["a", "b", "c"])
-    want = np.nan_to_num(X)
-    for function in (
-        nx.median,
-        nx.nanmedian,
-        nx.sum,
-        nx.mean,
-        nx.max,
-        lambda x, axis: nx.quantile(x, 0.3, axis),
-        lambda x, axis: nx.percentile(x, 30, axis),
-    ):
-        np.testing.assert_array_equal(nx.positional(function(finite, None), ["a", "b", "c"]), want)
-    for function in (nx.numpy.median, nx.numpy.nanmedian, nx.numpy.sum, nx.numpy.mean):
-        np.testing.assert_array_equal(nx.positional(function(finite), ["a", "b", "c"]), want)
-    two = nx.quantile(finite, make.array([0.2, 0.8]), None)
-    assert two.shape == (2,)
-    np.testing.assert_array_equal(nx.positional(two[1], ["a", "b", "c"]), want)
 
 
 @pytest.mark.part(1)

@@ -177,8 +177,7 @@ REDUCTIONS = {
     "a negative position out of range": (
         lambda: nx.sum(B, -1),
         PositionalAxisError,
-        "sum: positional axis -1 is out of range for i32[]{a:8, b:4}, which has 0 positional axes. Write the name of the axis "
-        "if it has one.",
+        "sum: axis=-1 is a position, but i32[]{a:8, b:4} has only named axes. Pass axis='a' or axis='b'.",
     ),
     "an axis twice": (
         lambda: nx.sum(B, ("a", "a")),

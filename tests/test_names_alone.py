@@ -1,8 +1,6 @@
-"""Arrays all of whose axes have names: what would act on no axis at all is an error, which names the axes.
+"""Operations without an axis reject arrays whose axes are all named, at the top level and in the namespaces that mirror JAX's."""
 
-In `nx.numpy` the axis may be left out, as in JAX, and then means the positional axes: there are none.
-"""
-
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,34 +44,40 @@ def test_an_operation_along_an_axis_asks_for_it(op, call):
     with pytest.raises(PositionalAxisError) as error:
         call(LABELS)
     assert said(error.value) == (
-        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without axis= {op} acts on those only. Write the axis that is meant, as in "
-        "axis='k'; it has 'q', 'k'."
+        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without an axis {op} acts on those only. Pass an axis, such as "
+        "axis='k'; choose from 'q', 'k'."
     )
 
 
 @pytest.mark.parametrize(("op", "call"), WITHOUT_AXIS.items(), ids=WITHOUT_AXIS)
 def test_so_it_does_in_a_body(op, call):
-    with pytest.raises(PositionalAxisError, match=f"without axis= {op} acts on those only"):
+    with pytest.raises(PositionalAxisError, match=f"without an axis {op} acts on those only"):
         nx.xmap(call)(LABELS)
 
 
 @pytest.mark.parametrize(
-    ("call", "shape"),
+    "call",
     [
-        (lambda x: nx.numpy.flip(x), ()),
-        (lambda x: nx.numpy.roll(x, 1), ()),
-        (lambda x: nx.numpy.squeeze(x), ()),
-        (lambda x: nx.numpy.take(x, 0), ()),
-        (lambda x: nx.numpy.pad(x, 1), ()),
-        (lambda x: nx.cumsum(x, None), (1,)),
-        (lambda x: nx.flip(x, axis=None), ()),
-        (lambda x: x.cumsum(axis=None), (1,)),
+        lambda x: nx.numpy.flip(x),
+        lambda x: nx.numpy.flip(m=x),
+        lambda x: nx.numpy.roll(x, 1),
+        lambda x: nx.numpy.roll(x, 1, None),
+        lambda x: nx.numpy.squeeze(x),
+        lambda x: nx.numpy.take(x, 0),
+        lambda x: nx.cumsum(x, None),
+        lambda x: nx.flip(x, axis=None),
+        lambda x: x.cumsum(axis=None),
     ],
 )
-def test_none_and_the_namespaces_of_jax_mean_all_positions(call, shape):
-    result = call(LABELS)
-    assert result.shape == shape
-    assert dict(result.named_shape) == {"q": 4, "k": 6}
+def test_none_and_the_namespaces_of_jax_ask_for_it_too(call):
+    with pytest.raises(PositionalAxisError, match=r"has no positional axis, and without an axis .* choose from 'q', 'k'"):
+        call(LABELS)
+    assert call(nx.untag(LABELS, ["k"])).ndim <= 1  # with a positional axis it is as in JAX
+
+
+def test_a_width_without_names_in_the_namespace_of_jax():
+    with pytest.raises(PositionalAxisError, match="a width without names is for those only"):
+        nx.numpy.pad(LABELS, 1)
 
 
 MAKING_POSITIONS = {
@@ -90,7 +94,7 @@ def test_in_the_namespaces_of_jax_no_position_is_made_of_nothing(op):
     with pytest.raises(PositionalAxisError) as error:
         MAKING_POSITIONS[op](LABELS)
     assert said(error.value).startswith(
-        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without axis= {op} acts on those only."
+        f"{op}: i32[]{{q:4, k:6}} has no positional axis, and without an axis {op} acts on those only."
     )
 
 
@@ -117,6 +121,48 @@ def test_nor_is_it_by_others(op):
         == f"{op}: {op} acts on positional axes, and f32[]{{q:4, k:6}} has names only, 'q', 'k'. Write {remedy}"
     )
     assert call(nx.untag(X, ["k"])).ndim >= 1  # where there is a position it is as in JAX
+
+
+TWO = nx.named(array(4, 6), ["q", "k"])
+ALL_AXES = {
+    "numpy.allclose": (nx.numpy.allclose, "nx.allclose(x, y) for one answer over all axes."),
+    "numpy.array_equal": (nx.numpy.array_equal, "nx.array_equal(x, y) for one answer over all axes."),
+    "numpy.array_equiv": (nx.numpy.array_equiv, "nx.array_equiv(x, y) for one answer over all axes."),
+    "numpy.fft.fftn": (lambda x, y: nx.numpy.fft.fftn(x), "nx.numpy.fft.fftn(x, axes=('k',))."),
+    "numpy.fft.irfftn": (lambda x, y: nx.numpy.fft.irfftn(x, axes=None), "nx.numpy.fft.irfftn(x, axes=('k',))."),
+    "numpy.fft.fftshift": (lambda x, y: nx.numpy.fft.fftshift(x=x), "nx.numpy.fft.fftshift(x, axes=('k',))."),
+    "scipy.fft.dctn": (lambda x, y: nx.scipy.fft.dctn(x), "nx.scipy.fft.dctn(x, axes=('k',))."),
+    "scipy.signal.convolve": (nx.scipy.signal.convolve, "nx.convolve(x, nx.untag(y, ['k']), axis='k')."),
+    "scipy.stats.mode": (lambda x, y: nx.scipy.stats.mode(x), "nx.scipy.stats.mode(x, axis='k')."),
+    "scipy.stats.rankdata": (lambda x, y: nx.scipy.stats.rankdata(x), "nx.scipy.stats.rankdata(x, axis='k')."),
+    "scipy.linalg.toeplitz": (
+        lambda x, y: nx.scipy.linalg.toeplitz(x),
+        "nx.scipy.linalg.toeplitz of an array with positional axes, such as nx.untag(x, ['k']).",
+    ),
+    "numpy.linalg.matrix_rank": (
+        lambda x, y: nx.numpy.linalg.matrix_rank(x),
+        "nx.numpy.linalg.matrix_rank of an array with positional axes, such as nx.untag(x, ['k']).",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ALL_AXES)
+def test_functions_of_all_positional_axes(place):
+    call, remedy = ALL_AXES[place]
+    op = place.rpartition(".")[2]
+    with pytest.raises(PositionalAxisError) as error:
+        call(X, TWO)
+    text = f"{op}: {op} acts on positional axes, and f32[]{{q:4, k:6}} has names only, 'q', 'k'. Write {remedy}"
+    assert said(error.value) == text
+    code = remedy.removesuffix(".").removesuffix(" for one answer over all axes")
+    if " of an array " not in code:
+        eval(code, {"nx": nx, "x": X, "y": TWO})
+    if place.startswith("numpy.a"):  # a number has no positional axis either
+        for other in (0.0, jnp.zeros(())):
+            with pytest.raises(PositionalAxisError, match="acts on positional axes"):
+                call(X, other)
+    inside = nx.nmap(lambda x, y: call(x, y))(nx.untag(X, ["q", "k"]), nx.untag(TWO, ["q", "k"]))  # sees plain arrays
+    assert inside is not None
 
 
 def test_what_says_its_axes_is_as_before():

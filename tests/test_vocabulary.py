@@ -361,7 +361,7 @@ def test_a_language_model_never_gathers_its_vocabulary():
         (lambda x, y: loss(x, y, ("t", "v")), PositionalAxisError, "axis=('t', 'v') must be one axis"),
         (lambda x, y: loss(nx.zeros(named_shape={"k": 0}), y, "k"), AxisSizeError, "'k' of f32[]{k:0} has size 0"),
         (lambda x, y: loss(x, y["t", :3], "v"), AxisSizeError, "axis 't' has size 4 in operand 0"),
-        (lambda x, y: loss(x, y), PositionalAxisError, "positional axis -1 is out of range for f32[]{t:4, v:8}"),
+        (lambda x, y: loss(x, y), PositionalAxisError, "axis=-1 is a position, but f32[]{t:4, v:8} has only named axes"),
         (lambda x, y: loss(x, nx.nn.one_hot(y, 8, axis="v").astype(int), "v"), AxisNameError, "write nx.argmax(labels, 'v')"),
         (lambda x, y: loss(x, x, "v"), ArgumentTypeError, "the labels are f32[]{t:4, v:8}, but a label is an integer"),
         (lambda x, y: loss(x, y, "v", where=y), ArgumentTypeError, "where is i32[]{t:4}, but it must be boolean"),

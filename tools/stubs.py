@@ -350,7 +350,8 @@ _ELEMENTWISE = tuple({**ELEMENTWISE, **ACTIVATIONS}.values())
 
 def _only_batches(value: Any) -> bool:
     """Whether a function only batches over names, so that names of its arguments are names of its result."""
-    return isinstance(value, Lifted) or any(value is function for function in _ELEMENTWISE)
+    lifted = isinstance(value, Lifted) or isinstance(getattr(value, "__wrapped__", None), Lifted)
+    return lifted or any(value is function for function in _ELEMENTWISE)
 
 
 # --- the face ---------------------------------------------------------------------------------------------------------

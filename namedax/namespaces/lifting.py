@@ -107,12 +107,16 @@ class Namespace:
             also = _NAMES_ELSEWHERE.get(name, ())
             face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS, also=also)
             at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
-            if face is self.own[name] and at_home is not face:  # `as_in_jax`
+            if face is self.own[name] and at_home is not face:
                 face.__module__ = self.name  # where it is found by its name, so that it can be pickled
-            return or_of_jax(theirs, face) if name in _COLLECTIVES else face
+            return or_of_jax(theirs, face) if name in _COLLECTIVES else refusing(face, self._place(name))
         if name in self.untouched or not callable(theirs) or isinstance(theirs, (type, typing.NewType)):
             return theirs
-        return self.lift(theirs, name) if self.lift else _lift(theirs, name, self.name, self.by_axis.get(name))
+        lifted = self.lift(theirs, name) if self.lift else _lift(theirs, name, self.name, self.by_axis.get(name))
+        return refusing(lifted, self._place(name))
+
+    def _place(self, name: str) -> str:
+        return f"{self.name.removeprefix('namedax.')}.{name}"
 
 
 _ABSENT: Any = object()
@@ -170,8 +174,6 @@ def _lift(
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
         lifted = _Filled(function, name, function)
-    if namespace == "namedax.numpy":
-        lifted = refusing(lifted, name)
     home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private
     take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (

@@ -1,11 +1,13 @@
-"""Functions of `jax.numpy` that put entries along a new positional axis, refused where their arrays have names and no positional axis.
+"""Reject arrays without positional axes in functions of JAX that act on all positional axes unless an axis is given.
 
-Names are batch axes, so that each entry by itself would be put along that axis: as many results of one entry as there are entries.
+Names are batch axes. Such a function would flatten, combine or transform each element by itself: as many results of one element as the
+array has elements, or the array as it is.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,40 +23,66 @@ __all__ = ["refusing"]
 
 _JOINED = "nx.concatenate([x, y], axis) along a name that they have, or nx.stack([x, y], 'new') along a new one"
 _ALONG = "nx.{op} along that axis as a position, nx.untag(x, [{last!r}])"
+_POSITIONS = "nx.{op} of an array with positional axes, such as nx.untag(x, [{last!r}])"
+_BY_AXIS, _BY_AXES = "nx.{op}(x, axis={last!r})", "nx.{op}(x, axes=({last!r},))"
+_CONVOLVED = "nx.convolve(x, nx.untag(y, [{last!r}]), axis={last!r})"
+_ONE_ANSWER = "nx.{op}(x, y) for one answer over all axes"
 _PRODUCT = "x * nx.rename(y, {{{last!r}: 'other'}}) for all products of two arrays"
-# What to write for names; `None`: the array in an order of its axes.
+_FOURIER = ("fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift")
+_OF_MATRICES = "block_diag circulant convolution_matrix fiedler fiedler_companion leslie toeplitz".split()
+# What to write for names, by the function's place below `jax`; `None`: the array in an order of its axes.
 _INSTEAD: dict[str, str | None] = {
-    **dict.fromkeys(("ravel", "reshape", "resize", "diagflat", "packbits")),
-    **dict.fromkeys(("outer", "kron"), _PRODUCT),
-    **dict.fromkeys(("hstack", "vstack", "dstack", "column_stack", "block"), _JOINED),
-    **dict.fromkeys(("poly", "roots", "histogram_bin_edges"), _ALONG.replace("nx.{op}", "nx.numpy.{op}")),
-    "insert": "nx.numpy.insert(arr, obj, values, axis={last!r})",
-    "delete": "nx.numpy.delete(arr, obj, axis={last!r})",
-    "ediff1d": "nx.diff(x, axis={last!r})",
+    **dict.fromkeys(f"numpy.{name}" for name in ("ravel", "reshape", "resize", "diagflat", "packbits")),
+    **dict.fromkeys(("numpy.outer", "numpy.kron"), _PRODUCT),
+    **dict.fromkeys((f"numpy.{name}" for name in ("hstack", "vstack", "dstack", "column_stack", "block")), _JOINED),
+    **dict.fromkeys((f"numpy.{name}" for name in ("poly", "roots", "histogram_bin_edges")), _ALONG),
+    **dict.fromkeys((f"numpy.{name}" for name in ("allclose", "array_equal", "array_equiv")), _ONE_ANSWER),
+    **{f"numpy.fft.{name}": _BY_AXES for name in _FOURIER},
+    **{f"scipy.fft.{name}": _BY_AXES for name in ("dctn", "idctn")},
+    **{f"scipy.signal.{name}": _CONVOLVED for name in ("convolve", "fftconvolve")},
+    "scipy.signal.correlate": _POSITIONS,
+    **{f"scipy.linalg.{name}": _POSITIONS for name in _OF_MATRICES},
+    "numpy.linalg.matrix_rank": _POSITIONS,
+    "numpy.minmax": _BY_AXIS,
+    "scipy.stats.mode": _BY_AXIS,
+    "scipy.stats.rankdata": _BY_AXIS,
+    "numpy.insert": "nx.numpy.insert(arr, obj, values, axis={last!r})",
+    "numpy.delete": "nx.numpy.delete(arr, obj, axis={last!r})",
+    "numpy.ediff1d": "nx.diff(x, axis={last!r})",
 }
-# Where those that can go along an axis take it.
-_AXIS_AT = {"insert": 3, "delete": 2, "packbits": 1}
+# The place of the axis argument of those that have one, and its name.
+_AXIS_AT = {
+    **{f"numpy.fft.{name}": (1 if name.endswith("shift") else 2, "axes") for name in _FOURIER},
+    **{f"scipy.fft.{name}": (3, "axes") for name in ("dctn", "idctn")},
+    **{"numpy.insert": (3, "axis"), "numpy.delete": (2, "axis"), "numpy.packbits": (1, "axis")},
+    **{"numpy.minmax": (1, "axis"), "scipy.stats.mode": (1, "axis"), "scipy.stats.rankdata": (sys.maxsize, "axis")},
+}
 # These act on all their arrays, or on a sequence of them; the others on the first argument.
-_OF_SEVERAL = frozenset("outer kron hstack vstack dstack column_stack block".split())
+_OF_SEVERAL = frozenset(
+    [f"numpy.{name}" for name in "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv".split()]
+    + ["scipy.linalg.block_diag"]
+)
 
 
-def refusing(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function`, a lifted one of `jax.numpy`, which refuses arrays that have names alone if it is one of those that make positions."""
-    if name not in _INSTEAD:
+def refusing(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    """Make a function reject arrays whose axes are all named, if it is listed above; `place` is its name below `jax`, such as `numpy.ravel`."""
+    if place not in _INSTEAD:
         return function
-    instead = _INSTEAD[name]
+    instead, name = _INSTEAD[place], place.rpartition(".")[2]
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values()) if name in _OF_SEVERAL else args[:1]
+        given = (*args, *kwargs.values())
+        given = given if place in _OF_SEVERAL else given[:1]
         arrays = [x for x in jax.tree.leaves(given, is_leaf=_is_array) if _is_array(x)]
-        if arrays and all(map(names_alone, arrays)) and not _says_its_axes(name, args, kwargs):
+        named = [x for x in arrays if names_alone(x)]
+        if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(place, args, kwargs):
             if instead is None:
-                return refuse_order(name, arrays[0])
-            names = names_alone(arrays[0])
+                return refuse_order(name, named[0])
+            names = names_alone(named[0])
             raise PositionalAxisError(
-                f"{name}: {name} acts on positional axes, and {type_text(arrays[0])} has names only, {show_names(names)}. Write "
-                f"{instead.format(op=name, last=names[-1])}."
+                f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names only, {show_names(names)}. Write "
+                f"{instead.format(op=name if instead == _ONE_ANSWER else place, last=names[-1])}."
             )
         return function(*args, **kwargs)
 
@@ -65,9 +93,11 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, (NamedArray, jax.Array, np.ndarray))
 
 
-def _says_its_axes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the call says along which axes: a name, or a shape without one that is left open."""
-    if name == "reshape":
+def _gives_axes(place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call gives its axes: an axis, or for `reshape` a shape without one that is left open."""
+    if place == "numpy.reshape":
         return not is_flat((*args[1:2], kwargs.get("shape", ())))
-    place = _AXIS_AT.get(name)
-    return place is not None and (len(args) > place or "axis" in kwargs)
+    if place not in _AXIS_AT:
+        return False
+    index, parameter = _AXIS_AT[place]
+    return (args[index] if len(args) > index else kwargs.get(parameter)) is not None

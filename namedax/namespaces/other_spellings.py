@@ -19,6 +19,7 @@ from namedax.errors import AxisSizeError
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.spellings import by_name, entries_of, names_in
 from namedax.operands.along_axes import along_axes
+from namedax.operands.axes import axis_said
 from namedax.operands.nmap import nmap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
@@ -186,6 +187,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     return spread / _sqrt(count.astype(spread.dtype))
 
 
+@axis_said
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
@@ -198,7 +200,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     >>> nx.nn.logmeanexp(nx.named(jnp.array([0.0, 0.0, 0.0]), ["k"]), "k")
     Array(0., dtype=float32)
     """
-    if not names_in(axis):
+    if axis is not ... and not names_in(axis):
         return _positional_logmeanexp(x, axis, where, keepdims)
     total = LOGSUMEXP["logsumexp"](x, axis, where=where, keepdims=keepdims)
     if where is None:

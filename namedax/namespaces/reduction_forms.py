@@ -17,7 +17,7 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, refuse_names, shown
 from namedax.operands.along_axes import to_front
-from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
+from namedax.operands.axes import axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import nmap
 from namedax.operands.shortcuts import of_arguments
@@ -369,7 +369,7 @@ def _drop_positions(x: Any, positions: Any) -> Any:
 
 #: Those of `jax.numpy`.
 REDUCTION_FORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: as_in_jax(f) for f in (var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile)
+    f.__name__: f for f in (var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile)
 }
 #: The one of `jax.nn` and `jax.scipy.special`.
-LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": as_in_jax(logsumexp)}
+LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}

@@ -933,7 +933,11 @@ def diag(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Returns the specified diagonal or constructs a diagonal array."""
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """Return indices for accessing the main diagonal of a given array."""
-def diagflat(v: ArrayLike, k: int = 0) -> Array:
+@overload
+def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
+    """Return a 2-D array with the flattened input array laid out on the diagonal."""
+@overload
+def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
 def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
@@ -1051,7 +1055,13 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
     """Split an array into sub-arrays depth-wise."""
 def dstack(tup: Any | Array | Sequence[ArrayLike], dtype: Any = None) -> Array:
     """Stack arrays depth-wise."""
-def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
+@overload
+def ediff1d(ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> NamedArray:
+    """Compute the differences of the elements of the flattened array."""
+@overload
+def ediff1d(
+    ary: jax.typing.ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
+) -> jax.Array:
     """Compute the differences of the elements of the flattened array."""
 def einsum(
     subscripts: str,
@@ -1192,7 +1202,15 @@ def flip(m: NamedArray, axis: Axis = None) -> NamedArray:
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """Reverses axes.
 
-    See `nx.flip`.
+    Args:
+      m: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None`: all positional axes, `...`: all. It must be given where all axes have names.
+
+    Returns:
+      An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
+
+    Raises:
+      AxisNotFoundError: the array lacks a name.
     """
 @overload
 def fliplr(m: NamedArray) -> NamedArray:
@@ -1332,7 +1350,19 @@ def geomspace(
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
-    See `nx.gradient`.
+    Args:
+      f: values, named or not.
+      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
+        or a plain one.
+      axis: a position, a name, or a tuple of both; default: all positional axes. It must be given where all axes have names.
+      edge_order: not supported, as in `jnp.gradient`.
+
+    Returns:
+      An array like `f`, or a list of them, one for each axis. Along a sharded name the rows at the boundaries of blocks are sent.
+
+    Raises:
+      AxisNotFoundError: `f` lacks a name.
+      AxisSizeError: an axis has fewer than two entries.
     """
 @overload
 def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1381,12 +1411,21 @@ def histogram2d(
     density: builtins.bool | None = None,
 ) -> tuple[Array, Array, Array]:
     """Compute a 2-dimensional histogram."""
+@overload
 def histogram_bin_edges(
-    a: ArrayLike,
+    a: NamedArray,
     bins: ArrayLike = 10,
     range: None | Array | Sequence[ArrayLike] = None,
     weights: ArrayLike | None = None,
-) -> Array:
+) -> NamedArray:
+    """Compute the bin edges for a histogram."""
+@overload
+def histogram_bin_edges(
+    a: jax.typing.ArrayLike,
+    bins: ArrayLike = 10,
+    range: None | Array | Sequence[ArrayLike] = None,
+    weights: ArrayLike | None = None,
+) -> jax.Array:
     """Compute the bin edges for a histogram."""
 def histogramdd(
     sample: ArrayLike,
@@ -1593,7 +1632,13 @@ def isscalar(element: Any) -> builtins.bool:
 
     See `nx.isscalar`.
     """
-def kron(a: ArrayLike, b: ArrayLike) -> Array:
+@overload
+def kron(a: NamedArray, b: ArrayLike) -> NamedArray:
+    """Compute the Kronecker product of two input arrays."""
+@overload
+def kron(a: ArrayLike, b: NamedArray) -> NamedArray: ...
+@overload
+def kron(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Compute the Kronecker product of two input arrays."""
 @overload
 def lcm(x1: NamedArray, x2: ArrayLike) -> NamedArray:
@@ -2175,7 +2220,13 @@ def ones_like(
     a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
-def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
+@overload
+def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
+    """Compute the outer product of two arrays."""
+@overload
+def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
+@overload
+def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
 def packbits(a: ArrayLike, axis: Axis = None, bitorder: str = 'big') -> Array:
     """Pack array of bits into a uint8 array."""
@@ -2272,7 +2323,11 @@ def place(
     inplace: builtins.bool = True,
 ) -> jax.Array:
     """Update array elements based on a mask."""
-def poly(seq_of_zeros: ArrayLike) -> Array:
+@overload
+def poly(seq_of_zeros: NamedArray) -> NamedArray:
+    """Returns the coefficients of a polynomial for the given sequence of roots."""
+@overload
+def poly(seq_of_zeros: jax.typing.ArrayLike) -> jax.Array:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
 @overload
 def polyadd(a1: NamedArray, a2: ArrayLike) -> NamedArray:
@@ -2433,7 +2488,11 @@ def radians(x: NamedArray, /) -> NamedArray:
 @overload
 def radians(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.deg2rad`"""
-def ravel(a: ArrayLike, order: str = 'C', *, out_sharding: Any = None) -> Array:
+@overload
+def ravel(a: NamedArray, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
+    """Flatten array into a 1-dimensional shape."""
+@overload
+def ravel(a: jax.typing.ArrayLike, order: str = 'C', *, out_sharding: Any = None) -> jax.Array:
     """Flatten array into a 1-dimensional shape."""
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike],
@@ -2477,16 +2536,31 @@ def repeat(
 
     See `nx.repeat`.
     """
+@overload
 def reshape(
-    a: ArrayLike,
+    a: NamedArray,
     shape: Any | (int | Sequence[int]),
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
     out_sharding: Any = None,
-) -> Array:
+) -> NamedArray:
     """Return a reshaped copy of an array."""
-def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:
+@overload
+def reshape(
+    a: jax.typing.ArrayLike,
+    shape: Any | (int | Sequence[int]),
+    order: str = 'C',
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: Any = None,
+) -> jax.Array:
+    """Return a reshaped copy of an array."""
+@overload
+def resize(a: NamedArray, new_shape: int | Sequence[int]) -> NamedArray:
+    """Return a new array with specified shape."""
+@overload
+def resize(a: jax.typing.ArrayLike, new_shape: int | Sequence[int]) -> jax.Array:
     """Return a new array with specified shape."""
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
@@ -2511,7 +2585,21 @@ def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray:
 def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
-    See `nx.roll`.
+    Args:
+      a: an array, named or not.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
+        names shifts positional axes, each instance by its own.
+      axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
+        It must be given where all axes have names.
+
+    Returns:
+      An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
+      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
+      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+      ArgumentTypeError: a shift is not an integer.
     """
 @overload
 def rollaxis(a: NamedArray, axis: Axis, start: int = 0) -> NamedArray:
@@ -2523,7 +2611,11 @@ def rollaxis(a: ArrayLike, axis: Axis, start: int = 0) -> Array:
     Raises:
       AxisNameError: an axis is a name.
     """
-def roots(p: ArrayLike, *, strip_zeros: builtins.bool = True) -> Array:
+@overload
+def roots(p: NamedArray, *, strip_zeros: builtins.bool = True) -> NamedArray:
+    """Returns the roots of a polynomial given the coefficients ``p``."""
+@overload
+def roots(p: jax.typing.ArrayLike, *, strip_zeros: builtins.bool = True) -> jax.Array:
     """Returns the roots of a polynomial given the coefficients ``p``."""
 def rot90(m: ArrayLike, k: int = 1, axes: Axis = (0, 1)) -> Array:
     """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""
@@ -2730,7 +2822,16 @@ def square(x: jax.typing.ArrayLike, /) -> jax.Array:
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Removes axes of size 1.
 
-    See `nx.squeeze`.
+    Args:
+      a: an array, named or not.
+      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
+
+    Returns:
+      The array without these axes. Moves nothing.
+
+    Raises:
+      AxisNotFoundError: the array lacks a name.
+      AxisSizeError: an axis has a different size.
     """
 def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
@@ -2989,7 +3090,30 @@ def unique(
 ) -> Array | tuple[Array, ...]:
     """The different values of an array, in order.
 
-    See `nx.unique`.
+    With `out_axis`, over names: a form that works on sharded axes. Without it this is `jnp.unique` (rows along `axis` where that is given,
+    a sharded name is gathered), and names are batch axes.
+
+    Args:
+      ar: an array, named or not.
+      return_index: whether the indices of the first entry of each value are returned too, with `out_axis`.
+      return_inverse: whether the index among the values is returned too, for every entry.
+      return_counts: whether the number of entries of each value is returned too.
+      axis: with `out_axis` a name, or a tuple of names, whose entries are taken together, major first. Other axes are batch axes.
+      equal_nan: whether NaNs are one value.
+      size: how many values are returned: the smallest ones, and after them `fill_value`. A name may leave it out.
+      fill_value: what stands after the last one; default: the smallest value.
+      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order.
+      out_axis: the name of the axis of the values.
+
+    Returns:
+      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
+      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
+      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
+
+    Raises:
+      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
+      ArgumentError: there is no size, or an inverse over several names is asked for.
+      AxisNameError: `out_axis` is a name of `ar`.
     """
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """Return unique values from x, along with indices, inverse indices, and counts."""

@@ -114,7 +114,21 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
-    See `nx.norm`.
+    Args:
+      x: an array, named or not.
+      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`.
+        Default: the root of the sum of the squares.
+      axis: a position, a name, or a tuple of one or two of them (rows, then columns); `None` means all positional axes.
+      keepdims: whether reduced positional axes stay, with size 1.
+
+    Returns:
+      An array with the remaining axes.
+
+    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and
+    `"nuc"` of a matrix need its singular values: a sharded name is gathered for them (one all-gather).
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
     """
 @overload
 def outer(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:

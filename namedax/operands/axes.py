@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,6 @@ __all__ = [
     "AXIS_PARAMETERS",
     "Axis",
     "alone",
-    "as_in_jax",
     "axis_key",
     "axis_needed",
     "axis_said",
@@ -50,6 +49,7 @@ __all__ = [
     "refuse_order_of_storage",
     "refuse_reversal",
     "resolve_axis",
+    "without_axis_check",
 ]
 
 
@@ -78,10 +78,7 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
     for entry in axis if isinstance(axis, tuple) else (axis,):
         if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
             if not -len(places) <= entry < len(places):
-                raise PositionalAxisError(
-                    f"{op}: positional axis {entry} is out of range for {type_text(x)}, which has {len(places)} positional axes. "
-                    "Write the name of the axis if it has one."
-                )
+                _raise_out_of_range(op, x, int(entry), len(places))
             place = places[entry]
         elif is_name(entry):
             if entry not in dims:
@@ -93,6 +90,18 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
             raise PositionalAxisError(f"{op}: axis {shown(entry)} is given twice in axis={shown(axis)} for {type_text(x)}.")
         result.append(place)
     return tuple(result)
+
+
+def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
+    if not count and (names := names_alone(x)):
+        choices = " or ".join(f"axis={name!r}" for name in names)
+        raise PositionalAxisError(
+            f"{op}: axis={position} is a position, but {type_text(x)} has only named axes. Pass {choices}."
+        )
+    raise PositionalAxisError(
+        f"{op}: positional axis {position} is out of range for {type_text(x)}, which has {count} positional axes. "
+        "Write the name of the axis if it has one."
+    )
 
 
 def alone(axis: Axis, dims: Dims) -> Axis:
@@ -148,34 +157,27 @@ def names_alone(x: Any) -> Dims:
 
 
 def axis_said(function: F) -> F:
-    """A reduction as it stands at the top level: for an array with names and no positional axis, the axis must be given.
+    """Require an axis of a reduction when every axis of its array is named: `None` and no axis at all are the same error.
 
-    Without it nothing would be reduced, since by default these functions reduce all positional axes.
+    Without an axis these functions reduce the positional axes, and would return such an array as it is.
     """
     return _asking(function, _NOT_REDUCED, None)
 
 
-_NOT_REDUCED = "without axis= only those are reduced. Write axis=... for all of its axes, or those that are meant: {names}."
-_NOT_MOVED = "without axis= {op} acts on those only. Write the axis that is meant, as in axis={last!r}; it has {names}."
+_NOT_REDUCED = "without an axis only those are reduced. Pass axis=... for all of its axes, or choose from {names}."
+_NOT_MOVED = "without an axis {op} acts on those only. Pass an axis, such as axis={last!r}; choose from {names}."
 
 
-def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED, in_jax_too: bool = False) -> Callable[[F], F]:
-    """A decorator: an operation along an axis as it stands at the top level, `axis_said` for what by default acts on the positional axes.
+def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
+    """Require an axis of an operation when every axis of its array is named, as `axis_said` does of reductions.
 
     Args:
-      unless: whether arguments say the axes in another way.
-      why: what would be done, and what to write.
-      in_jax_too: whether the axis is needed in the namespaces that mirror JAX's too: without it each entry would get a positional axis.
+      unless: returns True if the arguments give the axes in another way.
+      why: the consequence of leaving the axis out, and the remedy.
     """
 
     def decorate(function: F) -> F:
-        needed = _asking(function, why, unless)
-        if in_jax_too:
-            vars(needed)["in_jax"] = needed
-            return needed
-        plain = function if hasattr(function, "_guarded") else within_decorators(function)
-        vars(needed)["in_jax"] = axes_together(plain) if "dtype" in _parameters_by_place(function) else plain
-        return needed
+        return _asking(function, why, unless)
 
     return decorate
 
@@ -189,19 +191,20 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
     """`function`, which refuses an array with names and no positional axis where no axis is given; `why` says what would be done."""
     parameters = _parameters_by_place(function)
     place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
-    op, flags = function.__name__, flags_of(function)
+    op, flags, first = function.__name__, flags_of(function), parameters[0]
 
     @functools.wraps(function)
     def said(*args: Any, **kwargs: Any) -> Any:
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(op, flags, args, kwargs)
-        if args and type(args[0]) is NamedArray and not (unless is not None and unless(*args, **kwargs)):
-            if len(args) <= place and "axis" not in kwargs:
-                names = names_alone(args[0])
+        array = args[0] if args else kwargs.get(first)
+        if type(array) is NamedArray and not (unless is not None and unless(*args, **kwargs)):
+            if (args[place] if len(args) > place else kwargs.get("axis")) is None:
+                names = names_alone(array)
                 if names:
                     refuse_miscall(op, function, args, kwargs, TypeError())
                     reason = why.format(op=op, names=show_names(names), last=names[-1])
-                    raise PositionalAxisError(f"{op}: {type_text(args[0])} has no positional axis, and {reason}")
+                    raise PositionalAxisError(f"{op}: {type_text(array)} has no positional axis, and {reason}")
         if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
         if refused and said in refused and (done := other_way(None, said, args, kwargs)) is not None:
@@ -350,10 +353,8 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     return dict(out_axis)
 
 
-def as_in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as it stands in the namespaces that mirror JAX's, where the axis may be left out (`axis_said`, `axis_needed`)."""
-    if (in_jax := getattr(function, "in_jax", None)) is not None:
-        return cast(Callable[..., Any], in_jax)
+def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for other operations, which may leave the axis out (`axis_said`, `axis_needed`) and mean the positional axes."""
     plain = within_decorators(function)
     return axes_together(plain) if "dtype" in _parameters_by_place(plain) else plain
 

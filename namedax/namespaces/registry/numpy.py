@@ -6,13 +6,10 @@ from namedax.namespaces import spellings
 from namedax.namespaces.forms import FORMS
 from namedax.namespaces.reduction_forms import REDUCTION_FORMS
 from namedax.namespaces.registry.tables import Functions, only, without
-from namedax.operands.axes import as_in_jax
-from namedax.operands.shortcuts import of_arguments
 from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.reduction import cumulative
-from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction import cumulative, reductions
 from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, repeating, splitting, triangles, unit_axes
 from namedax.ops.sorting import searching, selection, sorting
 from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
@@ -24,7 +21,7 @@ __all__ = ["FFT", "LINALG", "NUMPY"]
 NUMPY: Functions = {
     **ELEMENTWISE,
     **inspection.FUNCTIONS,
-    **without(REDUCTIONS, "logsumexp"),
+    **reductions.FUNCTIONS,
     **without(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
     **sorting.FUNCTIONS,
     **searching.FUNCTIONS,
@@ -45,7 +42,7 @@ NUMPY: Functions = {
     **triangles.FUNCTIONS,
     **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
-    "take": of_arguments(as_in_jax(take)),
+    "take": take,
     **FORMS,
     **REDUCTION_FORMS,
     **CALCULUS,

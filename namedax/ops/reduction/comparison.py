@@ -1,6 +1,7 @@
 """Whether two arrays are equal, as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
 
-Those of `nx.numpy` keep JAX's meaning: they look at positional axes, and answer for every entry of the names.
+Those of `nx.numpy` compare over the positional axes and give one answer for each element of the named axes. They reject arrays without
+positional axes.
 """
 
 from __future__ import annotations

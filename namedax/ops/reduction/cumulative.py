@@ -25,7 +25,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import PositionalAxisError, check_options, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import as_in_jax, axis_key, axis_needed
+from namedax.operands.axes import axis_key, axis_needed
 from namedax.operands.broadcasting import local_block, settled, wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.shortcuts import of_arguments
@@ -183,7 +183,7 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 @of_arguments
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
@@ -212,7 +212,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 @of_arguments
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
@@ -224,7 +224,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 @of_arguments
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
@@ -236,7 +236,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 @of_arguments
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
@@ -355,7 +355,7 @@ LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        *(as_in_jax(cumsum), as_in_jax(cumprod), as_in_jax(nancumsum), as_in_jax(nancumprod)),
+        *(cumsum, cumprod, nancumsum, nancumprod),
         *(cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp),
     )
     if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)

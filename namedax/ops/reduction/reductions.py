@@ -1,9 +1,8 @@
 """Reductions over axes, named or positional: the local reduction, then one collective for the names that are sharded.
 
 `axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all
-positional axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. At the top level (`nx.sum`,
-not `nx.numpy.sum`) the axis of an array without positional axes cannot be left out (`axis_said`). The result has the remaining
-axes. What stays on one device is `jnp`'s own function.
+positional axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. An array without positional axes
+needs an axis (`axis_said`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. Reductions on one device are `jnp`'s own.
 
 Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
 var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
@@ -23,7 +22,7 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.element_types import as_inexact, inexact_type
 from namedax.core.variance import cast_data
-from namedax.operands.axes import as_in_jax, axis_said
+from namedax.operands.axes import axis_said, without_axis_check
 from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
 from namedax.ops.reduction.site import Site, run_reduction
@@ -334,6 +333,13 @@ def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any =
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: as_in_jax(f) for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
+    f.__name__: without_axis_check(f)
+    for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
 REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
+#: Those of `jax.numpy`; `var` and `std`, which take more, are in `namespaces.reduction_forms`.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f.__name__: f for f in (sum, mean, prod, max, min, any, all, count_nonzero, argmax, argmin)},
+    "amax": max,
+    "amin": min,
+}

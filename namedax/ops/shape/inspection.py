@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from namedax.core.array import NamedArray
 from namedax.core.miscalls import well_called
-from namedax.operands.axes import resolve_axis
+from namedax.operands.axes import axis_needed, resolve_axis
 from namedax.operands.leaves import data_of
 
 __all__ = ["FUNCTIONS"]
@@ -33,7 +33,9 @@ def ndim(x: Any) -> int:
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
-@well_called
+@axis_needed(
+    why="without an axis only the entries of those are counted. Pass axis=... for all of its axes, or choose from {names}."
+)
 def size(x: Any, axis: Any = None) -> int:
     """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
 
@@ -41,7 +43,7 @@ def size(x: Any, axis: Any = None) -> int:
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range.
+      PositionalAxisError: a position is out of range, or no axis is given and every axis of `x` is named.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 5)), ["batch", ...])

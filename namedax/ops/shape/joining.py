@@ -22,7 +22,7 @@ from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import alone, as_in_jax, axis_needed, refuse_axes_apart
+from namedax.operands.axes import alone, axis_needed, refuse_axes_apart
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
@@ -154,7 +154,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
     """Joins two arrays, as `concatenate([arr, values], axis)` does.
 
@@ -238,4 +238,4 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
     return wrap(data, (name, *dims))
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"concatenate": concatenate, "append": as_in_jax(append), "stack": stack}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"concatenate": concatenate, "append": append, "stack": stack}

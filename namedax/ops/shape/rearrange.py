@@ -203,7 +203,7 @@ def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
 def repeat(
     x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array: ...
-@axis_needed(_is_pattern, in_jax_too=True)
+@axis_needed(_is_pattern)
 def repeat(
     x: Any,
     repeats: Any,

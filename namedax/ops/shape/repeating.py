@@ -18,7 +18,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, refuse_names, shown
-from namedax.operands.axes import alone, as_in_jax, axis_key, axis_needed, new_names, resolve_axis
+from namedax.operands.axes import alone, axis_key, axis_needed, new_names, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
@@ -105,7 +105,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 @operation("axis")
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
@@ -189,4 +189,4 @@ def repeat(
     return finish(compute, dims, frozenset(old) - frozenset(new))
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"flip": as_in_jax(flip), "tile": tile, "repeat": as_in_jax(repeat)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"flip": flip, "tile": tile, "repeat": repeat}

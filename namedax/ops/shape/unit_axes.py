@@ -14,7 +14,7 @@ from namedax.core.display import type_text
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import as_in_jax, axis_needed, resolve_axis
+from namedax.operands.axes import axis_needed, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.operands.one_axis import along, data_and_dims
 from namedax.ops.shape.joining import named_from_front, new_place
@@ -114,6 +114,6 @@ _lax_expand_dims.__name__ = _lax_expand_dims.__qualname__ = "expand_dims"
 _lax_expand_dims.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": expand_dims, "squeeze": as_in_jax(squeeze)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": expand_dims, "squeeze": squeeze}
 #: Those that have other parameters in `jax.lax`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": _lax_expand_dims}

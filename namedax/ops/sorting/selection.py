@@ -21,7 +21,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import as_in_jax, axis_needed
+from namedax.operands.axes import axis_needed
 from namedax.operands.broadcasting import local_block
 from namedax.operands.leaves import names_of
 from namedax.operands.nmap import nmap
@@ -272,4 +272,4 @@ def _at_first(op: str, order: Any, first: Any, axis: Hashable) -> Any:
     return _sum(_where(index_along(op, order, axis) == 0, order, 0), axis)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"nonzero": nonzero, "unique": as_in_jax(unique)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"nonzero": nonzero, "unique": unique}

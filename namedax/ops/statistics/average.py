@@ -18,7 +18,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
 from namedax.core.scopes import operation
 from namedax.errors import PositionalAxisError, naming
-from namedax.operands.axes import as_in_jax, axis_said, resolve_axis
+from namedax.operands.axes import axis_said, resolve_axis
 from namedax.operands.broadcasting import wrap
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -123,4 +123,4 @@ def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int,
     return wrap(data, tuple(own[i] for i in names) + (None,) * len(shape))
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: as_in_jax(f) for f in (average, ptp)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (average, ptp)}

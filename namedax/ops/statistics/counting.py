@@ -22,7 +22,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import as_in_jax, axis_key, axis_needed
+from namedax.operands.axes import axis_key, axis_needed
 from namedax.operands.broadcasting import align, local_block, wrap
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
@@ -81,7 +81,7 @@ def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 def bincount(
     x: Any,
     weights: Any = None,
@@ -140,7 +140,7 @@ def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
-@axis_needed(in_jax_too=True)
+@axis_needed()
 def histogram(
     x: Any,
     bins: Any = 10,
@@ -260,4 +260,4 @@ def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
     return counts / result / total
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"bincount": as_in_jax(bincount), "histogram": as_in_jax(histogram)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"bincount": bincount, "histogram": histogram}

@@ -20,7 +20,7 @@ from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import as_in_jax, axis_key, axis_said, resolve_axis
+from namedax.operands.axes import axis_key, axis_said, resolve_axis
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -118,6 +118,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
+@axis_said
 @operation("axis", "numpy.linalg.vector_norm")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
@@ -129,6 +130,6 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vector_norm(as_inexact(as_array(x, "vector_norm")), ord, axis, keepdims)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm}
 #: Those of `jax.numpy.linalg`.
-LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": as_in_jax(norm), "vector_norm": vector_norm}
+LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm, "vector_norm": vector_norm}

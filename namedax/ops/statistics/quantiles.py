@@ -20,7 +20,7 @@ from namedax.core.merged import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, shown
 from namedax.operands import compiled_ops
-from namedax.operands.axes import as_in_jax, axis_key, axis_said
+from namedax.operands.axes import axis_key, axis_said
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import Site, reduction_site
@@ -163,6 +163,7 @@ def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("nanmedian", x, 0.5, axis, "midpoint", keepdims, True)
 
 
+#: `quantile` and its kin, which take weights, are in `namespaces.reduction_forms`; theirs here check no axis.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: as_in_jax(f) for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
+    f.__name__: f for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
 }

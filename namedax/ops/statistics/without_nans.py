@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
-from namedax.operands.axes import as_in_jax, axis_said, refuse_order_of_storage
+from namedax.operands.axes import axis_said, refuse_order_of_storage
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import check_mask
@@ -174,5 +174,5 @@ def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: as_in_jax(f) for f in (nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nanargmax, nanargmin)
+    f.__name__: f for f in (nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nanargmax, nanargmin)
 }

@@ -21,7 +21,7 @@ from namedax.core.element_types import inexact_type
 from namedax.core.scopes import operation
 from namedax.errors import ArgumentError, AxisSizeError, shown
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import as_in_jax, axis_needed, is_axis_name, resolve_axis
+from namedax.operands.axes import axis_needed, is_axis_name, resolve_axis
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction import cumulative
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -250,4 +250,4 @@ def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwr
 
 
 #: The functions of this module, by their names in `nx.numpy` and `nx.scipy`.
-CALCULUS: dict[str, Callable[..., Any]] = {"gradient": as_in_jax(gradient), "trapezoid": trapezoid, "unwrap": unwrap}
+CALCULUS: dict[str, Callable[..., Any]] = {"gradient": gradient, "trapezoid": trapezoid, "unwrap": unwrap}

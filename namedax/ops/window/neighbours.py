@@ -35,7 +35,7 @@ from namedax.errors import (
     show_names,
     shown,
 )
-from namedax.operands.axes import alone, as_in_jax, axis_needed, new_names
+from namedax.operands.axes import alone, axis_needed, new_names
 from namedax.operands.broadcasting import align, wrap
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
@@ -477,4 +477,4 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
 
 
 #: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (as_in_jax(roll), shift, halo, as_in_jax(pad), diff)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (roll, shift, halo, pad, diff)}
