@@ -63,8 +63,10 @@ PROGRAMS = {
         lambda x, w, z: z - dot(x, w) / 4 - (2 * nx.sum(nx.sin(x), "k") - z) + z,
         lambda x, w, z: z - x @ w / 4 - (2 * jnp.sin(x).sum(1, keepdims=True) - z) + z,
         {"k": "m"},
-        {REDUCE: (1, NORMAL)},  # one is smaller than the other, but costs nothing where it is added
-        {REDUCE: (1, NORMAL)},
+        {
+            REDUCE: (1, NORMAL + POS * F)
+        },  # each sum is scaled by itself: `p / 4` of a summand may be finite where the sum is not
+        {REDUCE: (1, NORMAL + POS * F)},
     ),
     "broadcast, and added when that is larger than both": (
         lambda x, w, z: z + nx.sum(nx.sin(x), "k") + nx.sum(x, "k") * nx.arange(E, axis="e"),
@@ -77,8 +79,8 @@ PROGRAMS = {
         lambda x, w, z: nx.dot(dot(x, w), nx.rename(z, {"pos": "n"})[{"n": slice(0, 2)}], "e"),
         lambda x, w, z: (x @ w) @ z[:2].T,
         {"k": "m"},
-        {REDUCE: (1, POS * 2 * F)},
-        {REDUCE: (1, NORMAL)},  # the gradient needs it itself
+        {REDUCE: (1, NORMAL)},  # a product of a summand may overflow where that of the sum does not
+        {REDUCE: (1, NORMAL)},
     ),
     "looked up": (
         lambda x, w, z: nx.take(dot(x, w), nx.named(jnp.array([3, 1, 3]), ["n"]), "pos"),
@@ -279,7 +281,47 @@ def test_integers_are_divided_when_they_have_been_added_up():
         return lax.div(lax.psum(jnp.int32(10 * a), "m"), jnp.int32(4))[:2]
 
     before, after = both_ways(body, HALF, P(), A)
-    assert before == after
+    assert before == {REDUCE: (1, 16 * 2 * F)}
+    assert after == {REDUCE: (1, 2 * 2 * F)}
+
+
+CUT = {
+    "a slice": lambda v: v[3:5],
+    "a block of the device": lambda v: lax.dynamic_slice_in_dim(v, 4 * lax.axis_index("m"), 4),
+    "a row, turned": lambda v: v[::-1].T[:, 3:5],
+}
+SCALED = {
+    "product": lambda v, s: v * s,
+    "product with a constant": lambda v, s: v * 2048,
+    "quotient": lambda v, s: v / s,
+    "quotient, and a residual on both sides": lambda v, s: s - (v + s) / s * 3 + 2,
+    "dividend": lambda v, s: s / v,  # no scaling of the sum: it is taken before
+}
+
+
+@pytest.mark.parametrize("scaled", SCALED)
+@pytest.mark.parametrize("cut", CUT)
+def test_what_is_cut_is_scaled_after_the_sum_to_the_last_bit(cut, scaled):
+    """Infinities, NaN and what overflows in the summands: each element is computed by the operations that are written."""
+    special = np.array([0, -0.0, np.inf, np.nan, 1, 40, 60000, 1e-7], np.float16)
+    a = np.zeros((16, 8), np.float16)
+    a[:, 0], a[:, 2] = np.resize(special, 16), np.resize([-39, 1, 39, 0, np.inf, 1], 16)
+    s = np.resize(np.roll(special, 3), (16, 2))
+    spec = P("m") if cut == "a block of the device" else P()
+
+    def body(a, s):
+        return CUT[cut](SCALED[scaled](lax.psum(a, "m"), s))
+
+    def run(form):
+        mapped = jax.shard_map(form, mesh=mesh_of(), in_specs=(*HALF, P()), out_specs=spec)
+        compiled = jax.jit(mapped).lower(jnp.asarray(a), jnp.asarray(s)).compile()
+        return np.asarray(compiled(a, s)), sent(compiled)
+
+    (want, before), (have, after) = run(body), run(postponing(body))
+    np.testing.assert_array_equal(have, want)
+    np.testing.assert_array_equal(np.signbit(have), np.signbit(want))
+    moved = {kind: cost[1] / (4 if kind == SCATTER else 1) for kind, cost in after.items()}
+    assert (moved != {REDUCE: before[REDUCE][1]}) == (scaled != "dividend")
 
 
 def test_a_wider_type_may_make_fewer_elements_more_bytes():
@@ -420,3 +462,69 @@ def test_steps_in_time():
         np.testing.assert_allclose(f(x, w).data, x.data @ w.data, rtol=1e-4, atol=1e-5)
         assert sent(f.lower(x, w).compile()) == {kind: (1, NORMAL)}
         assert math.prod(f(x, w).named_shape.values()) == POS * E
+
+
+# --- through the public face: IEEE arithmetic -----------------------------------------------------------------------
+
+HITS, TRIALS = np.zeros((8, 4), np.float32), np.array([0, 2, 4, 1], np.float32)
+HITS[0] = 1
+NARROW = np.zeros((8, 4), np.float16)
+NARROW[0], NARROW[1] = 40, -39
+FAR = (
+    np.array([[3e38, 1], [-3e38, 2], [1, np.inf], [0, 3], [5, 4], [np.nan, 5], [0, -0.0], [1, 1]], np.float32).T.repeat(2, 0).T
+)
+EXACT = {  # the body over names, the same in NumPy, and its operands
+    "rates, capped": (
+        lambda x, y: nx.minimum(nx.sum(x, "a") / y + nx.sum(x, "a") / y, 10.0),
+        lambda x, y: np.minimum(x.sum(0) / y + x.sum(0) / y, 10.0),
+        (HITS, TRIALS),
+    ),
+    "rates, one read": (
+        lambda x, y: (nx.sum(x, "a") / y)["b", 0],
+        lambda x, y: (x.sum(0) / y)[0],
+        (HITS, TRIALS),
+    ),
+    "products, one read": (
+        lambda x, y: (nx.sum(x, "a") * 2048)["b", 0],
+        lambda x, y: (x.sum(0) * 2048)[0],
+        (NARROW, TRIALS),
+    ),
+    "two products": (
+        lambda x, y: nx.sum(x, "a") * 2048 + nx.sum(-x, "a") * 1024,
+        lambda x, y: x.sum(0) * 2048 - x.sum(0) * 1024,
+        (NARROW, TRIALS),
+    ),
+    "contracted with infinities": (
+        lambda x, y: nx.dot(nx.sum(x, "a"), 1 / y, "b"),
+        lambda x, y: x.sum(0) @ (1 / y),
+        (HITS, TRIALS),
+    ),
+    "cast to a narrower type": (
+        lambda x, y: nx.sum(x, "a").astype(jnp.float16)["b", 1] + nx.sum(x, "a").astype(jnp.float16)["b", 2],
+        lambda x, y: x.sum(0).astype(np.float16)[1] + x.sum(0).astype(np.float16)[2],
+        (np.concatenate([HITS[:4] * 1e5, HITS[:4] * -0.99e5]), TRIALS),
+    ),
+    "masked by zeros": (
+        lambda x, y: nx.sum(x, "a") * (0 * y) + nx.sum(x, "a") * nx.floor(y / 4),
+        lambda x, y: x.sum(0) * (0 * y) + x.sum(0) * np.floor(y / 4),
+        (FAR, TRIALS),
+    ),
+    "added, subtracted and turned": (
+        lambda x, y: -(nx.sum(x, "a") - y) + nx.sum(x, "a")["b", ::-1],
+        lambda x, y: -(x.sum(0) - y) + x.sum(0)[::-1],
+        (FAR / 8, TRIALS),
+    ),
+}
+LAYOUTS = [({}, 1), ({"a": "x"}, 8), ({"a": "x"}, 4), ({"a": SerialLoop(4)}, 1), ({"a": ("x", SerialLoop(2))}, 2)]
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_rewriting_creates_and_loses_no_infinity_or_nan(case):
+    body, plain, (x, y) = EXACT[case]
+    with np.errstate(all="ignore"):
+        want = np.asarray(plain(x, y), np.float32)
+    for number, (resources, devices) in enumerate(LAYOUTS):
+        kind = (AxisType.Auto, AxisType.Explicit)[number % 2]
+        mesh = jax.make_mesh((devices,), ("x",), axis_types=(kind,), devices=jax.devices()[:devices])
+        f = nx.xmap(body, (["a", "b"], ["b"]), ["b"] if want.ndim else [], axis_resources=resources, mesh=mesh)
+        np.testing.assert_allclose(np.asarray(f(x, y), np.float32), want, rtol=1e-3, err_msg=f"{resources}")

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 from namedax.programs import costs, primitives
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.primitives import TABLE, Kind
+from namedax.programs.waiting import linear_groups
 from namedax.resources.own_block import PRIMITIVE, own_block
 from namedax.resources.unfelt import FEELS_REAL, UNFELT, feels_real, unfelt
 from tests import make
@@ -82,7 +83,7 @@ PLAIN = {
     "transpose": (lambda a: lax.transpose(a, (1, 0)), M),
     "squeeze": (lambda a: lax.squeeze(a, (1,)), numbers(4, 1)),
     "copy": (lax.copy_p.bind, M),
-    "convert_element_type": (lambda a: lax.convert_element_type(a, jnp.float16), M),
+    "convert_element_type": (lambda a: lax.convert_element_type(a, jnp.float32), M.astype(jnp.float16)),
     "add": (lax.add, M, M + 1),
     "add_any": (public.add_jaxvals_p.bind, M, M + 1),
     "sub": (lax.sub, M, M + 1),
@@ -97,8 +98,8 @@ PLAIN = {
     ),
     "select_n": (lax.select_n, M > 0, M, M + 1),
     "scatter-add": (lambda a, i, u: lax.scatter_add(a, i, u, ADD), V, PLACE, numbers(3, seed=1)),
-    "mul": (lax.mul, M, M + 1),
-    "dot_general": (lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), M, M.T),
+    "mul": (lax.mul, M.astype(int), M.astype(int) + 1),
+    "dot_general": (lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), M.astype(int), M.T.astype(int)),
     "div": (lax.div, 4 * M, jnp.full_like(M, 2)),
     "dynamic_slice": (lambda a, i, j: lax.dynamic_slice(a, (i, j), (2, 3)), M, jnp.int32(1), jnp.int32(2)),
     "gather": (take, V, PLACE),
@@ -245,10 +246,13 @@ def test_linear_operands(name):
     function, *operands = PLAIN[name]
     eqn = equation(name)
     assert len(eqn.invars) == len(operands), broken(name, f"it has {len(eqn.invars)} operands.")
-    groups = list(primitives.linear_groups(eqn))
+    groups = list(linear_groups(eqn))
     assert len(groups) == len(TABLE[name].linear)
     for group in groups:
-        more = [numbers(*np.shape(value), seed=7) * 2 if i in group else value for i, value in enumerate(operands)]
+        more = [
+            (numbers(*np.shape(value), seed=7) * 2).astype(value.dtype) if i in group else value
+            for i, value in enumerate(operands)
+        ]
         both = [value + more[i] if i in group else value for i, value in enumerate(operands)]
         same = np.allclose(function(*both), function(*operands) + function(*more))
         assert same, broken(name, f"it is not linear in its operands {sorted(group)} together.")
@@ -258,7 +262,7 @@ def test_linear_operands(name):
 def test_nothing_more_is_linear(name):
     """The other operands, and those of two groups together, are not: so the groups are of what JAX calls by that name."""
     function, *operands = PLAIN[name]
-    groups = list(primitives.linear_groups(equation(name)))
+    groups = list(linear_groups(equation(name)))
     for i, value in enumerate(operands):
         if any(i in group for group in groups) or not jnp.issubdtype(value.dtype, jnp.floating):
             continue
@@ -271,6 +275,10 @@ INTS = make.array([5, 3, 7], jnp.int32)
 # Functions that are linear for some types or parameters, and for these are not.
 NOT_LINEAR = {
     "div": (lambda a: lax.div(a, jnp.full_like(a, 2)), INTS),
+    "div, of floats": (lambda a: a / 2, V),
+    "mul, of floats": (lambda a: a * 2048, V),
+    "dot_general, of floats": (lambda a: lax.dot(a, a), V),
+    "convert_element_type, to a narrower float": (lambda a: lax.convert_element_type(a, jnp.float16), V),
     "dot_general": (
         lambda a: lax.dot_general(a, a, (((0,), (0,)), ((), ())), preferred_element_type=jnp.int32),
         INTS.astype(jnp.int8),
@@ -289,13 +297,13 @@ NOT_LINEAR = {
 def test_what_is_not_linear_is_not_said_to_be(case):
     function, operand = NOT_LINEAR[case]
     (eqn,) = (eqn for eqn in jax.make_jaxpr(function)(operand).eqns if eqn.primitive.name == case.split(",")[0])
-    assert list(primitives.linear_groups(eqn)) == []
+    assert list(linear_groups(eqn)) == []
 
 
 @pytest.mark.parametrize(("mode", "fill"), [("fill", None), ("fill", 0.0), ("clip", None)])
 def test_gathers_that_are_linear(mode, fill):
     (eqn,) = jax.make_jaxpr(lambda a: take(a, jnp.array([[9]]), mode=mode, fill_value=fill))(V).eqns[-1:]
-    assert list(primitives.linear_groups(eqn)) == [{0}]
+    assert list(linear_groups(eqn)) == [{0}]
     a, b, both = (take(v, jnp.array([[9]]), mode=mode, fill_value=fill) for v in (V, V + 1, V + V + 1))
     np.testing.assert_array_equal(both, a + b, broken("gather", f"outside of its operand it is not linear in mode {mode!r}."))
 
@@ -496,7 +504,7 @@ def test_side_effects():
 def test_nothing_is_known_of_others():
     (eqn,) = jax.make_jaxpr(jnp.sin)(V).eqns
     assert primitives.kind_of(eqn) == Kind.UNKNOWN
-    assert list(primitives.linear_groups(eqn)) == []
+    assert list(linear_groups(eqn)) == []
     assert primitives.commutes(eqn)
 
 

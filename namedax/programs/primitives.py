@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -32,7 +32,7 @@ __all__ = [
     *("axes_of", "barrier", "bind", "block_of", "bodies_of", "call_whole", "called", "called_in_steps"),
     *("cast_axes", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
     *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined"),
-    *("is_whole_sum", "kind_of", "linear_groups", "mapped_program", "name_of", "operands_of_bodies"),
+    *("is_whole_sum", "kind_of", "mapped_program", "name_of", "operands_of_bodies"),
     *("parameters_with", "programs_of", "remat_again", "remat_like", "slice_sizes", "solve"),
     *("with_bodies", "with_program"),
 ]
@@ -91,21 +91,22 @@ def _is_inexact(aval: Any) -> bool:
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
-def _division(eqn: Any, operand: int) -> bool:
-    return _is_inexact(eqn.outvars[0].aval)  # of integers it rounds
+def _product(eqn: Any, operand: int) -> bool:
+    # Of floats `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is infinite, or finite where `p + q` is not.
+    return not _is_inexact(eqn.outvars[0].aval)
 
 
 def _contraction(eqn: Any, operand: int) -> bool:
-    # Integers that add up in a narrow type wrap around.
     before, after = eqn.invars[operand].aval, eqn.outvars[0].aval
-    return bool(before.dtype == after.dtype) or _is_inexact(before)
+    return bool(before.dtype == after.dtype) and not _is_inexact(before)
 
 
 def _conversion(eqn: Any, operand: int) -> bool:
-    # To integers it rounds, to truth values it compares, and integers of a narrow type have wrapped around.
+    # To integers it rounds, to truth values it compares, integers of a narrow type have wrapped around, and a narrow float overflows.
     before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
     if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
-        return bool(jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact))
+        both = jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact)
+        return bool(both and jnp.finfo(after).max >= jnp.finfo(before).max)
     return bool(
         jnp.issubdtype(before, jnp.integer) and jnp.issubdtype(after, jnp.integer) and after.itemsize <= before.itemsize
     )
@@ -124,13 +125,16 @@ class Known(Record):
     Attributes:
       kind: what it does.
       parameters: those of its parameters that are relied on.
-      linear: groups of operands. It is linear in all operands of a group together, whatever the others are. `...` at the end of a
-        group stands for all operands that follow.
-      when: whether it is linear in this operand of an equation, where that depends on types or parameters.
-      is_exact: whether it is linear in rounded numbers too, to the extent that addition is.
+      linear: groups of operands. It is linear in all operands of a group together, whatever the others are: a sum may be taken after it.
+        In IEEE arithmetic, up to the order of additions: finite where it is finite of the sum, with the same infinities and NaN. No
+        other place lists such operations. `...` at the end of a group stands for all operands that follow.
+      when: returns True if it is linear in this operand of an equation, where that depends on types, parameters or constants.
+      is_exact: False if it may round the summands otherwise than the sum.
       algebra: what it does to integers.
       moves: whether the result has exactly the entries of the operand, in another shape or element type.
       repeats: whether the result has the entries of the operand, repeated.
+      selects: True if every element of the result is one of the first operand's, at a place that does not depend on its values.
+      scales: the operands that it multiplies or divides, element by element, by the other one.
       is_cheap: whether the result is made of less than itself.
       is_invariant: of a collective, whether the result counts as the same on all devices along its axes.
       called: how users call it, where the name is another: a function of `jax.lax`.
@@ -145,6 +149,8 @@ class Known(Record):
     algebra: Algebra | None = None
     moves: bool = False
     repeats: bool = False
+    selects: bool = False
+    scales: tuple[int, ...] = ()
     is_cheap: bool = False
     is_invariant: bool = False
     called: str | None = None
@@ -159,8 +165,8 @@ _EACH: tuple[Group, ...] = ((0, ...),)
 TABLE: Mapping[str, Known] = {
     # Linear in their one operand.
     "neg": Known(linear=_ONE),
-    "rev": Known(linear=_ONE),
-    "slice": Known(linear=_ONE),
+    "rev": Known(linear=_ONE, selects=True),
+    "slice": Known(linear=_ONE, selects=True),
     "cumsum": Known(linear=_ONE),
     "reduce_sum": Known(linear=_ONE, takes="the sum"),
     "broadcast_in_dim": Known(linear=_ONE, repeats=True, is_cheap=True),
@@ -178,11 +184,11 @@ TABLE: Mapping[str, Known] = {
     "dynamic_update_slice": Known(Kind.UPDATE, linear=_BOTH),
     "select_n": Known(linear=((1, ...),), algebra=Algebra.CHOICE),
     "scatter-add": Known(linear=((0, 2),)),
-    # Linear in one of several operands.
-    "mul": Known(linear=_EITHER, algebra=Algebra.PRODUCT),
+    # Linear in one of several operands. Division is not: it rounds integers, and floats are as in products.
+    "div": Known(scales=(0,)),
+    "mul": Known(linear=_EITHER, when=_product, scales=(0, 1), algebra=Algebra.PRODUCT),
     "dot_general": Known(linear=_EITHER, when=_contraction, takes="an inner product"),
-    "div": Known(linear=_ONE, when=_division),
-    "dynamic_slice": Known(Kind.SLICE, ("slice_sizes",), _ONE),
+    "dynamic_slice": Known(Kind.SLICE, ("slice_sizes",), _ONE, selects=True),
     "gather": Known(linear=_ONE, when=_taking, parameters=("mode", "fill_value")),
     # Reductions that are not linear, for messages.
     "reduce_prod": Known(takes="the product"),
@@ -215,7 +221,7 @@ TABLE: Mapping[str, Known] = {
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
     **dict.fromkeys((FEELS_REAL.name, UNFELT.name), Known(linear=_ONE)),
-    PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE),
+    PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
     "closed_call": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.10
@@ -274,17 +280,6 @@ def is_local(eqn: Any) -> bool:
 def name_of(eqn: Any) -> str:
     """What users call the function of JAX that an equation is, for messages."""
     return facts(eqn).called or str(eqn.primitive.name)
-
-
-def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
-    """Sets of operands: the equation is linear in those of one set together, whatever the others are."""
-    entry, count = facts(eqn), len(eqn.invars)
-    for group in entry.linear:
-        operands = set[int]()
-        for position in group:
-            operands.update(range(max(operands), count) if isinstance(position, EllipsisType) else (position,))
-        if all(entry.when(eqn, i) for i in operands):
-            yield frozenset(operands)
 
 
 def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:

@@ -7,16 +7,34 @@ the padding) counts once, and not once for each summand; the caller takes care o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import EllipsisType
 from typing import Any
 
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
-from namedax.programs.primitives import axes_of, facts, has_side_effects, linear_groups
+from namedax.programs.primitives import axes_of, facts, has_side_effects
 
-__all__ = ["Wait", "may_wait"]
+__all__ = ["Wait", "linear_groups", "may_wait", "selects"]
 
 Axes = tuple[str, ...]
+
+
+def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
+    """Sets of operands: the equation is linear in those of one set together, whatever the others are."""
+    entry, count = facts(eqn), len(eqn.invars)
+    for group in entry.linear:
+        operands = set[int]()
+        for position in group:
+            operands.update(range(max(operands), count) if isinstance(position, EllipsisType) else (position,))
+        if all(entry.when(eqn, i) for i in operands):
+            yield frozenset(operands)
+
+
+def selects(eqn: Any) -> bool:
+    """Return True if each element of the result is one of the first operand's, at a place that does not depend on values."""
+    known = facts(eqn)
+    return known.selects or known.repeats or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
 
 
 class Wait(Record):

@@ -1,0 +1,321 @@
+"""Plan which sums over mesh axes are postponed (`late_sums`), and which are gathers.
+
+A sum is postponed only as long as nothing else uses it, and only to a place where that sends fewer bytes. Two kinds of operations may
+stand between the sum and that place, and both are exact in IEEE arithmetic, up to the order of additions:
+
+- *Linear ones* (`waiting.linear_groups`) are applied to the summands, and the sum is taken after them.
+- *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s` does not. They are applied after the sum,
+  to what is left of it. `cut(psum(p) * s)` becomes `psum(cut(p)) * cut(s)`: every element is computed by the same two operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+from jax.extend.core import Literal
+
+from namedax.core.records import Record
+from namedax.core.variance import varying_of
+from namedax.programs.evaluator import has_sums, inlined
+from namedax.programs.indices import Index, Indices
+from namedax.programs.primitives import (
+    LOCAL_KINDS,
+    Algebra,
+    Kind,
+    Scan,
+    axes_of,
+    block_of,
+    called,
+    cast_axes,
+    facts,
+    facts_of,
+    has_side_effects,
+    is_whole_sum,
+    kind_of,
+    slice_sizes,
+)
+from namedax.programs.sums_of_calls import with_sums_after_calls
+from namedax.programs.waiting import linear_groups, may_wait, selects
+
+__all__ = ["Gather", "Late", "Plan", "is_addition", "is_scaling"]
+
+Axes = tuple[str, ...]
+
+
+class Late(Record):
+    """What is known of a value that is a sum still to be taken, perhaps with something added.
+
+    Attributes:
+      axes: the mesh axes of the sum.
+      least: the bytes of the sum, had it been taken at the best place so far.
+      source: the operands that were such sums themselves, each used only here.
+      gain: whether this operation makes the sum smaller, or one of two.
+      cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
+      mixed: whether something that is not such a sum is added.
+      scaled: True if it has been multiplied or divided after the sum, so that only selections may follow.
+      scatter: the dimension that is cut into blocks, and the axes: the sum over them is a reduce-scatter.
+    """
+
+    axes: Axes
+    least: int
+    source: tuple[Any, ...] = ()
+    gain: bool = False
+    cast: frozenset[str] = frozenset()
+    mixed: bool = False
+    scaled: bool = False
+    scatter: tuple[int, Axes] | None = None
+
+    def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> Late:
+        """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
+        size = _size(out)
+        gain, least = gain or size < self.least, min(size, self.least)
+        return self.replace(**{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes})
+
+
+class Gather(Record):
+    """A sum over mesh axes of blocks among zeros.
+
+    Attributes:
+      block: what the blocks are.
+      places: the dimensions, and the mesh axes along which the blocks lie in them, the outermost first.
+    """
+
+    block: Any
+    places: tuple[tuple[int, Axes], ...]
+
+
+class Plan:
+    """What is done to an open jaxpr: which values are kept as sums still to be taken, and which sums are gathers.
+
+    Args:
+      jaxpr: the program.
+      known: gives what is known of its inputs, if that is asked for.
+      loops: axes that are executed in steps.
+      seen: which programs have sums, for `has_sums`.
+
+    Attributes:
+      jaxpr: the program without what nothing depends on.
+      gathers: the sums that are gathers, by their results.
+      late: what is known of sums still to be taken.
+      kept: those of them that are not taken at once.
+      inner: the plans of what equations run, by the ids of these.
+    """
+
+    def __init__(
+        self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]], loops: Set[str], seen: dict[int, tuple[bool, Any]]
+    ):
+        self.loops, self._seen = loops, seen
+        self.gathers: dict[Any, Gather] = {}
+        self.late: dict[Any, Late] = {}
+        self.kept: set[Any] = set()
+        self.inner: dict[int, Plan] = {}
+        self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
+
+    def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
+        # This sees every equation of every body, so it calls functions only for the few that matter.
+        facts = facts_of(jaxpr.eqns)
+        self.indices = Indices(known, jaxpr, facts)
+        pairs = list(zip(jaxpr.eqns, facts, strict=True))
+        sums = [eqn for eqn, fact in pairs if fact.kind is Kind.SUM]
+        updates = {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
+        for eqn in sums if updates else ():
+            self._find_gather(eqn, updates)
+        dead, self.uses = self._uses(jaxpr)
+        if dead:
+            pairs = [(eqn, fact) for eqn, fact in pairs if id(eqn) not in dead]
+            jaxpr = jaxpr.replace(eqns=[eqn for eqn, _ in pairs])
+        self.jaxpr, late = jaxpr, self.late
+        for eqn, fact in pairs:
+            kind = fact.kind
+            if kind is Kind.SUM:
+                self._visit(eqn)
+            elif late:  # before a sum there is nothing that waits
+                for var in eqn.invars:
+                    if type(var) is not Literal and var in late:
+                        self._visit(eqn)
+                        break
+            if kind not in LOCAL_KINDS:
+                self._look_inside(eqn, kind)
+        # What leads to a gain is kept; what does not is taken at once.
+        for var, found in reversed(late.items()):  # in the order of the program
+            if found.gain or var in self.kept:
+                self.kept.update(found.source)
+
+    @property
+    def gains(self) -> bool:
+        """Whether the program, or a part of it that can be changed, sends less."""
+        return bool(self.kept or self.gathers or self.inner)
+
+    def _operands(self, eqn: Any) -> Sequence[Any]:
+        gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
+        return eqn.invars if gather is None else [gather.block]
+
+    def _uses(self, jaxpr: Any) -> tuple[set[int], dict[Any, int]]:
+        """The equations that neither results nor side effects depend on, and how often the others use each variable."""
+        uses: dict[Any, int] = {}
+        for var in jaxpr.outvars:
+            if type(var) is not Literal:
+                uses[var] = uses[var] + 1 if var in uses else 1
+        dead: set[int] = set()
+        for eqn in reversed(jaxpr.eqns):
+            for out in eqn.outvars:
+                if out in uses:
+                    break
+            else:
+                if not (eqn.effects and has_side_effects(eqn)):
+                    dead.add(id(eqn))
+                    continue
+            for var in self._operands(eqn) if self.gathers else eqn.invars:
+                if type(var) is not Literal:
+                    uses[var] = uses[var] + 1 if var in uses else 1
+        return dead, uses
+
+    def places(self) -> tuple[list[int], set[Any]]:
+        """The numbers of the equations that are not evaluated as written, and the variables that are read from one of their groups in another."""
+        places: list[int] = []
+        group, made, needed = 0, dict[Any, int](), {var for var in self.jaxpr.outvars if type(var) is not Literal}
+        for number, eqn in enumerate(self.jaxpr.eqns):
+            operands = self._operands(eqn) if self.gathers else eqn.invars
+            is_changed = id(eqn) in self.inner or not (
+                self.kept.isdisjoint(eqn.outvars) and self.gathers.keys().isdisjoint(eqn.outvars)
+            )
+            for var in operands:
+                is_changed = is_changed or (type(var) is not Literal and var in self.kept)
+            if is_changed:
+                places.append(number)
+                group += 1
+            for var in operands:
+                if type(var) is not Literal and var in made and made[var] != group:
+                    needed.add(var)
+            for out in eqn.outvars:
+                made[out] = group
+            group += is_changed
+        return places, needed
+
+    def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
+        if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
+            return
+        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
+        while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
+            base, update, *starts = placed.invars
+            found = self.indices.block(base.aval.shape, update.aval.shape, starts)
+            if found is None or not self.indices.is_zero(base) or not (left & varying_of(update.aval)).issuperset(found[1]):
+                break
+            places.append(found)
+            block, left = update, left.difference(found[1])
+        if places:
+            self.gathers[eqn.outvars[0]] = Gather(block, tuple(places))
+
+    def _look_inside(self, eqn: Any, kind: Kind) -> None:
+        """Plans what an equation runs, where that can be changed."""
+        inner, operands = called(eqn), eqn.invars
+        if kind is Kind.SCAN:
+            scan = Scan.of(eqn)
+            inner, operands = scan.open_body, operands[: scan.consts]
+        if inner is None or not has_sums(inner, self._seen):
+            return
+
+        def known() -> dict[Any, Index]:
+            facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
+            return {var: fact for var, fact in facts if fact is not None}
+
+        plan = Plan(inner, known, self.loops, self._seen)
+        if plan.gains:
+            self.inner[id(eqn)] = plan
+
+    def _of(self, var: Any) -> Late | None:
+        """What is known of an operand, if it is a sum and used only once."""
+        late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
+        return late if late is not None and late.axes else None
+
+    def _visit(self, eqn: Any) -> None:
+        if eqn.outvars and eqn.outvars[0] in self.gathers:
+            return
+        if is_whole_sum(eqn):
+            for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
+                before = self._of(operand)
+                if before is not None and not (before.cast or before.mixed or before.scaled) and len(eqn.outvars) == 1:
+                    self.late[var] = before.then(operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True)
+                else:
+                    self.late[var] = Late(axes_of(eqn), _size(var))
+            return
+        lates = [self._of(var) for var in eqn.invars]
+        if not any(lates) or has_side_effects(eqn) or len(eqn.outvars) != 1:
+            return
+        found = self._linear(eqn, lates)
+        if found is not None:
+            self.late[eqn.outvars[0]] = found
+
+    def _linear(self, eqn: Any, lates: Sequence[Late | None]) -> Late | None:
+        operands, (out,) = eqn.invars, eqn.outvars
+        if is_addition(eqn):
+            return self._added(operands, lates, out)
+        (here, *others) = [i for i, late in enumerate(lates) if late is not None]
+        late = lates[here]
+        assert late is not None
+        if others:
+            return None
+        if kind_of(eqn) == Kind.OWN_BLOCK and not late.cast and set(axes_of(eqn)) <= set(late.axes):
+            return self._scattered(eqn, late, block_of(eqn))
+        axes = cast_axes(eqn)
+        if axes and axes.isdisjoint(late.axes):
+            return None if late.cast else late.then(operands[here], out)
+        if axes:
+            return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
+        if is_scaling(eqn, here) and not late.cast and varying_of(operands[1 - here].aval).isdisjoint(late.axes):
+            return late.then(operands[here], out, scaled=True)
+        if late.cast:
+            return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
+        if axes_of(eqn) and not self.loops.isdisjoint(late.axes):
+            return None  # over the steps a sum is taken before what is sent between devices
+        if late.scaled and not (here == 0 and selects(eqn)):
+            return None
+        wait = may_wait(eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True)
+        return late.then(operands[here], out) if wait is not None and not wait.once else None
+
+    def _added(self, operands: Sequence[Any], lates: Sequence[Late | None], out: Any) -> Late | None:
+        if any(late is not None and late.cast for late in lates):
+            return None
+        x, y = lates
+        are_plain = not any(late is not None and late.scaled for late in lates)
+        if are_plain and x is not None and y is not None and set(x.axes) == set(y.axes) and _size(out) < x.least + y.least:
+            return Late(x.axes, _size(out), tuple(operands), gain=True, mixed=x.mixed or y.mixed)
+        late, operand = (x, operands[0]) if x is not None else (y, operands[1])
+        return None if late is None else late.then(operand, out, mixed=True)
+
+    def _block(self, eqn: Any, late: Late) -> Late | None:
+        """After a sum that was cast has been cut into blocks along its axes."""
+        operand, *starts = eqn.invars
+        found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
+        if found is None or not late.cast.issuperset(found[1]):
+            return None
+        return self._scattered(eqn, late, found)
+
+    def _scattered(self, eqn: Any, late: Late, found: tuple[int, Axes]) -> Late | None:
+        """Of a sum of which each device keeps its block: the dimension that is cut, and the axes."""
+        left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
+        cast = late.cast.difference(found[1])
+        # An all-reduce sends twice what a reduce-scatter does; where the sum was smaller than what is cut now, it may send less.
+        if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * late.least:
+            return None
+        return late.then(eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
+
+
+def is_addition(eqn: Any) -> bool:
+    """Return True if an equation adds its operands, or subtracts the second one."""
+    return facts(eqn).algebra in (Algebra.SUM, Algebra.DIFFERENCE)
+
+
+def is_scaling(eqn: Any, operand: int) -> bool:
+    """Return True if an equation multiplies or divides the floats of this operand by those of the other one, and is not linear."""
+    if operand not in facts(eqn).scales or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape:
+        return False
+    return not any(operand in group for group in linear_groups(eqn))
+
+
+def _size(var: Any) -> int:
+    """In bytes."""
+    size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
+    return size
