@@ -106,7 +106,11 @@ def test_softmax_of_integers_converts_them_first():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: nx.nn.softmax(x), nx.errors.PositionalAxisError, ["softmax: axis=-1 is a position", "Pass axis='b' or axis='a'."]),
+        (
+            lambda x: nx.nn.softmax(x),
+            nx.errors.PositionalAxisError,
+            ["softmax: axis=-1 is a position", "Pass axis='b' or axis='a'."],
+        ),
         (lambda x: nx.nn.log_softmax(x, "k"), nx.errors.AxisNotFoundError, ["log_softmax: no axis 'k'", "'b', 'a'"]),
         (lambda x: nx.nn.softmax(x, ("a", "a")), nx.errors.PositionalAxisError, ["softmax", "given twice"]),
     ],
