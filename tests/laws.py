@@ -18,6 +18,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
     },
     (2, "Resources never change meaning"): {
         "weak_types": "weak_types_do_not_depend_on_the_placement",
+        "special_values": "what_moves_has_the_same_bits what_computes_has_the_same_infinities",
         "operations": "operation",
         "arrivals": "sharded_over_axes_that_nobody_maps",
         "explicit_axes": "operation functions_of_the_user_are_called_each_time",

@@ -1,9 +1,12 @@
-"""Sums of `bfloat16` between devices, which XLA's CPU backend cannot make in a mapped region (JAX 0.10 and 0.11).
+"""Workarounds for XLA's CPU backend.
 
-In a `jax.shard_map` over a part of the mesh axes they abort the process, in plain JAX too: an all-reduce or a reduce-scatter
-fails with "Invalid binary instruction opcode copy". Over all mesh axes, in other element types, and where values are only
-moved, this does not happen. In such a region these sums, and those that JAX makes when it transposes casts and gathers, are
-computed in `float32`.
+Maxima and minima of large arrays of floats drop NaN there (JAX 0.10 to 0.12): `jnp.max` of a million numbers is a number although one of
+them is NaN, and of eight numbers it is NaN. `extremum` finds NaN by a reduction of its own.
+
+Sums of `bfloat16` between devices cannot be made in a mapped region (JAX 0.10 and 0.11). In a `jax.shard_map` over a part of the mesh
+axes they abort the process, in plain JAX too: an all-reduce or a reduce-scatter fails with "Invalid binary instruction opcode copy". Over
+all mesh axes, in other element types, and where values are only moved, this does not happen. In such a region these sums, and those that
+JAX makes when it transposes casts and gathers, are computed in `float32`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.sharding import AxisType, Mesh
 
 from namedax.core.region import ambient
 
-__all__ = ["on_cpus", "sums_abort", "widened"]
+__all__ = ["extremum", "on_cpus", "sums_abort", "widened"]
 
 
 def on_cpus() -> bool:
@@ -26,6 +30,14 @@ def on_cpus() -> bool:
     mesh = None if region is None else region.mesh
     platform = mesh.devices.flat[0].platform if isinstance(mesh, Mesh) else jax.default_backend()
     return bool(platform == "cpu")
+
+
+def extremum(data: Any, axes: tuple[int, ...], largest: bool) -> Any:
+    """The maximum (if `largest`) or minimum over `axes`, which are kept with size 1; NaN where there is one, on CPUs too."""
+    result = (jnp.max if largest else jnp.min)(data, axes, keepdims=True)
+    if not (jnp.issubdtype(data.dtype, jnp.floating) and on_cpus()):
+        return result
+    return jnp.where(jnp.any(lax.ne(data, data), axes, keepdims=True), jnp.asarray(jnp.nan, data.dtype), result)
 
 
 def widened(data: Any) -> Any:

@@ -7,12 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
 from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
 __all__ = [
-    *("NUMPY", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
+    *("NUMPY", "additive_identity", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
     *("inexact_type", "refuse_overflow", "to_type", "weak_as"),
 ]
 
@@ -182,11 +183,25 @@ def extreme(dtype: Any, largest: bool) -> Any:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
     if jnp.issubdtype(dtype, jnp.inexact):
-        return np.asarray(sign * np.inf, dtype)
+        number = np.asarray(sign * np.inf, dtype)
+        return number if np.isinf(number) else np.asarray(jnp.finfo(dtype).min if largest else jnp.finfo(dtype).max, dtype)
     if dtype == jnp.bool_:
         return np.asarray(not largest)
     info = jnp.iinfo(dtype)
     return np.asarray(info.min if largest else info.max, dtype)
+
+
+def additive_identity(dtype: Any) -> Any:
+    """The scalar that changes no number to which it is added: of floats it is -0.0, since -0.0 + 0.0 is 0.0.
+
+    >>> import jax.numpy as jnp
+    >>> float(additive_identity(jnp.float32)), int(additive_identity(jnp.int32))
+    (-0.0, 0)
+    """
+    zero: Any = 0
+    if jnp.issubdtype(dtype, jnp.inexact):
+        zero = complex(-0.0, -0.0) if jnp.issubdtype(dtype, jnp.complexfloating) else -0.0
+    return lax.full((), zero, dtype)
 
 
 def weak_as(data: Any, like: Any) -> Any:

@@ -19,7 +19,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
-from namedax.core.element_types import to_type
+from namedax.core.element_types import additive_identity, to_type
 from namedax.core.merged import as_one
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
@@ -35,8 +35,10 @@ __all__ = [
     "all_to_all",
     "block_index",
     "cut",
+    "from_ordered_bits",
     "in_order",
     "is_keys",
+    "only_where",
     "over_words",
     "own",
     "pmax",
@@ -45,6 +47,7 @@ __all__ = [
     "psum",
     "psum_scatter",
     "sum_type",
+    "to_ordered_bits",
 ]
 
 Axes = tuple[str, ...]
@@ -82,6 +85,25 @@ def psum(data: Any, axes: Axes) -> Any:
     return data if copies == 1 else lax.mul(data, lax.full_like(data, copies))
 
 
+def only_where(mask: Any, data: Any) -> Any:
+    """`data` where `mask` is true, and elsewhere what changes no sum: the sum over devices, of which one has `data`, is `data`.
+
+    To the last bit, -0.0 too.
+    """
+    return jnp.where(mask, data, additive_identity(data.dtype))
+
+
+def _sum_parts(parts: Any, dim: int) -> Any:
+    """The sum along one dimension, pairwise and without a number to begin with, so that a sum of -0.0 stays -0.0."""
+    while (n := parts.shape[dim]) > 1:
+        low, high, rest = (
+            lax.slice_in_dim(parts, start, stop, axis=dim)
+            for start, stop in ((0, n // 2), (n // 2, n // 2 * 2), (n // 2 * 2, n))
+        )
+        parts = lax.add(low, high) if n % 2 == 0 else lax.concatenate([lax.add(low, high), rest], dim)
+    return lax.squeeze(parts, (dim,))
+
+
 def _explicit_axes_left() -> bool:
     """Whether the body is mapped over a part of an Explicit mesh only.
 
@@ -101,7 +123,7 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     if _explicit_axes_left():
         count = math.prod(map(lax.axis_size, axes))
         parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
-        return jnp.sum(lax.all_to_all(parts, own(axes), dim, dim), dim)
+        return _sum_parts(lax.all_to_all(parts, own(axes), dim, dim), dim)
     return to_type(lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True), data.dtype)
 
 
@@ -240,11 +262,12 @@ def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
         return reduce(data)
     wide = dtype if dtype.itemsize >= 4 else jnp.dtype(jnp.float32)
     bits = jnp.dtype(f"int{8 * wide.itemsize}")
-    ordered = _to_ordered_bits(data.astype(wide), bits, nan_is_last=largest)
-    return _from_ordered_bits(reduce(ordered), wide).astype(dtype)
+    ordered = to_ordered_bits(data.astype(wide), bits, nan_is_last=largest)
+    return from_ordered_bits(reduce(ordered), wide).astype(dtype)
 
 
-def _to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
+def to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
+    """Integers of the type `bits`, as wide as the floats, in their order: -0.0 is -1, 0.0 is 0, and NaN is beyond infinity."""
     # Positive floats are ordered as their bits are; for negative ones the order of the other bits is reversed. NaN becomes
     # the pattern that stands beyond all infinities, on the side that wins.
     ordered = _reversed_below_zero(lax.bitcast_convert_type(data, bits))
@@ -252,7 +275,8 @@ def _to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
     return lax.select(lax.ne(data, data), lax.full_like(ordered, beyond), ordered)
 
 
-def _from_ordered_bits(ordered: Any, dtype: Any) -> Any:
+def from_ordered_bits(ordered: Any, dtype: Any) -> Any:
+    """The floats of which `to_ordered_bits` made these integers."""
     # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
     return lax.bitcast_convert_type(_reversed_below_zero(ordered), dtype)
 

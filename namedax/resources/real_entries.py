@@ -100,9 +100,7 @@ def refilled(data: Any, dim: int, place: Axes) -> Any:
 
     def of_all(row: Any) -> Any:
         has = jnp.broadcast_to(comm.block_index(axes) == at // block, row.shape)
-        own = lax.select(
-            cast_data(has, varying(row)), cast_data(row, varying(has)), cast_data(jnp.zeros_like(row), varying(has))
-        )
+        own = comm.only_where(cast_data(has, varying(row)), cast_data(row, varying(has)))
         return comm.pmax(own, axes) if own.dtype == jnp.bool_ else comm.psum(own, axes)
 
     last = comm.over_words(of_all, row) if comm.is_keys(row) else of_all(row)

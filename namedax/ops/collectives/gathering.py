@@ -140,7 +140,7 @@ def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance:
 def _put_together(values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]) -> tuple[Any, Any]:
     """What the devices found, added up: one reduce-scatter for a name that is read and stays, one all-reduce for the others."""
     dtype = values.dtype
-    values = jnp.where(_over(here, values), values, jnp.zeros((), dtype))
+    values = comm.only_where(_over(here, values), values)
     values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
     for dim, place in scattered.items():
         values = comm.psum_scatter(values, dim, place)

@@ -443,7 +443,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
         if mine is not None:
 
             def of_one(data: Any) -> Any:
-                data = jnp.where(mine, data, lax.full_like(data, 0, shape=()))
+                data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes), data.dtype
                 )

@@ -341,7 +341,7 @@ def _local_read(
         if mode is None or mode == "promise_in_bounds":
             # As in jnp: an index out of range reads the end, and has no gradient.
             values = jnp.where(over(valid), values, unfelt(values))
-        values = jnp.where(over(here), values, lax.full_like(values, 0, shape=()))
+        values = comm.only_where(over(here), values)
         if mode not in ("fill", "drop"):
             return values
         # An index out of range belongs to no device; the first one answers for it.

@@ -16,7 +16,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import check_fits, weak_as
+from namedax.core.element_types import additive_identity, check_fits, weak_as
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, names_in, scope_text
@@ -174,6 +174,7 @@ def _take_sharded(
         index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
+    nothing = additive_identity(x.dtype)
     is_padded = mode == "fill" and isinstance(mesh_axes, Uneven)  # otherwise no index is that of padding
 
     def wanted(i: Any) -> Any:
@@ -196,7 +197,7 @@ def _take_sharded(
         def along_rows(one: Any) -> Any:
             return lax.broadcast_in_dim(one, values.shape, range(one.ndim))
 
-        values = lax.select(along_rows(here), values, lax.full_like(values, 0))
+        values = lax.select(along_rows(here), values, lax.broadcast(nothing, values.shape))
         if mode != "fill":
             return values
         # An index out of range belongs to no device; the first one answers for it.

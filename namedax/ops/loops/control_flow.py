@@ -197,7 +197,7 @@ def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
     if data.dtype == jnp.bool_:
         return from_device(data.astype(jnp.int32), mine, axes).astype(jnp.bool_)
     data = cast_data(data, axes)
-    return comm.psum(jnp.where(mine, data, lax.full_like(data, 0, shape=())), axes)
+    return comm.psum(comm.only_where(mine, data), axes)
 
 
 def _scan_over_devices(

@@ -98,8 +98,7 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     devices = totals.shape[dim]
     before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
-    wanted = lax.broadcasted_iota(jnp.int32, totals.shape, dim) == before
-    prefix = jnp.sum(jnp.where(wanted, totals, jnp.zeros((), totals.dtype)), dim, dtype=totals.dtype, keepdims=True)
+    prefix = lax.dynamic_slice_in_dim(totals, jnp.clip(before, 0, devices - 1), 1, dim)
     # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
     return weak_as(jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core import cpu
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
@@ -36,14 +37,16 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     It takes the data, in which padding has the least (or greatest) value, and a mask without padding or `None`, by which padding is no tie.
     The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
     """
-    local, combine = (jnp.max, comm.pmax) if largest else (jnp.min, comm.pmin)
-    reduce = functools.partial(local, axis=axes, keepdims=True)
+    combine = comm.pmax if largest else comm.pmin
+    reduce = functools.partial(cpu.extremum, axes=axes, largest=largest)
     devices, loops = comm.loops_among(mesh_axes)
 
     @jax.custom_jvp
     def extremum(data: Any, real: Any) -> Any:
+        if mesh_axes:
+            return combine(reduce(data), mesh_axes)
         # Without mesh axes it is XLA's partitioner that may reduce between devices.
-        return combine(reduce(data), mesh_axes) if mesh_axes else comm.in_order(data, largest, reduce)
+        return comm.in_order(data, largest, reduce) if comm.is_partitioned() else reduce(data)
 
     @extremum.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -51,31 +54,33 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
         result = extremum(data, real)
         best = lax.stop_gradient(reduce(data)) if loops else result
         hits = data == best
-        hits = (hits if real is None else hits & real).astype(tangent.dtype)
-        count, share = (jnp.sum(part, axes, keepdims=True) for part in (hits, hits * tangent))
+        hits = hits if real is None else hits & real
+        count = jnp.sum(hits, axes, dtype=tangent.dtype, keepdims=True)
         if loops:
-            count, share = among_steps(best, count, share, loops, lambda best: combine(best, devices), largest)
-        return result, comm.psum(share, mesh_axes) / comm.psum(count, devices)
+            count, wins = among_steps(best, count, loops, lambda best: combine(best, devices), largest)
+            hits = hits & (wins > 0)
+        count = comm.psum(count, devices)
+        # Where the extremum is NaN nothing equals it, and each share is NaN: 0 / 0, as in `jnp`, of which XLA may make 0.
+        others = jnp.where(count > 0, jnp.zeros((), count.dtype), jnp.asarray(jnp.nan, count.dtype))
+        shares = jnp.where(hits, 1 / count, others)
+        return result, comm.psum(jnp.sum(shares * tangent, axes, keepdims=True), mesh_axes)
 
     return extremum
 
 
-def among_steps(
-    best: Any, count: Any, share: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool
-) -> tuple[Any, Any]:
-    """The number of ties in all steps that have the extremum, and this step's share of the tangent: nothing if it has not.
+def among_steps(best: Any, count: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool) -> tuple[Any, Any]:
+    """The number of ties in all steps that have the extremum, and 1 if this step is one of them, else 0.
 
     Args:
       best: the extremum of this step.
       count: how often this step has it.
-      share: the sum of the tangents of these.
       loops: the axes of the loops.
       combine: makes the extremum of all steps, with a leading axis, that of all devices.
       largest: whether it is a maximum.
     """
     offers = comm.of_all_steps(best, loops)
-    wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(share.dtype)
-    return jnp.sum(wins * comm.of_all_steps(count, loops), 0), share * comm.of_this_step(wins, loops)
+    wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(count.dtype)
+    return jnp.sum(wins * comm.of_all_steps(count, loops), 0), comm.of_this_step(wins, loops)
 
 
 def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
@@ -84,8 +89,8 @@ def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
         mask = None if site.where is None else settled(site.where, whole)
         site = site.replace(data=settled(site.data, whole), where=mask)
     # Of no elements there is nothing to lose.
-    partitioned = site.data.size > 0 and jnp.issubdtype(site.data.dtype, jnp.floating) and comm.is_partitioned()
-    if not site.mesh_axes and not partitioned:
+    may_lose = site.data.size > 0 and jnp.issubdtype(site.data.dtype, jnp.floating) and (comm.is_partitioned() or cpu.on_cpus())
+    if not site.mesh_axes and not may_lose:
         return (jnp.max if largest else jnp.min)(
             site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
         )

@@ -386,8 +386,8 @@ class _Placed:
                 return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
             count, share = (in_step._reduce("sum", part, ids, every) for part in (hits, shares))
             # What the devices have found is in `best` already.
-            ties, share = among_steps(best, count, share, loops, lambda best: best, self.kind == "max")
-            shared = comm.psum(share, loops) / jnp.maximum(ties, 1)
+            ties, wins = among_steps(best, count, loops, lambda best: best, self.kind == "max")
+            shared = comm.psum(share * wins, loops) / jnp.maximum(ties, 1)
             return result, comm.cut(self._padded(shared, self.batch), self.batch, plain(self.kept)) if self.common else shared
 
         return extremum(data, ids)

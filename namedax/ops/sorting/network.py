@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
@@ -127,13 +128,16 @@ def global_positions(site: Site, dtype: Any) -> Any:
 
 
 def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
-    """The values sorted over all blocks. The index, which decides ties, travels only with a derivative."""
+    """The values sorted over all blocks; -0.0 and 0.0, which are equal, stay in their order. The index travels only with a derivative."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
 
     @jax.custom_jvp
     def values(data: Any, index: Any) -> Any:
-        return sort_blocks((data,), dim, axes, 1, last_first)[0]
+        keys = _Keys.of(data, dim, axes)
+        if keys is None:
+            return sort_blocks((data, index), dim, axes, 2, last_first)[0]
+        return keys.decode(sort_blocks((keys.encode(data, index),), dim, axes, 1, last_first)[0])
 
     @values.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -141,3 +145,45 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
         return jax.jvp(lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
 
     return values(data, index)
+
+
+class _Keys(Record):
+    """Integers in the order of floats, in which every zero has a place of its own: those of `n` entries, in their order.
+
+    Floats are ordered as their bits are (see `communication.in_order`). All NaN become one, and of the integers that this leaves
+    `2 * n` go to the zeros: to that of entry `i` goes `2 * i - n` if it is negative, and the next integer if it is not.
+    """
+
+    dtype: Any
+    wide: Any
+    n: int
+
+    @classmethod
+    def of(cls, data: Any, dim: int, axes: tuple[str, ...]) -> _Keys | None:
+        """The keys of the narrowest type that has enough integers; `None` if there is none."""
+        if not jnp.issubdtype(data.dtype, jnp.floating):
+            return None
+        n = data.shape[dim] * math.prod(lax.axis_size(axis) for axis in axes)
+        for wide in (data.dtype, jnp.dtype(jnp.float32)):
+            # The NaN of one sign but one; 8-bit floats have none.
+            spare = 2 ** int(jnp.finfo(wide).nmant) - 2 if jnp.finfo(wide).bits >= 16 else 0
+            if n <= spare:
+                return cls(data.dtype, wide, n)
+        return None
+
+    def encode(self, data: Any, index: Any) -> Any:
+        """The keys of floats with these positions."""
+        bits = jnp.dtype(f"int{jnp.finfo(self.wide).bits}")
+        ordered = comm.to_ordered_bits(data.astype(self.wide), bits, nan_is_last=True)
+        n, last = bits.type(self.n), jnp.iinfo(bits).max
+        zero = 2 * index.astype(bits) - n + (ordered == 0).astype(bits)
+        moved = jnp.where(ordered == last, ordered, jnp.where(ordered > 0, ordered + n, ordered - n))
+        return jnp.where((ordered == 0) | (ordered == -1), zero, moved)
+
+    def decode(self, keys: Any) -> Any:
+        """The floats."""
+        n, last = keys.dtype.type(self.n), jnp.iinfo(keys.dtype).max
+        zero = (keys + n) % 2 - 1  # -1 are the ordered bits of -0.0
+        moved = jnp.where(keys == last, keys, jnp.where(keys > 0, keys - n, keys + n))
+        ordered = jnp.where((keys >= -n) & (keys < n), zero, moved)
+        return comm.from_ordered_bits(ordered, self.wide).astype(self.dtype)

@@ -28,6 +28,7 @@ from namedax.operands.nmap import nmap
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing.getitem import read
 from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -252,13 +253,12 @@ def _unique(
 
     truth = x.dtype == jnp.bool_
     numbers = ordered.astype(jnp.int8) if truth else ordered
-    least = REDUCTIONS["min"](numbers, axis) if fill is None else fill
-    values = at_places(numbers, least)
+    values = at_places(numbers, _at_first(op, numbers, axis) if fill is None else fill)
     results = [values.astype(x.dtype) if values.dtype != x.dtype else values]
     if more[0] or more[1]:
         order = _SORTING["argsort"](x, axis)
         if more[0]:
-            results.append(at_places(order, _at_first(op, order, first, axis)))
+            results.append(at_places(order, _at_first(op, order, axis)))
         if more[1]:
             results.append(take_along_axis(slot, _SORTING["argsort"](order, axis), axis))
     if more[2]:
@@ -267,9 +267,9 @@ def _unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _at_first(op: str, order: Any, first: Any, axis: Hashable) -> Any:
-    """The entry of `order` at index 0."""
-    return _sum(_where(index_along(op, order, axis) == 0, order, 0), axis)
+def _at_first(op: str, x: Any, axis: Hashable) -> Any:
+    """The entry of `x` at index 0."""
+    return read(op, x, {axis: 0})
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"nonzero": nonzero, "unique": unique}

@@ -41,7 +41,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
     mine = cast_data(rank, mesh_axes) - comm.block_index(mesh_axes).astype(rank.dtype) * block
     here = (mine >= 0) & (mine < block)
     values = jnp.take_along_axis(ordered, jnp.where(here, mine, 0), -1)
-    return comm.psum(jnp.where(here, values, jnp.zeros((), values.dtype)), mesh_axes)
+    return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
 def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:

@@ -115,8 +115,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
         halved = _where_at(y, name, (0, n - 1), y * 0.5, y) if n > 1 else y * 0
         return _sum(halved, name) * dx
     x = _along("trapezoid", x, y, name)
-    areas = (shift(x, -1, name) - x) * (shift(y, -1, name) + y) * 0.5
-    return _sum(_where_at(y, name, (n - 1,), areas * 0, areas), name)
+    areas = (shift(x, -1, name) - x) * (shift(y, -1, name) + y)
+    return 0.5 * _sum(_where_at(y, name, (n - 1,), 0.0, areas), name)
 
 
 @axis_needed()
@@ -164,17 +164,19 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
         raise AxisSizeError(
             f"gradient: axis {shown(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 entries."
         )
-    before, after = f - shift(f, 1, axis), shift(f, -1, axis) - f
+    left, right = shift(f, 1, axis), shift(f, -1, axis)
+    before, after = f - left, right - f
     if np.ndim(getattr(h, "data", h)) == 0:
-        inner = (before + after) * 0.5 / h
+        inner = (right - left) * 0.5 / h
         low, high = after / h, before / h
     else:
         points = _along("gradient", h, f, axis)
-        left, right = points - shift(points, 1, axis), shift(points, -1, axis) - points
         # At the ends one of the two is not a distance; what is computed with it is not used.
-        safe_left, safe_right = _where_at(f, axis, (0,), left * 0 + 1, left), _where_at(f, axis, (n - 1,), right * 0 + 1, right)
-        inner = (before * safe_right / safe_left + after * safe_left / safe_right) / (safe_left + safe_right)
-        low, high = after / safe_right, before / safe_left
+        back = _where_at(f, axis, (0,), 1.0, points - shift(points, 1, axis))
+        ahead = _where_at(f, axis, (n - 1,), 1.0, shift(points, -1, axis) - points)
+        both = back + ahead
+        inner = -ahead / (back * both) * left + (ahead - back) / (back * ahead) * f + back / (ahead * both) * right
+        low, high = after / ahead, before / back
     return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
 
 
@@ -205,7 +207,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
     half = period // 2 if isinstance(period, int) and jnp.issubdtype(p.dtype, jnp.integer) else period / 2
     limit = half if discont is None else discont
     steps = p - shift(p, 1, name)
-    steps = _where_at(p, name, (0,), steps * 0, steps)
+    steps = _where_at(p, name, (0,), 0, steps)
 
     def correction(step: Any) -> Any:
         within = (step + half) % period - half

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import LikeArguments
+from namedax.core.cpu import on_cpus
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, inexact_type
 from namedax.core.region import ambient
@@ -74,8 +75,12 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
             lengths[at], steps[at] = size, stride
         axes = {plan.axis for plan in plans}
         data = whole_for_partitioner(value._data, x._dims, axes)
-        data = whole_for_partitioner(lax.reduce_window(data, fill, combine, lengths, steps, "VALID"), x._dims, axes)
-        return refilled_windows(data, dims, plans)
+        pooled = lax.reduce_window(data, fill, combine, lengths, steps, "VALID")
+        if combine is not lax.add and jnp.issubdtype(data.dtype, jnp.floating) and on_cpus():  # XLA drops NaN there
+            is_nan = lax.ne(data, data).astype(jnp.int32)
+            has_nan = lax.reduce_window(is_nan, np.int32(0), lax.max, lengths, steps, "VALID")
+            pooled = jnp.where(has_nan > 0, jnp.asarray(jnp.nan, data.dtype), pooled)
+        return refilled_windows(whole_for_partitioner(pooled, x._dims, axes), dims, plans)
 
     check_together(op, dims)
     return finish(compute, dims, gathered)

@@ -18,6 +18,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import PartitionSpec
 
+from namedax.core.element_types import additive_identity, extreme
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
@@ -552,10 +553,13 @@ class _Fold(Record):
             dtype = comm.sum_type(dtype)
         if jnp.issubdtype(dtype, jax.dtypes.extended):
             return cast_data(jnp.zeros(dims, dtype), axes)
-        key = (self.kind in ("maximum", "minimum") and self.kind, dtype, axes)
+        kind = self.kind if self.kind in ("sum", "maximum", "minimum") else "join"
+        key = (kind, dtype, axes)
         if key not in numbers:
-            number = _least(dtype) if self.kind == "maximum" else _greatest(dtype) if self.kind == "minimum" else 0
-            numbers[key] = cast_data(jnp.asarray(np.asarray(number, dtype)), axes)
+            number = (
+                additive_identity(dtype) if kind in ("sum", "join") else jnp.asarray(extreme(dtype, self.kind == "maximum"))
+            )
+            numbers[key] = cast_data(number, axes)
         return lax.broadcast(numbers[key], dims)
 
     def add(self, total: Any, value: Any, index: Any) -> Any:
@@ -573,14 +577,6 @@ class _Fold(Record):
 
     def end(self, total: Any, shape: Any) -> Any:
         return total.astype(shape.dtype) if self.kind == "sum" else total
-
-
-def _least(dtype: Any) -> Any:
-    return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else False if dtype == jnp.bool_ else jnp.iinfo(dtype).min
-
-
-def _greatest(dtype: Any) -> Any:
-    return jnp.inf if jnp.issubdtype(dtype, jnp.floating) else True if dtype == jnp.bool_ else jnp.iinfo(dtype).max
 
 
 def _dim_of(spec: Spec, axis: str) -> int | None:
