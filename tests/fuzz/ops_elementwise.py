@@ -88,6 +88,39 @@ class Greater(Operation):
         return [elementwise(r.xp, lambda x: x > 0, "bool", *values)]
 
 
+class Rates(Operation):
+    """Two sums divided by counts, some of them zero, and compared: infinities and NaN count, and the result is finite."""
+
+    names, weight = ("rates",), 0.5
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: v.dtype == "f32" and v.names and not v.ndim)
+        axis = None if x is None else g.choice(g.v(x).names)
+        z = None if x is None else g.pick(lambda v: v.dtype == "f32" and v.names == g.v(x).names and not v.ndim)
+        y = None if x is None else g.pick(lambda v: v.dtype == "i32" and axis not in v.names and fits(v, g.v(x)))
+        if x is None or z is None or y is None:
+            return None
+        sums = [_total(np, g.v(n), axis) for n in (x, z)]
+        with np.errstate(all="ignore"):
+            rates = elementwise(np, lambda p, q, n: p / n + q / n, "f32", *sums, g.v(y)).data
+        clear = all(np.all(np.abs(v.data) > 1e-2) for v in sums) and g.apart(np.where(np.isfinite(rates), rates, 0.0), 0.5)
+        return g.s(name, (x, z, y), axis=axis) if clear else None
+
+    def code(self, s, a, functions, resources):
+        x, z, y = a
+        return f"nx.sum({x}, {s['axis']!r}) / {y} + nx.sum({z}, {s['axis']!r}) / {y} > 0.5"
+
+    def run(self, r, s, values, env):
+        x, z, y = values
+        sums = [_total(r.xp, v, s["axis"]) for v in (x, z)]
+        with np.errstate(all="ignore"):
+            return [elementwise(r.xp, lambda p, q, n: p / n + q / n > 0.5, "bool", *sums, y)]
+
+
+def _total(xp, v: V, axis: str) -> V:
+    return V(xp.sum(v.data, axis=places(v, (axis,))), without(v, (axis,)), v.dtype)
+
+
 class Where(Operation):
     names, weight = ("where",), 1.0
 

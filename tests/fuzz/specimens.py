@@ -349,4 +349,12 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         (on(X8, "none", EXPLICIT, j="x"), on(X8, "outside", EXPLICIT, j="x")),
     ),
+    "sums divided by counts, some of them zero": Specimen(
+        program(
+            [given("a", "c"), given("a", "c", seed=1), given("c", dtype="i32", fill="index", seed=4)],
+            [do(3, "rates", 0, 1, 2, axis="a")],
+            3,
+        ),
+        (on(X4, "none", a="x"), on(X8, "none", EXPLICIT, a="x"), on((), "none", a=4), on(X4, "none", a=("x", 2))),
+    ),
 }

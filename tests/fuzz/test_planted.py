@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import namedax as nx
+from namedax.programs import primitives
 from tests.fuzz.generator import program as random_program
 from tests.fuzz.layouts import Layout
 from tests.fuzz.program import Argument
@@ -119,6 +120,13 @@ def cut_elsewhere(patch):
     patch.setattr(nx, "xmap", xmap)
 
 
+def sums_past_scalings(patch):
+    """A sum over devices is taken after a product or a quotient of floats, as if these were linear in IEEE arithmetic."""
+    for name, groups in (("mul", ((0,), (1,))), ("div", ((0,),))):
+        known = primitives.TABLE[name]
+        patch.setitem(primitives.TABLE, name, known.replace(linear=groups, when=lambda eqn, operand: True, scales=()))
+
+
 def under_another_mesh(patch):
     """What runs under a mesh whose axes come in another order is wrong."""
     right = nx.tanh
@@ -132,6 +140,7 @@ def layouts(gradient="none", **options):
 
 
 TIED = Argument(("a", "c"), fill="ties")
+COUNTS = [Argument(("a", "c")), Argument(("a", "c"), seed=1), Argument(("c",), "i32", "index")]
 AFFINE = ("nx.custom_vjp_affine", "rule_over_names_affine")
 PLANTED = {
     "no entry": (over_size(0), [Argument(("a", "e"))], ("sum",), layouts()),
@@ -148,6 +157,7 @@ PLANTED = {
     "under jit": (outside, [FIRST], ("tanh", "sin"), layouts("outside", after="jit")),
     "cut otherwise": (cut_elsewhere, [FIRST], ("tanh",), layouts(again="cut")),
     "another mesh": (cut_elsewhere, [FIRST], ("tanh",), layouts(again="mesh")),
+    "sums past scalings": (sums_past_scalings, COUNTS, ("rates",), layouts()[:1]),
     "under another mesh": (under_another_mesh, [FIRST], ("tanh",), layouts(again="set_mesh")),
 }
 
