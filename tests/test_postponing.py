@@ -484,6 +484,11 @@ EXACT = {  # the body over names, the same in NumPy, and its operands
         lambda x, y: (x.sum(0) / y)[0],
         (HITS, TRIALS),
     ),
+    "rates, added up by a scan": (
+        lambda x, y: nx.scan(lambda total, xy: (total + nx.sum(xy[0], "a") / xy[1], None), 0.0, (x, y), axis="b")[0],
+        lambda x, y: (x.sum(0) / y).sum(),
+        (HITS, TRIALS),
+    ),
     "products, one read": (
         lambda x, y: (nx.sum(x, "a") * 2048)["b", 0],
         lambda x, y: (x.sum(0) * 2048)[0],
