@@ -240,7 +240,10 @@ def test_one_answer(resources):
     assert {key for key, value in have.items() if value} == want
     named = nx.named(x, ["a", "b"])
     assert nx.array_equal(named, nx.named(x.T, ["b", "a"]))
-    assert nx.numpy.allclose(named, named).dims == ("a", "b")  # JAX's meaning: an answer for every entry of the names
+    with pytest.raises(nx.errors.PositionalAxisError, match=r"Write nx\.allclose"):
+        nx.numpy.allclose(named, named)
+    positional = nx.named(x, ["a", None])
+    assert nx.numpy.allclose(positional, positional).dims == ("a",)  # one answer over the positional axes, as in JAX
 
 
 # --- small forms -------------------------------------------------------------------------------------------------------------
@@ -258,7 +261,8 @@ def test_plain_arrays_are_left_to_jax():
         have, step = nx.linspace(-3, 11, retstep=True, axis="k", **options)
         want, distance = jnp.linspace(-3, 11, retstep=True, **options)
         assert have.dtype == want.dtype
-        np.testing.assert_allclose(have.data.astype(float), want.astype(float), rtol=1e-6)
+        close = 1e-2 if have.dtype == jnp.bfloat16 else 1e-6  # JAX 0.12 computes these in 32 bits
+        np.testing.assert_allclose(have.data.astype(float), want.astype(float), rtol=close)
         np.testing.assert_allclose(step, distance, rtol=1e-6)
     np.testing.assert_array_equal(nx.numpy.fft.rfftfreq(9, 0.1), jnp.fft.rfftfreq(9, 0.1))
     assert float(nx.nn.binary_cross_entropy(jnp.asarray(1e4), 0)) == 1e4

@@ -363,7 +363,7 @@ class Methods:
 
         Along a sharded name: a sorting network over the devices, with 1, 3, 6 collective-permutes of the block over 2, 4, 8
         devices; the axis is never gathered. With a gradient the indices travel too, and the gradient sends the blocks back in as
-        many.
+        many. (16-bit floats travel as 32 bits where the axis has more than 1,022 entries, or 126 for `bfloat16`.)
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.

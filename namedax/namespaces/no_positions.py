@@ -43,7 +43,6 @@ _INSTEAD: dict[str, str | None] = {
     "scipy.signal.correlate": _POSITIONS,
     **{f"scipy.linalg.{name}": _POSITIONS for name in _OF_MATRICES},
     "numpy.linalg.matrix_rank": _POSITIONS,
-    "numpy.minmax": _BY_AXIS,
     "scipy.stats.mode": _BY_AXIS,
     "scipy.stats.rankdata": _BY_AXIS,
     "numpy.insert": "nx.numpy.insert(arr, obj, values, axis={last!r})",
@@ -55,7 +54,7 @@ _AXIS_AT = {
     **{f"numpy.fft.{name}": (1 if name.endswith("shift") else 2, "axes") for name in _FOURIER},
     **{f"scipy.fft.{name}": (3, "axes") for name in ("dctn", "idctn")},
     **{"numpy.insert": (3, "axis"), "numpy.delete": (2, "axis"), "numpy.packbits": (1, "axis")},
-    **{"numpy.minmax": (1, "axis"), "scipy.stats.mode": (1, "axis"), "scipy.stats.rankdata": (sys.maxsize, "axis")},
+    **{"scipy.stats.mode": (1, "axis"), "scipy.stats.rankdata": (sys.maxsize, "axis")},
 }
 # These act on all their arrays, or on a sequence of them; the others on the first argument.
 _OF_SEVERAL = frozenset(

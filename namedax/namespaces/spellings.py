@@ -20,7 +20,7 @@ from namedax.core.miscalls import bound
 from namedax.core.refused import guarded
 from namedax.errors import AxisNameError, raise_not_found, shown
 from namedax.operands.along_axes import along_axes, to_front
-from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
+from namedax.operands.axes import axis_said, check_axes, is_axis_name, refuse_reversal, resolve_axis
 from namedax.operands.nmap import nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -36,7 +36,7 @@ __all__ = ["FFT", "LINALG", "NUMPY", "by_name", "entries_of", "names_in"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _where, _conj, _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("where", "conj", "sqrt", "log", "isnan"))
-_sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
+_sum, _std, _min, _max = (REDUCTIONS[name] for name in ("sum", "std", "min", "max"))
 
 
 def names_in(axes: Any) -> list[Any]:
@@ -318,6 +318,33 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
     return shifted
 
 
+@axis_said
+def minmax(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> tuple[Array, Array]:
+    """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
+
+    Args:
+      a: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      keepdims: as for `nx.min`.
+      initial: one number for both, or a pair.
+      where: as for `nx.min`.
+
+    Over sharded names it costs what `nx.min` and `nx.max` cost.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> (nx.min(x, "k"), nx.max(x, "k"))
+    (Array(1., dtype=float32), Array(3., dtype=float32))
+    """
+    low, high = initial if isinstance(initial, tuple) else (initial, initial)
+    return _min(a, axis, keepdims=keepdims, initial=low, where=where), _max(
+        a, axis, keepdims=keepdims, initial=high, where=where
+    )
+
+
 def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """A table of functions, the axes of whose calls are checked."""
     return {function.__name__: axes_checked(function) for function in functions}
@@ -326,6 +353,7 @@ def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 NUMPY: dict[str, Callable[..., Any]] = {
     "concat": joining.concatenate,
     **{f.__name__: f for f in (transpose, permute_dims, moveaxis, rollaxis, swapaxes, diagonal, trace, vecdot, tensordot)},
+    **({"minmax": minmax} if hasattr(jnp, "minmax") else {}),
 }
 LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}
 FFT = by_name(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))

@@ -29,6 +29,7 @@ from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.site import Site
 from namedax.resources import communication as comm
 from namedax.resources.real_entries import is_real, real_blocks
+from namedax.resources.refusals import refuse_loops
 
 __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_values"]
 
@@ -131,6 +132,7 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
     """The values sorted over all blocks; -0.0 and 0.0, which are equal, stay in their order. The index travels only with a derivative."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
+    refuse_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
 
     @jax.custom_jvp
     def values(data: Any, index: Any) -> Any:

@@ -115,6 +115,8 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
         placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
         if placement:
             data = comm.all_gather(data, i, placement, "invarying")
+    if data.dtype in (jnp.bfloat16, jnp.float16):  # of which JAX 0.12 has no svd
+        return site.finish(jnp.linalg.norm(data.astype(jnp.float32), ord, site.axes, keepdims).astype(data.dtype))
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
