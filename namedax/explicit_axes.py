@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -208,12 +209,14 @@ _Program = Callable[[list[Any]], Any]
 
 _programs: dict[Hashable, _Program] = {}
 _MOST = 512
+_keeping = threading.RLock()
 
 
 def _keep(key: Hashable, program: _Program) -> None:
-    while len(_programs) >= _MOST:
-        _programs.pop(next(iter(_programs)))
-    _programs[key] = program
+    with _keeping:
+        while len(_programs) >= _MOST:
+            _programs.pop(next(iter(_programs)))
+        _programs[key] = program
 
 
 def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Any) -> Hashable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -140,27 +141,16 @@ def xmap(
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
-    shared = _shared(
-        fun,
-        freeze(in_axes, "in_axes"),
-        freeze(out_axes, "out_axes"),
-        frozenset(sizes.items()),
-        frozenset(resources.items()),
-        mesh,
-        donated,
-        static,
-        partitioning,
-        overlap,
-        skipped,
-        jit,
-    )
-    known = shared.wrapper() if shared.wrapper is not None else None
-    if known is None:
-        options = (copied(in_axes), copied(out_axes), sizes, resources, mesh, static, partitioning, overlap, skipped)
-        known = Xmapped(fun, *options, parameters, shared)
-        shared.wrapper = weakref.ref(known)
-        if jit and shared.jitted is None:
-            shared.jitted = _jit(known, donated)
+    frozen = freeze(in_axes, "in_axes"), freeze(out_axes, "out_axes"), frozenset(sizes.items()), frozenset(resources.items())
+    with _wrapping:  # two threads that wrap one function get one wrapper, with its compiled program
+        shared = _shared(fun, *frozen, mesh, donated, static, partitioning, overlap, skipped, jit)
+        known = shared.wrapper() if shared.wrapper is not None else None
+        if known is None:
+            options = (copied(in_axes), copied(out_axes), sizes, resources, mesh, static, partitioning, overlap, skipped)
+            known = Xmapped(fun, *options, parameters, shared)
+            if jit and shared.jitted is None:
+                shared.jitted = _jit(known, donated)
+            shared.wrapper = weakref.ref(known)
     return known
 
 
@@ -182,6 +172,7 @@ class _Shared:
 # By the id of a function, for as long as it lives: options to what their wrappers share, those used last at the end.
 _programs: dict[int, dict[Hashable, _Shared]] = {}
 _MAX_PROGRAMS = 256
+_wrapping = threading.RLock()  # reentrant: the hash of an option may be a user's function
 
 
 def _shared(fun: Any, *options: Hashable) -> _Shared:

@@ -410,6 +410,7 @@ class _Number:
 
 
 _numbers: list[_Number] = []
+_growing = threading.Lock()
 
 
 class _Numbering:
@@ -422,8 +423,10 @@ class _Numbering:
         known = self.names.get(name)
         if known is None:
             index = len(self.names)
-            if index == len(_numbers):
-                _numbers.append(_Number(index))
+            if index >= len(_numbers):
+                with _growing:  # entry i is the number i, also where two threads need it at once
+                    while index >= len(_numbers):
+                        _numbers.append(_Number(len(_numbers)))
             known = self.names[name] = _numbers[index]
         return known
 
