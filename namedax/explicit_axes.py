@@ -11,6 +11,9 @@ different outside:
   user (a scan): these have been written for whole arrays, and may look at their data.
 - Positional axes that are cut are gathered.
 
+In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map. Where JAX rejects an operation on them, all
+operands get the sharding of their names, and if that does not help, they are gathered.
+
 What was found for one operation and the types of its operands is kept, so that the next call of it compiles nothing and asks JAX nothing.
 """
 
@@ -29,7 +32,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from namedax.core import refused
-from namedax.core.array import NamedArray, dims_of, is_named, make
+from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
@@ -39,7 +42,7 @@ from namedax.operands.compiled_ops import type_key
 from namedax.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
-from namedax.resources.mesh import entry_of, replicated
+from namedax.resources.mesh import entry_of, is_tracked, replicated
 from namedax.xmap import xmap
 
 __all__ = ["install"]
@@ -93,11 +96,15 @@ class _Call(Record, frozen=False):
 
 
 def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
-    if ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
+    region = ambient()
+    in_body = region is not None and region.mode == "manual"
+    if (in_body and not must) or (not in_body and _is_elsewhere()):
         return None
     given = ([_flattenable(arg) for arg in args], {name: _flattenable(arg) for name, arg in kwargs.items()})
     leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
     call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
+    if in_body:
+        return _in_body(call)
     try:
         places_of_names, mesh = _read_off(call)
     except MeshError:
@@ -117,6 +124,42 @@ def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         _keep(key, program)
         refused.note(function)
     return (result,)
+
+
+def _is_elsewhere() -> bool:
+    """Return True in a region that is not manual, and in a `jax.shard_map` of the user."""
+    return ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
+
+
+def _in_body(call: _Call) -> tuple[Any] | None:
+    """Run an operation in a body on results of inner mapped functions, which are sharded over mesh axes that the body does not map.
+
+    First each name is sharded alike in all operands, which moves nothing. If JAX rejects that too, the operands are replicated.
+    """
+    operands = call.operands
+    specs = [(dims_of(x), jax.typeof(_data(x)).sharding.spec) for x in operands if is_tracked(_data(x))]
+    if all(entry is None for _, spec in specs for entry in spec):
+        return None
+    places: Assignment = {}
+    for dims, spec in specs:
+        places |= {name: axes for i, name in enumerate(dims) if name is not None and (axes := entry_of(spec, i))}
+
+    def aligned(x: Any) -> Any:
+        if not isinstance(x, NamedArray):
+            return x
+        return make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims)
+
+    try:
+        return (call.of([aligned(x) for x in operands]),)
+    except Exception as error:
+        if not refused.is_of_sharding(error):
+            raise
+    whole = [make_in_region(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x) for x in operands]
+    return (call.of(whole),)
+
+
+def _data(x: Any) -> Any:
+    return x._data if isinstance(x, NamedArray) else x
 
 
 class _ByAxis(dict[Hashable, Any]):

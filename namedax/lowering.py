@@ -188,7 +188,6 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
         run = jax.checkpoint(call.within(traced.with_closure))
         flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
-        flat = to_specs(flat, [PartitionSpec()] * len(flat), None)  # in the outer function no name lives on the new axes
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [

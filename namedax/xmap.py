@@ -45,7 +45,6 @@ from namedax.resources.mesh import (
     has_explicit_axes,
     is_placed,
     mesh_for,
-    replicated,
     resolve_mesh,
     without_devices,
     without_types,
@@ -556,7 +555,6 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         result = (run_auto if auto else run_manual)(call, mesh, from_context)
     if outer is not None:
         outer.seen.update(call.region.seen)
-        result = jax.tree.map(replicated, result)  # as its arguments are: in the function around it no name lives on a mesh
     return result
 
 

@@ -100,6 +100,76 @@ def test_inner_resources_communicate_on_their_axis_alone():
     assert summary(compiled) == {"all-reduce": (1, 8)}
 
 
+AFTERWARDS = {
+    "nothing": (lambda y, x: y, lambda y, x: y, "x"),
+    "elementwise": (lambda y, x: y * 2 + x, lambda y, x: y * 2 + x, "x"),
+    "two operands": (lambda y, x: nx.where(y > 0, y, x), lambda y, x: jnp.where(y > 0, y, x), "x"),
+    "softmax": (lambda y, x: nx.nn.softmax(y, "b"), lambda y, x: jax.nn.softmax(y, 2), "x"),
+    "loop": (
+        lambda y, x: nx.fori_loop(0, 2, lambda i, c: c * 1.5 + y, x),
+        lambda y, x: (x * 1.5 + y) * 1.5 + y,
+        "x",
+    ),
+    # What JAX does not do along a sharded dimension is done on the whole one.
+    "roll": (lambda y, x: nx.roll(y, 1, "b"), lambda y, x: jnp.roll(y, 1, 2), None),
+    "sort": (lambda y, x: nx.sort(y, "b") * x, lambda y, x: jnp.sort(y, 2) * x, None),
+    "update": (lambda y, x: y.at["b", 1].set(x["b", 2]), lambda y, x: y.at[..., 1].set(x[..., 2]), None),
+    "outer product": (
+        lambda y, x: nx.sum(y * nx.rename(y, {"b": "c"}), "c"),
+        lambda y, x: y * y.sum(2, keepdims=True),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "outer", "kind"),
+    [
+        *((case, {"a": "y"}, "explicit") for case in AFTERWARDS),
+        ("elementwise", {"a": "y"}, "auto"),
+        *((case, {}, "explicit") for case in ("nothing", "two operands", "roll")),
+    ],
+    ids=str,
+)
+def test_a_result_of_an_inner_function_stays_where_its_names_are(case, outer, kind):
+    use, oracle, placed = AFTERWARDS[case]
+    mesh = make_mesh((2, 2), kind)
+    x = array(2, 5, 4)
+
+    def body(x):
+        return use(nx.xmap(nx.sin, axis_resources={"b": "x"}, mesh=mesh)(x), x)
+
+    f = nx.xmap(body, (["a", None, "b"],), ["a", None, "b"], axis_resources=outer, mesh=mesh)
+
+    def loss(f):
+        return lambda x: jnp.sum(jnp.cos(f(x)))
+
+    with jax.set_mesh(mesh):
+        have, gradient = jax.jit(f)(x), jax.jit(jax.grad(loss(f)))(x)
+    np.testing.assert_allclose(have, oracle(jnp.sin(x), x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient, jax.grad(loss(lambda x: oracle(jnp.sin(x), x)))(x), rtol=1e-4, atol=1e-5)
+    if placed is not None:
+        assert have.sharding.shard_shape(have.shape) == (1 if outer else 2, 5, 2)
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("outer", [{"a": "y"}, {}], ids=str)
+def test_a_result_of_an_inner_function_is_not_gathered(outer, kind):
+    mesh = make_mesh((2, 2), kind)
+
+    def body(x):
+        return nx.xmap(nx.sin, axis_resources={"b": "x"}, mesh=mesh)(x) * 2
+
+    f = nx.xmap(body, axis_resources=outer, mesh=mesh)
+    x = nx.named(array(2, 5, 4), ["a", None, "b"])
+    with jax.set_mesh(mesh):
+        assert summary(jax.jit(f).lower(x).compile()) == {}
+    placed = nx.shard(x, {**outer, "b": "x"}, mesh)
+    result = f(placed)
+    np.testing.assert_allclose(result.data, 2 * np.sin(x.data), rtol=1e-5)
+    assert result.sharding.shard_shape(result.data.shape) == (1 if outer else 2, 5, 2)
+
+
 @pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_an_inner_name_on_a_mesh_axis_that_is_taken(kind):

@@ -20,7 +20,7 @@ from namedax.core.element_types import refuse_overflow
 from namedax.core.flags import check_flags, flags_of
 from namedax.errors import NamedaxError
 
-__all__ = ["asks", "guarded", "install", "note", "other_way", "refused", "within_decorators"]
+__all__ = ["asks", "guarded", "install", "is_of_sharding", "note", "other_way", "refused", "within_decorators"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,12 +62,12 @@ def other_way(
     """
     if isinstance(error, OverflowError):
         refuse_overflow(getattr(function, "_guarded", "an operation"), (args, kwargs))
-    if error is not None and (not _is_of_sharding(error) or _is_part_of_another()):
+    if error is not None and (not is_of_sharding(error) or _is_part_of_another()):
         return None
     return cast("tuple[Any] | None", _ways[0](error is not None, function, args, kwargs))
 
 
-def _is_of_sharding(error: BaseException) -> bool:
+def is_of_sharding(error: BaseException) -> bool:
     """Whether JAX has raised an error because of how something is sharded, or one of namedax follows from that."""
     cause: BaseException | None = error
     while isinstance(cause, NamedaxError):
@@ -147,4 +147,4 @@ def _is_guard(function: Any) -> bool:
     return getattr(function, "__code__", None) is _guard_code
 
 
-_guard_code = guarded("")(_is_of_sharding).__code__
+_guard_code = guarded("")(is_of_sharding).__code__
