@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import AxisType, PartitionSpec
 
 import namedax as nx
 from namedax.core.axis_mappings import is_mapping, parse_mapping
@@ -454,6 +454,38 @@ def test_shard(kind):
         np.testing.assert_array_equal(have, want)
     with jax.set_mesh(mesh):
         assert nx.shard(tree["w"], {"a": ("y", "x")}).sharding.spec == PartitionSpec(("y", "x"), None, None)
+
+
+@pytest.mark.parametrize("kinds", ["auto", "explicit", "mixed"])
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": "y", "b": "x"}, {"a": ("y", "x")}], ids=str)
+def test_shard_places_under_jit(resources, kinds):
+    # A compiled program lets XLA choose, and jax.device_put says nothing to it over Auto axes.
+    explicit, auto = AxisType.Explicit, AxisType.Auto
+    types = {"auto": (auto, auto), "explicit": (explicit, explicit), "mixed": (auto, explicit)}[kinds]
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=types, devices=jax.devices()[:4])
+    tree = {"w": nx.named(array(4, 3, 4), ["a", None, "b"]), "v": array(3)}
+    for arrives in ({"a": "x", "b": "y"}, {}):
+        given = nx.shard(tree, arrives, mesh)
+        have, want = jax.jit(lambda tree: nx.shard(tree, resources, mesh))(given), nx.shard(given, resources, mesh)
+        assert have["w"].sharding.is_equivalent_to(want["w"].sharding, 3)
+        assert have["v"].sharding.is_fully_replicated
+        np.testing.assert_array_equal(have["w"].data, tree["w"].data)
+
+
+def test_shard_under_jit_in_a_program():
+    mesh = make_mesh((4, 2))
+    x = nx.shard(nx.named(array(8, 4), ["a", "b"]), {"a": "x"}, mesh)
+
+    def f(x):
+        return nx.sum(nx.sin(nx.shard(x, {}, mesh)) * x.data[0, 0], ...)
+
+    text = jax.jit(lambda x: nx.shard(x * 2, {}, mesh)).lower(x).compile().as_text()
+    assert "all-gather" in text
+    np.testing.assert_allclose(jax.jit(f)(x), np.sum(np.sin(x.data) * x.data[0, 0]), rtol=1e-5)
+    have = jax.jit(jax.grad(lambda x: nx.sum(nx.sin(nx.shard(x, {"b": "y"}, mesh)), ...)))(x)
+    np.testing.assert_allclose(have.data, np.cos(x.data), rtol=1e-5, atol=1e-6)
+    have = jax.grad(lambda x: nx.sum(nx.sin(nx.shard(x, {"b": "y"}, mesh)), ...))(x)
+    np.testing.assert_allclose(have.data, np.cos(x.data), rtol=1e-5, atol=1e-6)
 
 
 def test_shard_says_what_is_wrong():

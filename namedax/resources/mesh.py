@@ -35,6 +35,7 @@ __all__ = [
     "mesh_of_types",
     "mesh_with_devices",
     "must_enter",
+    "put",
     "replicated",
     "resolve_mesh",
     "said_once",
@@ -238,6 +239,17 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
     """A spec for so many dimensions without the mesh axes that are Auto, which JAX's types do not mention."""
     return PartitionSpec(*(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(ndim)))
+
+
+def put(data: Any, sharding: NamedSharding) -> Any:
+    """`data` with this sharding, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
+    placed = jax.device_put(data, sharding)
+    mesh = sharding.mesh
+    explicit = _explicit_axes(mesh)
+    if not isinstance(placed, jax.core.Tracer) or len(explicit) == len(mesh.axis_names) or _is_eager():
+        return placed
+    entries = (tuple(axis for axis in entry_of(sharding.spec, dim) if axis not in explicit) for dim in range(placed.ndim))
+    return lax.with_sharding_constraint(placed, NamedSharding(mesh, PartitionSpec(*(axes or None for axes in entries))))
 
 
 def said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:

@@ -36,7 +36,7 @@ from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import concrete_mesh, mesh_with_devices
+from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = [
@@ -357,7 +357,8 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
     Returns:
       The same values, each name on its mesh axes. An axis that does not divide over its mesh axes is whole on every device, as where a
-      mapped function takes or returns it. Where there is no mesh and nothing is mapped, `x` as it is.
+      mapped function takes or returns it. Where there is no mesh and nothing is mapped, `x` as it is. Under `jax.jit` the same holds; if one axis
+      is mapped to Auto and Explicit mesh axes together, the Explicit ones are the major ones there.
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
@@ -387,7 +388,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
     def one(leaf: Any) -> Any:
         dims = dims_of(leaf)
         data = leaf._data if isinstance(leaf, NamedArray) else as_jax("shard", leaf)
-        placed = jax.device_put(data, named_sharding(dims, data.shape, assignment, mesh, "shard"))
+        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, "shard"))
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree.map(one, x, is_leaf=is_named)
