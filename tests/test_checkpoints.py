@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import json
 import sys
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from namedax.errors import (
 from tests.harness import Lazily, array, make_mesh, said
 
 ocp, optax = Lazily("orbax.checkpoint"), Lazily("optax")
+CHECKSUMS = "namedax.checksums.json"
 
 
 class Kind(enum.Enum):
@@ -262,6 +264,16 @@ def edited(folder, change):
     text = json.loads(file.read_text())
     text["custom_metadata"]["namedax"] = json.loads(change(json.dumps(text["custom_metadata"]["namedax"])))
     file.write_text(json.dumps(text))
+    if (folder / CHECKSUMS).exists():
+        with_new_checksum(folder, "_METADATA")
+
+
+def with_new_checksum(folder, name):
+    """Writes the list of checksums anew, as if the file had been written as it is now."""
+    inner = json.loads(json.loads((folder / CHECKSUMS).read_text())["list"])
+    inner["files"][name] = [(folder / name).stat().st_size, zlib.crc32((folder / name).read_bytes())]
+    text = json.dumps(inner, sort_keys=True)
+    (folder / CHECKSUMS).write_text(json.dumps({"list": text, "crc32": zlib.crc32(text.encode())}))
 
 
 def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
@@ -468,9 +480,9 @@ def test_folders(stored, tmp_path, monkeypatch):
         said(info.value)
         == f"names: there is no checkpoint in {tmp_path}/nowhere. Give the folder of one step, which nx.checkpoints.save has written."
     )
-    edited(tmp_path / "step", lambda text: text.replace('"version": 1', '"version": 2'))
+    edited(tmp_path / "step", lambda text: text.replace('"version": 2', '"version": 3'))
     with pytest.raises(
-        CheckpointError, match=r"^types: the checkpoint in .* is of version 2, and this namedax reads up to 1. Use a newer one."
+        CheckpointError, match=r"^types: the checkpoint in .* is of version 3, and this namedax reads up to 2. Use a newer one."
     ):
         nx.checkpoints.types("step")
 

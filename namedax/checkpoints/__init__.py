@@ -4,7 +4,8 @@ A checkpoint of orbax says shapes. One of these says which axes they are, in orb
 another number of processes and another physical order are no matter, and a wrong name is an error.
 
 `written_names` writes an axis name as JSON, `trees` a tree of arrays; `fitting` says whether what is asked for is what is stored; `reading` brings
-arrays to where they are to live; `files` has the face. Read `trees` first.
+arrays to where they are to live; `integrity` writes and compares checksums, and
+replaces one checkpoint by another; `files` has the face. Read `trees` first.
 """
 
 from namedax.checkpoints.files import names as names

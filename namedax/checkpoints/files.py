@@ -11,18 +11,20 @@ from typing import Any
 import jax
 
 from namedax.checkpoints.fitting import Wanted, as_stored, check, wanted_leaf
+from namedax.checkpoints.integrity import is_local, new_identifier, recover, replacing, verify, write_checksums
 from namedax.checkpoints.reading import Reading, placed_value
-from namedax.checkpoints.trees import Path, Stored, Value, leaves_of, nested, rebuilt, shown, split, stored_leaves
+from namedax.checkpoints.trees import Path, Stored, Value, check_tree, leaves_of, nested, rebuilt, shown, split, stored_leaves
 from namedax.core.array import is_named
 from namedax.core.region import ambient
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError
+from namedax.errors import shown as shown_value
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.mesh import concrete_mesh
 
 __all__ = ["names", "restore", "save", "save_args", "types"]
 
-_KEY, _VERSION = "namedax", 1  # of orbax's metadata
+_KEY, _VERSION = "namedax", 2  # of orbax's metadata; since 2 it has an identifier, and `save` writes checksums
 
 
 def _orbax(op: str) -> Any:
@@ -57,13 +59,16 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     Every process of a program calls it, with a folder that all of them see, and writes its own blocks. What is written says nothing
     about meshes that matters to `restore`.
 
+    The checkpoint is written beside the folder (`step.saving`) and renamed when it is complete: a program that is killed, or a full disk,
+    leaves what was there before. A list of checksums is written with it, by which `restore` finds damaged files.
+
     Args:
-      path: the folder, or an address that orbax knows (`gs://...`).
+      path: the folder, or an address that orbax knows (`gs://...`), where there are neither checksums nor the renaming.
       tree: a pytree of arrays, named or not, keys of random numbers, and numbers and strings of Python.
-      overwrite: whether a folder that is there is replaced. It is deleted before the new one is written.
+      overwrite: if True, a folder that is there is replaced, when the new one is complete. Default: False, it is an error.
 
     Raises:
-      CheckpointError: a leaf or a name cannot be stored, or the folder is there already.
+      CheckpointError: a leaf or a name cannot be stored, the folder is there already, or another program is saving to it.
       AxisResourceError: this is inside of a mapped function.
       ImportError: orbax is not installed.
 
@@ -74,7 +79,17 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     ('inputs', 'hidden')
     """
     ocp, folder = _orbax("save"), _folder(path)
-    arguments = _save_args(ocp, tree, "save")
+    identifier = new_identifier()
+    arguments = _save_args(ocp, tree, "save", {"id": identifier})
+    if not is_local(folder):
+        _write(ocp, folder, arguments, overwrite)
+        return
+    with replacing(folder, overwrite, "save") as new:
+        _write(ocp, new, arguments, overwrite=False)
+        write_checksums(new, identifier)
+
+
+def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
     with ocp.PyTreeCheckpointer() as checkpointer:
         try:
             checkpointer.save(folder, arguments, force=overwrite)
@@ -106,43 +121,77 @@ def save_args(tree: Any) -> Any:
     >>> nx.checkpoints.names(folder + "/7")
     {'w': {'k': 3}}
     """
-    return _save_args(_orbax("save_args"), tree, "save_args")
+    return _save_args(_orbax("save_args"), tree, "save_args", {})
 
 
-def _save_args(ocp: Any, tree: Any, op: str) -> Any:
+def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
     _refuse_inside(op)
     arrays, text = split(tree, op)
     # Orbax does not write an empty tree.
     item = nested(arrays) or {"nothing": {}}
-    return ocp.args.PyTreeSave(item, custom_metadata={_KEY: {"version": _VERSION, "tree": text}})
+    return ocp.args.PyTreeSave(item, custom_metadata={_KEY: {"version": _VERSION, "tree": text, **more}})
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _metadata(ocp: Any, path: Any, op: str) -> tuple[str, Any]:
-    """The folder that holds the arrays, and the JSON of its tree."""
+def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, Any]:
+    """The folder that holds the arrays, and the JSON of its tree; the checksums of its files, or of `every` one, are right."""
     from etils import epath  # orbax's own way to files
 
     folder = _folder(path)
+    recover(folder)
     # A manager puts what is saved without a name of its own one folder deeper.
     found = next((f for f in (folder, f"{folder}/default") if (epath.Path(f) / "_METADATA").exists()), None)
     if found is None:
         raise CheckpointError(
             f"{op}: there is no checkpoint in {folder}. Give the folder of one step, which nx.checkpoints.save has written."
         )
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        custom = checkpointer.metadata(found).item_metadata.custom_metadata or {}
-    if _KEY not in custom:
+    identifier = verify(found, op, every)
+    try:
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            metadata = checkpointer.metadata(found).item_metadata
+            custom = metadata.custom_metadata or {}
+    except Exception as error:  # whatever orbax raises where it reads something else than it has written
+        raise CheckpointError(
+            f"{op}: {found}/_METADATA cannot be read; it is damaged, or not a checkpoint's ({type(error).__name__}: {error}). Restore another "
+            "checkpoint."
+        ) from error
+    if not isinstance(custom, Mapping) or _KEY not in custom:
         raise CheckpointError(
             f"{op}: the checkpoint in {found} has no names of axes: it was not written by nx.checkpoints. Restore it with orbax, into "
             "nx.interop.abstract(types, axis_resources, mesh), where types are those of the tree that was saved."
         )
-    if custom[_KEY]["version"] > _VERSION:
+    tree = _checked_tree(custom[_KEY], identifier, f"{found}/_METADATA", op)
+    _compare(stored_leaves(tree, op), metadata.tree, found, op)
+    return found, tree
+
+
+def _compare(stored: Mapping[Path, Stored | Value], arrays: Any, folder: str, op: str) -> None:
+    """Raises `CheckpointError` where the files of an array are missing, or have another size or dtype than the metadata says."""
+    for where, have in stored.items():
+        if isinstance(have, Stored) and not have.empty:
+            have.compare(_found(arrays, where, folder, op), where, folder, op)
+
+
+def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any:
+    """The JSON of the tree in a checkpoint's metadata."""
+    version = entry.get("version") if isinstance(entry, Mapping) else None
+    if type(version) is not int or version < 1:
         raise CheckpointError(
-            f"{op}: the checkpoint in {found} is of version {custom[_KEY]['version']}, and this namedax reads up to {_VERSION}. Use a newer one."
+            f"{op}: the field {_KEY}.version of {file} is {shown_value(version)}, which no namedax has written."
         )
-    return found, custom[_KEY]["tree"]
+    if version > _VERSION:
+        raise CheckpointError(
+            f"{op}: the checkpoint in {os.path.dirname(file)} is of version {version}, and this namedax reads up to {_VERSION}. Use a newer one."
+        )
+    if entry.get("id") != identifier:
+        lost = (
+            "its list of checksums is missing" if identifier is None else "its list of checksums belongs to another checkpoint"
+        )
+        raise CheckpointError(f"{op}: {file} is not complete: {lost}. Restore another checkpoint.")
+    check_tree(entry.get("tree"), f"the field {_KEY}.tree of {file}", op)
+    return entry["tree"]
 
 
 def names(path: Any) -> dict[str, dict[Hashable, int]]:
@@ -209,6 +258,7 @@ def restore(
     axis_resources: Mapping[Hashable, Any] | None = None,
     mesh: Any = None,
     partial: bool = False,
+    verify_files: bool = True,
 ) -> Any:
     """Reads a tree of arrays from a folder, onto any mesh, under any assignment of names.
 
@@ -224,12 +274,15 @@ def restore(
         where the arrays or types of `like` live; where they say nothing, where JAX puts a new array.
       mesh: a mesh; default: that of `jax.set_mesh`.
       partial: whether the checkpoint may hold arrays that `like` lacks.
+      verify_files: if True, all files are read once to compare their checksums, each by one of the processes. With False, damage in the
+        arrays themselves may be read as numbers.
 
     Returns:
       The tree. A NumPy array comes as one; so does a value of Python, or as an array where `like` has one.
 
     Raises:
-      CheckpointError: there is no checkpoint; or `like` asks for other arrays, names, sizes or element types than it holds.
+      CheckpointError: there is no checkpoint, or it is damaged; or `like` asks for other arrays, names, sizes or element types than it
+        holds.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
@@ -250,7 +303,7 @@ def restore(
             "restore: partial=True leaves out what like= lacks, and there is no like=. Say what to restore with like=."
         )
     placement = _placement(axis_resources, mesh, op)
-    folder, tree = _metadata(ocp, path, op)
+    folder, tree = _metadata(ocp, path, op, every=verify_files)
     stored = stored_leaves(tree, op)
     wanted: dict[Path, Wanted | Value]
     if like is None:
@@ -262,6 +315,19 @@ def restore(
     if like is None:
         return rebuilt(tree, results.__getitem__, op)
     return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_named), [results[where] for where in wanted])
+
+
+def _found(read: Any, where: Path, folder: str, op: str) -> Any:
+    """What orbax has found for a path."""
+    try:
+        data = functools.reduce(operator.getitem, where or ("",), read)
+    except (KeyError, TypeError):
+        data = None
+    if not hasattr(data, "shape"):
+        raise CheckpointError(
+            f"{op}: the checkpoint in {folder} has no array for {shown(where)}; files are missing. Restore another one."
+        )
+    return data
 
 
 def _placement(axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str) -> tuple[Assignment, Any] | None:
@@ -293,12 +359,20 @@ def _read(
     if arguments:
         restore_args = nested(arguments)
         item = nested(dict.fromkeys(arguments, 0))
-        with ocp.PyTreeCheckpointer() as checkpointer:
-            read = checkpointer.restore(
-                folder, args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True)
-            )
+        try:
+            with ocp.PyTreeCheckpointer() as checkpointer:
+                read = checkpointer.restore(
+                    folder, args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True)
+                )
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            raise CheckpointError(
+                f"restore: the arrays in {folder} cannot be read; files are damaged or missing ({type(error).__name__}: {error!s:.300}). "
+                "Restore another checkpoint."
+            ) from error
     for where, reading in readings.items():
-        data = None if reading.stored.empty else functools.reduce(operator.getitem, where or ("",), read)
+        data = None if reading.stored.empty else _found(read, where, folder, "restore")
+        if data is not None:
+            reading.stored.compare(data, where, folder, "restore")
         result, want = reading.finish(data), wanted[where]
         values[where] = type(want.value)(result.item()) if isinstance(want, Value) else result
     return values

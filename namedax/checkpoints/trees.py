@@ -27,7 +27,20 @@ from namedax.errors import CheckpointError
 from namedax.errors import shown as shown_value
 from namedax.operands.leaves import data_of
 
-__all__ = ["PLAIN", "Path", "Stored", "Value", "is_key", "leaves_of", "nested", "rebuilt", "shown", "split", "stored_leaves"]
+__all__ = [
+    "PLAIN",
+    "Path",
+    "Stored",
+    "Value",
+    "check_tree",
+    "is_key",
+    "leaves_of",
+    "nested",
+    "rebuilt",
+    "shown",
+    "split",
+    "stored_leaves",
+]
 
 Path = tuple[str, ...]
 PLAIN = (bool, int, float, complex, str)  # values of Python that stand in the metadata
@@ -61,6 +74,18 @@ class Stored(NamedTuple):
     def empty(self) -> bool:
         """Whether there is no entry to read: orbax does not write such an array."""
         return math.prod(self.shape) == 0
+
+    def compare(self, data: Any, path: Path, folder: str, op: str) -> None:
+        """Raises `CheckpointError` where an array that orbax has found or read is not of this shape and dtype."""
+        shape, dtype = self.shape, self.dtype
+        if self.key is not None:
+            words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+            shape, dtype = words.shape, words.dtype
+        if tuple(data.shape) != tuple(shape) or np.dtype(data.dtype) != np.dtype(dtype):
+            raise CheckpointError(
+                f"{op}: the files in {folder} hold {data.dtype}{list(data.shape)} for {shown(path)}, and its metadata says "
+                f"{np.dtype(dtype)}{list(shape)}; one of them is damaged. Restore another checkpoint."
+            )
 
     def read_dims(self, op: str) -> Dims:
         """The names, and `None` for positional axes."""
@@ -310,6 +335,50 @@ def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
+
+
+def check_tree(node: Any, field: str, op: str) -> None:
+    """Raises `CheckpointError` where a field of a checkpoint's metadata is not the JSON of a tree, and says which part is not."""
+
+    def wrong(what: str, value: Any) -> CheckpointError:
+        return CheckpointError(
+            f"{op}: {field} has {shown_value(value)} for {what}; the file is damaged, or of a newer namedax. Restore another checkpoint."
+        )
+
+    def visit(node: Any, path: Path) -> None:
+        here = shown(path) or "the tree itself"
+        if not isinstance(node, dict) or len({"none", "value", "shape", "dict", "list", "tuple"} & node.keys()) != 1:
+            raise wrong(here, node)
+        if "shape" in node:
+            _check_array(node, here, wrong, op)
+        for kind in ("dict", "list", "tuple"):
+            if kind in node and not isinstance(node[kind], list):
+                raise wrong(here, node)
+        for pair in node.get("dict", ()):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise wrong(f"a key of {here}", pair)
+        for key, child in _inner(node):
+            visit(child, (*path, _part(key)))
+
+    visit(node, ())
+
+
+def _check_array(entry: dict[str, Any], here: str, wrong: Callable[[str, Any], CheckpointError], op: str) -> None:
+    shape, dims = entry["shape"], entry.get("dims")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise wrong(f"the shape of {here}", shape)
+    if dims is not None and (not isinstance(dims, list) or len(dims) != len(shape)):
+        raise wrong(f"the dims of {here}", dims)
+    for dim in dims or ():
+        if dim is not None and not (isinstance(dim, dict) and "enum" in dim):
+            read_name(dim, op)
+    try:
+        if "key" not in entry:
+            jnp.dtype(entry["dtype"])
+    except (KeyError, TypeError):
+        raise wrong(f"the dtype of {here}", entry.get("dtype")) from None
+    if "key" in entry and not isinstance(entry["key"], str):
+        raise wrong(f"the key of {here}", entry["key"])
 
 
 def _stored(entry: Mapping[str, Any], op: str) -> Stored | Value:

@@ -1,0 +1,221 @@
+"""Checksums of the files of a checkpoint, and the replacement of one checkpoint by another.
+
+A checkpoint is written beside its folder and renamed when it is complete, so that a program that is killed, or a full disk, leaves the old one
+or the new one. One file lists the size and the CRC-32 of every other file, with an identifier that the metadata has too: files of two
+checkpoints do not go together. The work is shared among the processes of a program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from namedax.errors import CheckpointError
+
+__all__ = ["CHECKSUMS", "is_local", "new_identifier", "recover", "replacing", "verify", "write_checksums"]
+
+CHECKSUMS = "namedax.checksums.json"
+_CHUNK = 1 << 22  # bytes that are read at once
+_OLD, _NEW = ".replaced", ".saving"
+
+
+def is_local(folder: str) -> bool:
+    """Return True for a folder of the file system; an address such as `gs://...` has neither renaming nor checksums."""
+    return "://" not in folder
+
+
+def new_identifier() -> str:
+    """An identifier that all processes of a program have."""
+    words = np.frombuffer(uuid.uuid4().bytes, np.uint32)
+    if jax.process_count() > 1:
+        words = np.asarray(multihost_utils.broadcast_one_to_all(words))
+    return words.tobytes().hex()
+
+
+# --- checksums ------------------------------------------------------------------------------------------------------
+
+
+def _files(folder: str) -> list[str]:
+    """The files of a folder, relative to it, but the one with the checksums."""
+    found = (path for path in Path(folder).rglob("*") if path.is_file())
+    return sorted(name for path in found if (name := path.relative_to(folder).as_posix()) != CHECKSUMS)
+
+
+def _checksum(path: str) -> int:
+    total = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            total = zlib.crc32(chunk, total)
+    return total
+
+
+def _shared(count: int, compute: Callable[[int], int]) -> list[int]:
+    """`compute(i)` for each `i`, each by one process, known to all."""
+    processes, me = jax.process_count(), jax.process_index()
+    values = np.array([compute(i) if i % processes == me else 0 for i in range(count)], np.uint32)
+    if processes > 1 and count:
+        values = np.asarray(multihost_utils.process_allgather(values)).sum(0, dtype=np.uint32)
+    return [int(value) for value in values]
+
+
+def _text(identifier: str, files: dict[str, list[int]]) -> str:
+    return json.dumps({"version": 1, "id": identifier, "files": files}, sort_keys=True)
+
+
+def write_checksums(folder: str, identifier: str) -> None:
+    """Writes the list of the files of a folder, with their sizes and checksums."""
+    names = _files(folder)
+    sums = _shared(len(names), lambda i: _checksum(os.path.join(folder, names[i])))
+    if jax.process_index() == 0:
+        files = {name: [os.path.getsize(os.path.join(folder, name)), one] for name, one in zip(names, sums, strict=True)}
+        text = _text(identifier, files)
+        with open(os.path.join(folder, CHECKSUMS), "w", encoding="utf-8") as file:
+            json.dump({"list": text, "crc32": zlib.crc32(text.encode())}, file)
+            file.flush()
+            os.fsync(file.fileno())
+    _together("checksums")
+
+
+def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
+    """The identifier, and the sizes and checksums of the files."""
+    path = os.path.join(folder, CHECKSUMS)
+    try:
+        with open(path, encoding="utf-8") as file:
+            outer = json.load(file)
+        text = outer["list"]
+        if zlib.crc32(text.encode()) != outer["crc32"]:
+            raise ValueError("its own checksum differs")
+        inner = json.loads(text)
+        return str(inner["id"]), {str(name): [int(size), int(one)] for name, (size, one) in inner["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{op}: {path} is damaged ({error}). Restore another checkpoint.") from None
+
+
+def verify(folder: str, op: str, every: bool) -> str | None:
+    """The identifier of a checkpoint whose files are as they were written; `None` for one without checksums.
+
+    Args:
+      folder: the folder of the checkpoint.
+      op: the operation, for messages.
+      every: True for all files; False for those of metadata alone, at the top of the folder.
+
+    Raises:
+      CheckpointError: a file is missing, has another size, or another checksum.
+    """
+    if not is_local(folder) or not os.path.exists(os.path.join(folder, CHECKSUMS)):
+        return None
+    identifier, files = _read_list(folder, op)
+    names = [name for name in files if every or "/" not in name]
+
+    def state(i: int) -> int:
+        path = os.path.join(folder, names[i])
+        size, one = files[names[i]]
+        if not os.path.isfile(path):
+            return 1
+        return 2 if os.path.getsize(path) != size else 3 if _checksum(path) != one else 0
+
+    problems = ("", "is missing", "has another size than it was written with", "has another checksum than it was written with")
+    bad = [f"{name} {problems[found]}" for name, found in zip(names, _shared(len(names), state), strict=True) if found]
+    if bad:
+        more = f", and {len(bad) - 3} more files are damaged" if len(bad) > 3 else ""
+        raise CheckpointError(f"{op}: the checkpoint in {folder} is damaged: {', '.join(bad[:3])}{more}. Restore another one.")
+    return identifier
+
+
+# --- replacing ------------------------------------------------------------------------------------------------------
+
+
+def recover(folder: str) -> None:
+    """Finishes what a program that was killed between two renames has left: brings the old checkpoint back."""
+    if is_local(folder) and not os.path.exists(folder) and os.path.isdir(folder + _OLD):
+        with contextlib.suppress(OSError):  # another process has done it
+            os.rename(folder + _OLD, folder)
+
+
+@contextlib.contextmanager
+def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
+    """A folder to write to, which is renamed to `folder` when the block ends, and removed when it raises.
+
+    Raises:
+      CheckpointError: `folder` is there and is not to be overwritten, or another program is writing it.
+    """
+    new, old = folder + _NEW, folder + _OLD
+    first = jax.process_index() == 0
+    with _only_one(folder, op) if first else contextlib.nullcontext():
+        if first:
+            recover(folder)
+        _together("recovered")
+        if os.path.lexists(folder) and not overwrite:
+            raise CheckpointError(f"{op}: {folder} exists already. Save to another folder, or give overwrite=True.")
+        if first:
+            shutil.rmtree(new, ignore_errors=True)  # of a program that was killed
+        _together("cleared")
+        try:
+            yield new
+            _together("written")
+        except BaseException:
+            if first:
+                shutil.rmtree(new, ignore_errors=True)
+            raise
+        if first:
+            _remove(old)
+            if os.path.lexists(folder):
+                os.rename(folder, old)
+            os.rename(new, folder)
+            _remove(old)
+        _together("renamed")
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def _only_one(folder: str, op: str) -> Iterator[None]:
+    """A lock that ends with its process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        yield
+        return
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    path = os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.lock")
+    while True:
+        file: Any = open(path, "w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise CheckpointError(
+                f"{op}: another program, or another thread, is saving to {folder}. Wait until it has ended, or save to another folder."
+            ) from None
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:  # else its last owner has removed it meanwhile
+                break
+        file.close()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+        file.close()
+
+
+def _together(what: str) -> None:
+    """Waits for the other processes."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(f"namedax.checkpoints.{what}")
