@@ -93,6 +93,16 @@ def all_reduced(layout, params):
     return sums + 2, 4 * (tokens * CONFIG.embed * sums + 2 * tokens + 1)
 
 
+def added_for_choices():
+    """The bytes that exact IEEE arithmetic costs a mixture whose experts end in a sum over `model`.
+
+    A weight is a float, so it is applied to the sum of what an expert gives, not to the summands. The sum is of each choice of a
+    token; by hand it is of the tokens. For the gradient of the weights it is taken again, and by hand only the weights are summed.
+    """
+    choices, tokens = CONFIG.top_k, BATCH * CONFIG.pos // 4
+    return 4 * CONFIG.layers * tokens * CONFIG.embed * (choices - 1 + choices)
+
+
 # Compiling takes the time here, so XLA's partitioner is tried where its program is another one.
 PARTITIONED = ("accumulation", "ep+tp")
 
@@ -135,7 +145,7 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
     }
     if layout in ("dp", "tp"):
         assert by_hand.sent == {"all-reduce": all_reduced(layout, grads)}
-    assert named.wire_bytes <= by_hand.wire_bytes
+    assert named.wire_bytes <= by_hand.wire_bytes + (added_for_choices() if layout == "ep+tp" else 0)
     assert named.flops <= 1.01 * by_hand.flops
     assert named.memory <= 1.02 * by_hand.memory + 2**13  # arrays are small here, and some numbers for each row count
 

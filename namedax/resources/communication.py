@@ -19,7 +19,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from namedax.core.cpu import widened
-from namedax.core.element_types import additive_identity, to_type
+from namedax.core.element_types import additive_identity, to_type, weak_as
 from namedax.core.merged import as_one
 from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast_data, varying
@@ -90,7 +90,7 @@ def only_where(mask: Any, data: Any) -> Any:
 
     To the last bit, -0.0 too.
     """
-    return jnp.where(mask, data, additive_identity(data.dtype))
+    return jnp.where(mask, data, weak_as(additive_identity(data.dtype), data))
 
 
 def _sum_parts(parts: Any, dim: int) -> Any:

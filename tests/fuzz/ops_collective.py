@@ -126,11 +126,13 @@ class Permute(Operation):
     names, weight, moves = ("ppermute", "pshuffle", "pbroadcast"), 0.5, True
 
     def draw(self, g, name):
-        x = g.pick(lambda v: v.names and v.dtype in NUMBERS)
+        def axes(v):  # nothing can be broadcast from an entry of no entries
+            return [axis for axis in v.names if SIZES[axis] or name != "pbroadcast"]
+
+        x = g.pick(lambda v: axes(v) and v.dtype in NUMBERS)
         if x is None:
             return None
-        axis = g.choice(g.v(x).names)
-        return g.s(name, (x,), axis=axis, step=g.choice([1, -1, 3]), whole=g.flag())
+        return g.s(name, (x,), axis=g.choice(axes(g.v(x))), step=g.choice([1, -1, 3]), whole=g.flag())
 
     def _sources(self, s):
         """Who sends to every instance; `None`: nobody."""

@@ -218,12 +218,16 @@ class _CrossEntropy(Record):
         loss = lax.log(every)
         if self.z:
             loss = loss + self.z * jnp.square(loss + shift)
-        chosen = self._sum(picked, mask)
-        loss = lax.sub(loss, (1 - self.smoothing) * chosen if self.smoothing else chosen)
         count = self._sum(self._over_classes(mask.astype(data.dtype)), mask) if self.by_class else self.count
         if self.smoothing:
             shifted = shifted if real is None else jnp.where(real, shifted, 0)
             total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
+            picked = (1 - self.smoothing) * picked
+            # With a constant weight the logits of all classes are part of the sum that the label needs anyway.
+            if not self.by_class:
+                picked = picked + self.smoothing / self.count * total
+        loss = lax.sub(loss, self._sum(picked, mask))
+        if self.smoothing and self.by_class:
             loss = loss - self.smoothing * self._sum(total, mask) / count
         return jnp.where(count > 0, loss, 0) if self.by_class else loss
 

@@ -22,16 +22,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.site import Site
 from namedax.resources import communication as comm
+from namedax.resources.mesh import replicated
 from namedax.resources.real_entries import is_real, real_blocks
 from namedax.resources.refusals import refuse_loops
 
-__all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_values"]
+__all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "sort_values"]
 
 
 @functools.lru_cache(maxsize=64)
@@ -128,6 +130,17 @@ def global_positions(site: Site, dtype: Any) -> Any:
     return jnp.broadcast_to(index, site.data.shape)
 
 
+def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = False) -> Any:
+    """The values sorted along a dimension of the block.
+
+    In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map, also along other dimensions.
+    The derivative of a sort of them fails in JAX before 0.12, so they are gathered there.
+    """
+    if jax.__version_info__ < (0, 12) and ambient() is not None:
+        data = replicated(data)
+    return jnp.sort(data, dim, stable=stable, descending=descending)
+
+
 def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
     """The values sorted over all blocks; -0.0 and 0.0, which are equal, stay in their order. The index travels only with a derivative."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
@@ -146,7 +159,7 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
         data, index = primals
         return jax.jvp(lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
 
-    return values(data, index)
+    return weak_as(values(data, index), data)
 
 
 class _Keys(Record):

@@ -19,7 +19,7 @@ from namedax.operands.broadcasting import align
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
-from namedax.ops.sorting.network import global_positions, sort_blocks, sort_values
+from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
 from namedax.resources.real_entries import refilled
 
@@ -74,7 +74,7 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
     site = site_of_one_axis(op, x, -1 if axis is None else axis, knows_padding=True)
     (dim,) = site.axes
     if not site.mesh_axes:
-        return site.finish_whole(jnp.sort(site.data, dim, stable=stable, descending=descending))
+        return site.finish_whole(sort_local(site.data, dim, stable, descending))
     index = global_positions(site, jnp.int32)
     data = sort_values(site.data, index, dim, site.place, descending)
     return site.finish_whole(refilled(lax.rev(data, [dim]) if descending else data, dim, site.place))

@@ -24,7 +24,7 @@ from namedax.operands.axes import axis_key, axis_said
 from namedax.operands.broadcasting import wrap
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import Site, reduction_site
-from namedax.ops.sorting.network import global_positions, sort_values
+from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -70,7 +70,7 @@ def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
     if site.mesh_axes:
         ordered = sort_values(data, index, last, site.mesh_axes, False)
     else:
-        ordered = jnp.sort(data, last)
+        ordered = sort_local(data, last)
     count = site.count - invalid if skip_nans else jnp.full(invalid.shape, site.count, jnp.int32)
     top = jnp.maximum(count - 1, 0)[..., None]
     position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (count[..., None] - 1).astype(q.dtype)
