@@ -14,7 +14,7 @@ from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
 __all__ = [
     *("NUMPY", "additive_identity", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
-    *("inexact_type", "refuse_overflow", "to_type", "weak_as"),
+    *("has_infinity", "inexact_type", "refuse_overflow", "to_type", "weak_as"),
 ]
 
 
@@ -182,13 +182,25 @@ def extreme(dtype: Any, largest: bool) -> Any:
     sign = -1 if largest else 1
     if jnp.issubdtype(dtype, jnp.complexfloating):
         return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
-    if jnp.issubdtype(dtype, jnp.inexact):
-        number = np.asarray(sign * np.inf, dtype)
-        return number if np.isinf(number) else np.asarray(jnp.finfo(dtype).min if largest else jnp.finfo(dtype).max, dtype)
     if dtype == jnp.bool_:
         return np.asarray(not largest)
-    info = jnp.iinfo(dtype)
-    return np.asarray(info.min if largest else info.max, dtype)
+    if jnp.issubdtype(dtype, jnp.inexact):
+        if has_infinity(dtype):
+            return np.asarray(sign * np.inf, dtype)
+        limits: Any = jnp.finfo(dtype)
+    else:
+        limits = jnp.iinfo(dtype)
+    return np.asarray(limits.min if largest else limits.max, dtype)
+
+
+def has_infinity(dtype: Any) -> bool:
+    """Return True if the floating-point type `dtype` represents infinity; several of 8 bits and fewer do not.
+
+    >>> import jax.numpy as jnp
+    >>> has_infinity(jnp.float8_e5m2), has_infinity(jnp.float8_e4m3fn)
+    (True, False)
+    """
+    return dtype in _OWN or bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
 def additive_identity(dtype: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.element_types import as_inexact
+from namedax.core.element_types import as_inexact, extreme, has_infinity
 from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.miscalls import bound as bound_arguments
@@ -82,7 +82,9 @@ def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[
     # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
     site = reduction_site(op, x, axis, where=mask[0] if mask else None, knows_padding=True)
     site = site.replace(data=as_inexact(site.data))
-    data = sharded(site) if site.mesh_axes else local(site.data, axis=site.axes, where=site.where)
+    # JAX's own functions begin their maximum at -inf, which is NaN in a type without infinity.
+    is_own = site.mesh_axes or not has_infinity(jnp.finfo(site.data.dtype).dtype)
+    data = sharded(site) if is_own else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)
 
 
@@ -122,7 +124,7 @@ def _sharded_softmax(site: Site) -> Any:
 
     @jax.custom_jvp
     def softmax(data: Any, mask: Any, counted: Any) -> Any:
-        terms = jnp.exp(data - sharded_maximum(site, _masked(data, counted, -jnp.inf)))
+        terms = jnp.exp(data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True))))
         return _masked(terms / _sum_over(site, terms, counted), mask, 0)
 
     @softmax.defjvp
@@ -150,7 +152,7 @@ def _sharded_log_softmax(site: Site) -> Any:
     @jax.custom_jvp
     def log_softmax(data: Any, mask: Any, counted: Any) -> Any:
         data = _masked(data, mask, -jnp.inf)
-        shifted = data - sharded_maximum(site, _masked(data, counted, -jnp.inf))
+        shifted = data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
         return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), counted)), mask, -jnp.inf)
 
     @log_softmax.defjvp

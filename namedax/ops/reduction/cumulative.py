@@ -17,13 +17,13 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import extreme, weak_as
+from namedax.core.element_types import extreme, has_infinity, weak_as
 from namedax.core.merged import as_one
 from namedax.core.miscalls import well_called_operation
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import PositionalAxisError, check_options, shown
+from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, shown
 from namedax.operands import compiled_ops
 from namedax.operands.axes import axis_key, axis_needed
 from namedax.operands.broadcasting import local_block, settled, wrap
@@ -68,9 +68,20 @@ Scan = Callable[..., Any]
 def _identity(op: str, dtype: Any) -> Any:
     if op in ("cumsum", "cumprod"):
         return np.asarray(op == "cumprod", dtype)
-    if op == "cumlogsumexp" and jnp.issubdtype(dtype, jnp.inexact):
+    if op == "cumlogsumexp" and jnp.issubdtype(dtype, jnp.complexfloating):
         return np.asarray(-np.inf, dtype)
-    return extreme(dtype, op == "cummax")
+    return extreme(dtype, op != "cummin")
+
+
+def _cumlogsumexp(data: Any, axis: int, reverse: bool = False) -> Any:
+    """`lax.cumlogsumexp`, which begins at -inf: NaN in a type without infinity, and no integer."""
+    if not jnp.issubdtype(data.dtype, jnp.inexact):
+        raise ArgumentTypeError(
+            f"cumlogsumexp: the elements are {data.dtype}, but a logarithm is a float. Convert them first: x.astype(float)."
+        )
+    if jnp.issubdtype(data.dtype, jnp.complexfloating) or has_infinity(data.dtype):
+        return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
+    return lax.cumlogsumexp(data.astype(jnp.float32), axis=axis, reverse=reverse).astype(data.dtype)
 
 
 _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
@@ -78,7 +89,7 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
     "cumprod": (lax.cumprod, lax.mul),
     "cummax": (lax.cummax, lax.max),
     "cummin": (lax.cummin, lax.min),
-    "cumlogsumexp": (lax.cumlogsumexp, jnp.logaddexp),
+    "cumlogsumexp": (_cumlogsumexp, jnp.logaddexp),
 }
 
 
@@ -168,7 +179,7 @@ def _numpy_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
 
 
 def _lax_scan(op: str, data: Any, dim: int, reverse: bool) -> Any:
-    return getattr(lax, op.removeprefix("lax."))(data, axis=dim, reverse=reverse)
+    return _SCANS[op.removeprefix("lax.")][0](data, axis=dim, reverse=reverse)
 
 
 def _run_numpy(op: str, kind: str, x: Any, axis: Any, dtype: Any, reverse: bool) -> Any:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import Array, Axis
-from namedax.core.element_types import as_inexact, inexact_type
+from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
 from namedax.core.variance import cast_data
 from namedax.operands.axes import axis_said, without_axis_check
 from namedax.operands.shortcuts import of_arguments
@@ -191,19 +191,23 @@ def sharded_maximum(site: Site, data: Any) -> Any:
 
 
 def local_maximum(data: Any, axes: Any) -> Any:
-    """The maximum of floats over `axes`, which are kept: of none it is -inf."""
-    return jnp.max(data, axes, keepdims=True, initial=None if data.size else -jnp.inf)
+    """The maximum of floats over `axes`, which are kept: of none it is the least value."""
+    return jnp.max(data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True))
 
 
 def _logsumexp(site: Site) -> Any:
-    if not site.mesh_axes:
-        return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
     data = as_inexact(site.data)
+    # JAX's own function begins its maximum at -inf, which is NaN in a type without infinity.
+    if not site.mesh_axes and has_infinity(jnp.finfo(data.dtype).dtype):
+        return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
     if site.where is not None:
-        data = jnp.where(site.where, data, -jnp.inf)
+        data = jnp.where(site.where, data, extreme(jnp.finfo(data.dtype).dtype, True).astype(data.dtype))
     shift = sharded_maximum(site, data)
     shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
-    total = comm.psum(jnp.sum(jnp.exp(data - shift), site.axes, keepdims=True), site.mesh_axes)
+    terms = jnp.exp(data - shift)
+    if site.where is not None and not has_infinity(jnp.finfo(data.dtype).dtype):
+        terms = jnp.where(site.where, terms, jnp.zeros((), terms.dtype))
+    total = comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
     result = jnp.log(total) + shift
     return result if site.keepdims else lax.squeeze(result, site.axes)
 

@@ -18,6 +18,7 @@ from jax import lax
 
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.cpu import extremum
 from namedax.core.display import type_text
 from namedax.core.merged import as_one
 from namedax.core.miscalls import well_called_operation
@@ -42,7 +43,6 @@ _LOCAL: dict[str, Callable[..., Any]] = {
     "max": jax.ops.segment_max,
     "min": jax.ops.segment_min,
 }
-_WHOLE: dict[str, Callable[..., Any]] = {"prod": jnp.prod, "max": jnp.max, "min": jnp.min}
 
 
 @well_called_operation
@@ -352,7 +352,8 @@ class _Placed:
         devices = math.prod(lax.axis_size(axis) for axis in self.common)
         shape = partial.shape
         blocks = partial.reshape(*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :])
-        return _WHOLE[kind](comm.all_to_all(blocks, dim, dim, self.common), dim)
+        blocks = comm.all_to_all(blocks, dim, dim, self.common)
+        return jnp.prod(blocks, dim) if kind == "prod" else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
 
     def differentiable(self, data: Any, ids: Any) -> Any:
         """A maximum or minimum with `jnp`'s gradient, which ties share."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
+from namedax.core.element_types import extreme
 from namedax.operands.axes import axis_said, refuse_order_of_storage
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -108,9 +109,7 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     if not _has_nans(x):
         return reduce(x, axis, keepdims=keepdims, initial=initial, where=where)
     missing = _isnan(x)
-    found = reduce(
-        _where(missing, -jnp.inf if name == "max" else jnp.inf, x), axis, keepdims=keepdims, initial=initial, where=where
-    )
+    found = reduce(_where(missing, extreme(x.dtype, name == "max"), x), axis, keepdims=keepdims, initial=initial, where=where)
     if initial is not None:  # it takes part, so that something always does
         return found
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
@@ -147,7 +146,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     if not _has_nans(x):
         return reduce(x, axis, keepdims=keepdims)
     missing = _isnan(x)
-    index = reduce(_where(missing, -jnp.inf if name == "argmax" else jnp.inf, x), axis, keepdims=keepdims)
+    index = reduce(_where(missing, extreme(x.dtype, name == "argmax"), x), axis, keepdims=keepdims)
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 

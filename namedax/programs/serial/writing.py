@@ -118,7 +118,7 @@ class _Tables:
     def literal(self, literal: Any) -> Literal:
         """A number; JAX's own scalars know the mesh that they were made on."""
         aval = literal.aval
-        return Literal(np.asarray(literal.val, aval.dtype)[()], self.types[aval])
+        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])  # JAX lowers no scalar of an 8-bit float
 
     def parameters(self, eqn: Any) -> dict[str, Any]:
         """The parameters of an operation, without the mesh that it was traced on."""
