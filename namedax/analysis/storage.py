@@ -8,7 +8,7 @@ last use, in the order of the program. That is an estimate: the compiler may ord
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
@@ -32,6 +32,7 @@ class Storage:
             for value in dict.fromkeys(node.reads):
                 self._users[id(value)].append(node)
         self._results = {id(value) for value in body.outputs if value is not None}
+        self._joined: set[int] = set()  # filled in the order of the program
         self.is_written = {id(value): self._written(value) for node in body.nodes for value in node.results}
 
     def within(self, body: Body) -> Storage:
@@ -63,7 +64,15 @@ class Storage:
         consumers = list(self._consumers(value))
         if any(node is None or not _computes_operands(node) for node in consumers):
             return True
-        return len(consumers) > 1 and not costs.is_cheap(maker.eqn)
+        if len(consumers) > 1 and (not costs.is_cheap(maker.eqn) or self._has_joins(maker)):
+            return True
+        if self._has_joins(maker):
+            self._joined.add(id(value))
+        return False
+
+    def _has_joins(self, maker: Node) -> bool:
+        """Return True if what is computed together with an operation joins elements of several places."""
+        return costs.joins(maker.eqn) or any(id(self._root(value)) in self._joined for value in maker.reads)
 
     def _taken_by(self, value: Value) -> list[Node]:
         """What takes a slice that a step cuts out, if it is cut out before: for more than elementwise operations, that is."""
@@ -100,8 +109,8 @@ class Storage:
             (value,) = looked
         return value
 
-    def peak(self) -> int:
-        """The most bytes that are held at one time, besides what the program is given."""
+    def peak(self, in_place: Set[int] = frozenset()) -> int:
+        """The most bytes that are held at one time, besides what the program is given and the results that are `in_place`, by `id`."""
         order = {id(node): i for i, node in enumerate(self._body.nodes)}
         last: dict[int, int] = {}
         made: dict[int, tuple[Value, int]] = {}
@@ -114,7 +123,7 @@ class Storage:
         for node in self._body.nodes:
             when = order[id(node)]
             for value in node.results:
-                if self.is_written[id(value)]:
+                if self.is_written[id(value)] and id(value) not in in_place and not self._is_left_out(node, value):
                     made[id(value)] = (value, when)
             if node.bodies or any(self.is_written[id(value)] for value in node.results):
                 for value in node.reads:
@@ -122,16 +131,52 @@ class Storage:
         for output in self._body.outputs:
             if output is not None:
                 use(output, end)
+        copies: list[Value] = []  # by their ids they are told apart, so they have to live
         for node in self._body.nodes:
             for value in _rearranged(node):
                 root = self._root(value)
                 begin = order[id(root.maker)] if root.maker is not None and id(root.maker) in order else order[id(node)]
                 copy = Value(value.aval, value.layout, value.sizes)
+                copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
+            for value in node.reads if node.eqn is not None and costs.copies_operand(node.eqn) else ():
+                copy = Value(value.aval, value.layout, value.sizes)
+                copies.append(copy)
+                made[id(copy)] = (copy, order[id(node)])
         for value in self._body.slices:
             if users := [order[id(node)] for node in self._taken_by(value)]:
                 made[id(value)] = (value, min(users))
         return self._sweep(made, last)
+
+    def _is_left_out(self, node: Node, value: Value) -> bool:
+        """Return True for what a scan gives for every step and nothing uses."""
+        if node.kind != Kind.SCAN or self._users[id(value)] or id(value) in self._results:
+            return False
+        return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
+
+    def _in_place(self, loop: Node, body: Body) -> set[int]:
+        """The new values of a carry that XLA writes over the old ones: elementwise functions of them, after all other uses."""
+        if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
+            return set()
+        first = Scan.of(loop.eqn).consts if loop.kind == Kind.SCAN else len(body.inputs) - len(body.outputs)
+        count = Scan.of(loop.eqn).carries if loop.kind == Kind.SCAN else len(body.outputs)
+        inner = self.within(body)
+        order = {id(node): i for i, node in enumerate(body.nodes)}
+        found: set[int] = set()
+        for old, new in zip(body.inputs[first : first + count], body.outputs[:count], strict=True):
+            if old is None or new is None or new.maker is None or not _is_elementwise(new.maker):
+                continue
+            users = inner._users[id(old)]
+            if all(_is_elementwise(user) and order[id(user)] <= order[id(new.maker)] for user in users):
+                found.add(id(new))
+        return found
+
+    def _is_in_place(self, node: Node) -> bool:
+        """Return True if the result may take the place of an operand."""
+        if node.eqn is None:
+            return False
+        is_update = node.kind == Kind.UPDATE or costs.is_update(node.eqn)
+        return is_update or (costs.is_fused(node.eqn) and not self._has_joins(node))
 
     def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
         ends: dict[int, list[int]] = defaultdict(list)
@@ -145,9 +190,9 @@ class Storage:
         for when, node in enumerate(self._body.nodes):
             new = [*begins[when]]
             dying = [key for key in ends[when] if key not in new]
-            reused = sum(size[key] for key in dying) if _is_in_place(node) else 0
+            reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
             grown = sum(size[key] for key in new)
-            inner = max((self.within(body).peak() for body in node.bodies), default=0)
+            inner = max((self.within(body).peak(self._in_place(node, body)) for body in node.bodies), default=0)
             if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry takes the place of what it starts with
                 reused = min(sum(size[key] for key in dying), _carry_bytes(node))
             reused = min(reused, grown)
@@ -163,8 +208,8 @@ def _computes_operands(node: Node) -> bool:
     return node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
 
 
-def _is_in_place(node: Node) -> bool:
-    return node.kind == Kind.UPDATE or (node.eqn is not None and (costs.is_fused(node.eqn) or costs.is_update(node.eqn)))
+def _is_elementwise(node: Node) -> bool:
+    return node.eqn is not None and not node.bodies and costs.is_elementwise(node.eqn)
 
 
 def _rearranged(node: Node) -> list[Value]:

@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "KNOWN",
+    "copies_operand",
     "flops_of",
     "is_cheap",
     "is_contraction",
@@ -25,6 +26,7 @@ __all__ = [
     "is_in_order",
     "is_update",
     "is_view",
+    "joins",
     "keeps_uniform",
     "moved_dimensions",
     "reduced_dimensions",
@@ -67,6 +69,9 @@ _FREE = frozenset("name stop_gradient feels_real unfelt convert_element_type".sp
 #: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 
+_JOINS = frozenset("pad concatenate gather".split())
+_CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
+
 #: All whose cost is known.
 KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
@@ -97,6 +102,11 @@ def is_fused(eqn: Any) -> bool:
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
 
 
+def copies_operand(eqn: Any) -> bool:
+    """Return True if XLA writes a copy of the operand first: of a cumulative operation, which it takes apart into several passes."""
+    return eqn.primitive.name in _CUMULATIVE
+
+
 def sums_up(eqn: Any) -> bool:
     """Whether it is a reduction, which XLA computes together with what is elementwise before it."""
     return eqn.primitive.name in _REDUCTIONS
@@ -105,6 +115,11 @@ def sums_up(eqn: Any) -> bool:
 def is_update(eqn: Any) -> bool:
     """Whether the result takes the place of the first operand."""
     return eqn.primitive.name == "dynamic_update_slice" or eqn.primitive.name.startswith("scatter")
+
+
+def joins(eqn: Any) -> bool:
+    """Return True if elements of the result come from several places, which XLA does not look up again for each that uses the result."""
+    return eqn.primitive.name in _JOINS
 
 
 def is_contraction(eqn: Any) -> bool:
