@@ -459,6 +459,62 @@ def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_th
         assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
 
 
+def named_as(name, fun):
+    fun.__name__ = fun.__qualname__ = name
+    return fun
+
+
+JAX_NAMES = (
+    "f",
+    "block",
+    "mean",
+    "clip",
+    "relu",
+    "softmax",
+    "where",
+    "silu",
+    "dot",
+    "_where",
+    "norm",
+    "normal",
+    "psum",
+    "resize",
+)
+
+
+def two_lines(w, x):
+    h = nx.tanh(nx.dot(x, w, "hidden"))
+    return nx.mean(nx.square(nx.nn.silu(h)), ["batch", "out"])
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("form", ["mapped", "jitted in a body", "jitted outside", "rematerialized", "callable"])
+def test_lines_do_not_depend_on_the_name_of_a_function(form, gradient):
+    """A user's function may have the name of any function of JAX."""
+    w, mesh = W[0], make_mesh((4, 2))
+
+    def lines(name):
+        fun = named_as(name, lambda w, x: two_lines(w, x))
+        body = {
+            "mapped": fun,
+            "jitted in a body": lambda w, x: jax.jit(fun)(w, x),
+            "jitted outside": fun,
+            "rematerialized": lambda w, x: jax.checkpoint(jax.jit(fun))(w, x),
+            "callable": named_as(name, functools.partial(fun)),
+        }[form]
+        body = jax.value_and_grad(body) if gradient else body
+        mapped = nx.xmap(body, axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
+        report = nx.explain(jax.jit(named_as(name, lambda *args: mapped(*args))) if form == "jitted outside" else mapped, w, X)
+        return [(c.kind, c.source, c.phase) for c in report.collectives], [(o.kind, o.source) for o in report.operations]
+
+    wanted = lines("a_name_that_jax_does_not_have")
+    two = {line_of(two_lines, "nx.tanh("), line_of(two_lines, "nx.mean(")}
+    assert two <= {source for _, source, _ in wanted[0]}
+    assert two <= {source for _, source in wanted[1]}
+    for name in JAX_NAMES:
+        assert lines(name) == wanted, name
+
+
 def test_a_name_that_is_read_and_contracted_is_said_once():
     def read(w, x):
         return nx.einsum("{batch,hidden},{hidden:stored,out}->{batch,out}", x, w)
