@@ -445,7 +445,35 @@ def test_every_collective_has_its_line_operation_names_and_phase():
     assert report.files == {"test_explain.py": __file__}
 
 
-def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_that_calls_it():
+@pytest.mark.parametrize("steps", [(), (nx.SerialLoop(2),)], ids=["at once", "accumulated"])
+@pytest.mark.parametrize("form", ["inside", "outside", "jitted", "rematerialized", "vector"])
+def test_collectives_of_accumulated_gradients_have_their_phase(form, steps):
+    loss = jax.checkpoint(layers) if form == "rematerialized" else layers
+    if form == "vector":  # no loss of its own: the derivative is a program of the cotangents
+
+        def loss(w, x):
+            return nx.stack([layers(w, x), 0.0])
+
+    resources = {"batch": ("x", *steps), "hidden": "y"}
+    if form == "inside":
+        f = nx.xmap(jax.value_and_grad(loss), axis_resources=resources, mesh=make_mesh((4, 2)))
+    else:
+        mapped = nx.xmap(jax.jit(loss) if form == "jitted" else loss, axis_resources=resources, mesh=make_mesh((4, 2)))
+        f = jax.value_and_grad(lambda w, x: jnp.sum(mapped(w, x)))
+    report = nx.explain(f, W, X)
+    forward = {("all-reduce", "nx.dot", ("y",)), ("all-reduce", "nx.mean", ("x", "y"))}
+    gradient = {("all-gather", "nx.rename", ("y",)), ("all-reduce", "nx.dot", ("x",))}
+    again = {("all-reduce", "nx.dot", ("y",))} if form == "rematerialized" or (steps and form == "vector") else set()
+    found = {"forward": set(), "gradient": set()}
+    for c in report.collectives:
+        found[c.phase].add((c.kind, c.operation, c.mesh_axes))
+    assert found["forward"] == forward
+    assert found["gradient"] == gradient | again
+    assert all(total.flops > 0 for total in report.by("phase").values())
+
+
+@pytest.mark.parametrize("place", ["x", ("x", nx.SerialLoop(2))], ids=["mapped", "in steps"])
+def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_that_calls_it(place):
     def first(x):
         return nx.mean(nx.nn.silu(x), "batch")
 
@@ -455,7 +483,7 @@ def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_th
 
     x = nx.named(np.ones((64, 40), "float32"), ["batch", "hidden"])
     for fun in (first, second):
-        report = nx.explain(nx.xmap(fun, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), x)
+        report = nx.explain(nx.xmap(fun, axis_resources={"batch": place}, mesh=make_mesh((8,))), x)
         assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
 
 

@@ -17,7 +17,7 @@ import jax
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
-from namedax.programs.primitives import Kind, called_in_steps, kind_of
+from namedax.programs.evaluator import calls_jax
 
 __all__ = ["Origin", "Source", "region_of", "source_of"]
 
@@ -95,7 +95,7 @@ class Origin(Record):
         scopes = f"{self.scopes}/{stack}" if stack else self.scopes
         source = self.source if self.is_pinned else source_of(eqn)
         # JAX traces a function of its own once: what it consists of has the traceback of the first that called it.
-        return Origin(scopes, source if source.path else self.source, self.is_pinned or _calls_jax(eqn))
+        return Origin(scopes, source if source.path else self.source, self.is_pinned or calls_jax(eqn))
 
     def placements(self) -> Mapping[str, tuple[str, ...]]:
         """The mesh axes on which each name of the mapped functions around lives."""
@@ -113,23 +113,6 @@ def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
     """What the scopes of mapped functions say: `nx.xmap{batch:x,hidden:y+z}`."""
     pairs = (pair for name, inner in _SCOPE.findall(scopes) if name == _REGION for pair in inner.split(",") if pair)
     return {name: tuple(axes.split("+")) for name, _, axes in (pair.rpartition(":") for pair in pairs)}
-
-
-@functools.cache
-def _jax_folder() -> str:
-    return os.path.dirname(jax.__file__) + os.sep
-
-
-def _calls_jax(eqn: Any) -> bool:
-    """Return True if an equation calls a jitted function that a file of JAX defines, which JAX traces once for all its callers.
-
-    A name proves nothing: a user's `clip`, `softmax` or `_block` has the name of a function of JAX.
-    """
-    if kind_of(eqn) != Kind.CALL:
-        return False
-    program = called_in_steps(eqn)
-    debug_info = getattr(getattr(program, "jaxpr", program), "debug_info", None)
-    return str(getattr(debug_info, "func_filename", None) or "").startswith(_jax_folder())
 
 
 @functools.cache
