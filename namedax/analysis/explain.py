@@ -10,9 +10,10 @@ from typing import Any
 
 import jax
 
+from namedax.analysis.added_sums import added_sums
 from namedax.analysis.arguments import arguments_of
 from namedax.analysis.dead_code import prune
-from namedax.analysis.findings import Elsewhere, NoRing, findings_of
+from namedax.analysis.findings import SMALL, Added, Elsewhere, NoRing, findings_of
 from namedax.analysis.graph import Body, Graph, Node, build
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
@@ -25,7 +26,7 @@ from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs
-from namedax.programs.primitives import Kind
+from namedax.programs.primitives import Kind, axes_of
 
 __all__ = ["explain"]
 
@@ -86,14 +87,14 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
-    elsewhere, rings = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label)
+    elsewhere, rings, added = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label), _added(graph.body, label)
     return Report(
         _name(f),
         graph.mesh,
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, loops, automatic)),
+        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, added, loops, automatic)),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),
@@ -194,6 +195,16 @@ def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
         if why is not None and node.kind in (Kind.SUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             found[NoRing(node.origin.operation, label(node.origin), *why)] = None
     return found
+
+
+def _added(body: Body, label: _Labels) -> Iterator[Added]:
+    """Describe the pairs of all-reduces whose results are used only in their sum or difference."""
+    for pair in added_sums(body, SMALL):
+        axes = tuple(dict.fromkeys(axes_of(pair[0].eqn)))
+        first, second = ((node.origin.operation or "a cast", label(node.origin)) for node in pair)
+        names = tuple(dict.fromkeys(name for node in pair for name in node.origin.names_on(axes)))
+        size = sum(costs.size_in_bytes(node.eqn.invars[0].aval) for node in pair)
+        yield Added((first, second), axes, names, pair[0].origin.phase, size)
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namedax.analysis.records import Collective, Step
+from namedax.analysis.records import Collective, Phase, Step
 from namedax.core.records import Record
 from namedax.hlo import size_text
 
-__all__ = ["Elsewhere", "NoRing", "findings_of"]
+__all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "findings_of"]
 
 # An array that is smaller is not worth a word.
 _LARGE = 1 << 20
-# Below this a collective waits for the network rather than sends.
-_SMALL = 4096
+#: Up to this payload in bytes, the time of a collective is its latency.
+SMALL = 4096
 _OFTEN = 8
 # The namespaces whose functions are JAX's own, lifted, where they are not ours.
 _LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
@@ -53,6 +53,24 @@ class NoRing(Record):
     names: tuple[str, ...]
 
 
+class Added(Record):
+    """Two all-reduces whose results are used only in their sum or difference.
+
+    Attributes:
+      sums: the operation and the line of each.
+      mesh_axes: the mesh axes of both.
+      names: the names of the axes.
+      phase: of both.
+      bytes: the payload of both together.
+    """
+
+    sums: tuple[tuple[str, str], tuple[str, str]]
+    mesh_axes: tuple[str, ...]
+    names: tuple[str, ...]
+    phase: Phase
+    bytes: int
+
+
 def findings_of(
     mesh: Mapping[str, int],
     placements: Mapping[str, tuple[str, ...]],
@@ -60,6 +78,7 @@ def findings_of(
     replicated: Iterable[tuple[str, int]],
     elsewhere: Sequence[Elsewhere],
     rings: Iterable[NoRing],
+    added: Iterable[Added],
     loops: Iterable[str],
     automatic: Iterable[str],
 ) -> Iterator[str]:
@@ -72,6 +91,7 @@ def findings_of(
       replicated: arguments that every device holds whole, as a type in words, with their bytes.
       elsewhere: arguments that lie on mesh axes on which no name lives.
       rings: contractions that were to go around a ring, and do not.
+      added: pairs of all-reduces whose results are used only in their sum or difference.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
@@ -81,7 +101,7 @@ def findings_of(
     yield from _arriving(placements, collectives)
     yield from _elsewhere(elsewhere)
     yield from _small(collectives)
-    yield from _twice(collectives)
+    yield from _added(added)
     yield from _lifted(collectives)
     yield from _renamings(collectives)
     yield from _no_rings(rings)
@@ -193,7 +213,7 @@ def _no_rings(rings: Iterable[NoRing]) -> Iterator[str]:
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     many: Counter[tuple[str, str, str, int]] = Counter()
     for step in collectives:
-        if step.bytes <= _SMALL and step.operation != "nx.pipeline":  # one a tick is what a pipeline is
+        if step.bytes <= SMALL and step.operation != "nx.pipeline":  # one a tick is what a pipeline is
             many[step.kind, step.operation or "a cast", step.source, step.bytes] += step.trips
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
@@ -203,17 +223,18 @@ def _small(collectives: Sequence[Collective]) -> Iterator[str]:
             )
 
 
-def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
-    seen: Counter[tuple[str, tuple[str, ...], tuple[str, ...], str, str, int]] = Counter()
-    for step in collectives:
-        if step.kind == "all-reduce" and step.operation and step.bytes > _SMALL:
-            seen[step.operation, step.names, step.mesh_axes, step.source, step.phase, step.bytes] += 1
-    for (operation, names, axes, source, phase, size), count in seen.items():
-        if count > 1 and names:
-            yield (
-                f"{operation} at {_line(source)} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, "
-                f"{size_text(size)} of payload each). Add what is summed before it is summed, if it is used only together."
-            )
+def _added(pairs: Iterable[Added]) -> Iterator[str]:
+    for pair, count in Counter(pairs).items():
+        (one, there), (other, here) = pair.sums
+        both = (
+            f"{one} and {other} at {_line(there)}" if there == here else f"{one} at {_line(there)} and {other} at {_line(here)}"
+        )
+        times = f" ({count} times)" if count > 1 else ""
+        yield (
+            f"{both} each have an all-reduce over {'+'.join(pair.mesh_axes)}{_along(pair.names)} ({pair.phase}, {size_text(pair.bytes)} of "
+            f"payload in all), and only the sum or difference of the results is used{times}. Add or subtract before the reduction: one "
+            "all-reduce is enough."
+        )
 
 
 def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
@@ -222,7 +243,7 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             step.kind == "all-gather"
             and step.operation.startswith(_LIFTED)
             and step.operation != "nx.lax.all_gather"
-            and step.bytes > _SMALL
+            and step.bytes > SMALL
         ):
             yield (
                 f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)} of payload): a "
