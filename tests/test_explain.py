@@ -676,8 +676,86 @@ def test_a_large_parameter_that_every_device_has():
         return nx.mean(nx.dot(x, w[0], "hidden"), ["batch", "out"])
 
     (finding,) = findings(one, {"batch": ("x", "y")}, large, x)
-    assert finding.startswith("The argument float32[1,512,1024] (2.0 MiB) is held whole by every device of x=4, y=2.")
+    assert finding.startswith("The argument 'w' (float32[1,512,1024]), 2.0 MiB, is held whole by every device of x=4, y=2.")
     assert findings(one, {"batch": "x", "out": "y"}, large, x) == ()
+
+
+def words(p, ids):
+    h = nx.tanh(nx.take(p["tables"][0], ids, "vocab"))
+    return nx.mean(nx.nn.logsumexp(nx.dot(h, p["tables"][0], "embed"), "vocab"), "batch")
+
+
+TABLE_AXES = {"tables": [["vocab", "embed"]]}
+
+
+def uneven_step(form, resources, mesh):
+    """A training step for raw arrays, or named ones, and what findings call its parameter."""
+    if form == "named":
+        return nx.xmap(words, axis_resources=resources, mesh=mesh)
+    axes = {"in_axes": (TABLE_AXES, ["batch"]), "axis_resources": resources, "mesh": mesh}
+    if form == "gradient inside":
+        return nx.xmap(jax.value_and_grad(words), out_axes=({}, TABLE_AXES), **axes)
+    loss = nx.xmap(words, **axes)
+    if form == "gradient outside":
+        return jax.jit(lambda params, ids: jax.value_and_grad(loss)(params, ids))
+    if form == "scan":
+        return lambda params, ids: jax.lax.scan(lambda c, _: (c + loss(params, ids), None), 0.0, None, length=2)[0]
+    if form == "integers":
+        return nx.xmap(lambda p, ids: nx.sum(nx.take(p["tables"][0], ids, "vocab") + ids, "batch"), **axes)
+    if form == "cast":
+        return lambda params, ids: loss(jax.tree.map(lambda w: w.astype("bfloat16"), params), ids)
+    return loss
+
+
+@pytest.mark.parametrize("place", ["x", ("x", "y")], ids=["x", "xy"])
+@pytest.mark.parametrize("form", ["named", "mapped", "gradient inside", "gradient outside", "scan", "cast", "integers"])
+def test_an_argument_that_does_not_divide(form, place):
+    dtype = "int32" if form == "integers" else "float32"
+    params, ids = {"tables": [np.zeros((50257, 16), dtype)]}, np.zeros(8, "int32")
+    if form == "named":
+        params, ids = nx.named(params, TABLE_AXES), nx.named(ids, ["batch"])
+
+    def found(params, size):
+        step = uneven_step(form, {"vocab": place, "batch": "y"} if place != ("x", "y") else {"vocab": place}, make_mesh((4, 2)))
+        return [finding for finding in nx.explain(step, params, ids).findings if "vocab" in finding or "whole" in finding]
+
+    devices, wider = (8, 50264) if place == ("x", "y") else (4, 50260)
+    (finding,) = found(params, 50257)
+    gathered = "gradient" in form
+    assert finding == (
+        f"Axis 'vocab' has size 50257, which does not divide by {devices} ({'x=4, y=2' if devices == 8 else 'x=4'}): each device holds the argument "
+        f"{'params' if form in ('gradient outside', 'scan', 'cast') else 'p'!r}['tables'][0] ({dtype}[50257,16]) whole, 3.1 MiB instead of "
+        f"{392.7 if devices == 8 else 785.3} KiB"
+        f"{', and results or gradients along it are gathered (1 all-gather, 3.1 MiB of payload)' if gathered else ''}. "
+        f"Use a size that divides: {wider}."
+    )
+    if form != "named":
+        assert found({"tables": [np.zeros((wider, 16), dtype)]}, wider) == []
+
+
+def test_an_argument_that_the_body_concatenates():
+    def one(w, x):
+        w = nx.concatenate([w, w + 1, 2 * w], axis="out", out_axis="cut")
+        return nx.mean(nx.dot(x, w, "hidden"), ["batch", "cut"])
+
+    w = nx.named(np.zeros((512, 1000), "float32"), ["hidden", "out"])
+    x = nx.named(np.zeros((8, 512), "float32"), ["batch", "hidden"])
+    (finding,) = findings(one, {"cut": "x", "batch": "y"}, w, x)
+    assert finding.startswith("The argument 'w' (float32[512,1000]), 2.0 MiB, is held whole by every device of x=4, y=2.")
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(50257, "4 (x=4): "), (50260, "4 (x=4) and the steps of its SerialLoop: "), (50264, None)]
+)
+def test_an_argument_that_does_not_divide_in_steps(size, why):
+    step = uneven_step("mapped", {"vocab": ("x", nx.SerialLoop(2)), "batch": "y"}, make_mesh((4, 2)))
+    found = nx.explain(step, {"tables": [np.zeros((size, 16), "float32")]}, np.zeros(8, "int32")).findings
+    assert len(found) == (why is not None)
+    for finding in found:
+        assert finding.startswith(
+            f"Axis 'vocab' has size {size}, which does not divide by {why}each device holds the argument 'p'['tables'][0]"
+        )
+        assert finding.endswith("3.1 MiB instead of 785.4 KiB. Use a size that divides: 50264.")
 
 
 def test_collectives_that_are_too_small():
@@ -730,9 +808,9 @@ ADDED = {"ratio": ratio_of_sums, "difference": difference_of_scaled_sums, "slice
 @pytest.mark.parametrize("case", ADDED)
 def test_two_sums_that_are_only_added(case):
     (finding,) = findings(ADDED[case], {"batch": "x"}, BATCHES, WEIGHTS, mesh=make_mesh((8,)))
-    line = line_of(sums_of, "nx.sum(")
+    line, payload = line_of(sums_of, "nx.sum("), "12.0 KiB" if case == "slices" else "16.0 KiB"
     assert finding == (
-        f"nx.sum and nx.sum at {line} each have an all-reduce over x for batch (forward, {12 if case == 'slices' else 16}.0 KiB of payload in all), and only the sum or "
+        f"nx.sum and nx.sum at {line} each have an all-reduce over x for batch (forward, {payload} of payload in all), and only the sum or "
         "difference of the results is used. Add or subtract before the reduction: one all-reduce is enough."
     )
 

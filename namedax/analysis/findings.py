@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -9,7 +10,7 @@ from namedax.analysis.records import Collective, Phase, Step
 from namedax.core.records import Record
 from namedax.hlo import size_text
 
-__all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "findings_of"]
+__all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "Uneven", "findings_of"]
 
 # An array that is smaller is not worth a word.
 _LARGE = 1 << 20
@@ -53,6 +54,26 @@ class NoRing(Record):
     names: tuple[str, ...]
 
 
+class Uneven(Record):
+    """An argument that every device holds whole because an axis does not divide over its mesh axes.
+
+    Attributes:
+      what: as messages call it.
+      name: the axis name, as text.
+      size: of the axis.
+      padded: the next size that divides.
+      mesh: the sizes of its mesh axes.
+      bytes: of the argument on each device.
+    """
+
+    what: str
+    name: str
+    size: int
+    padded: int
+    mesh: Mapping[str, int]
+    bytes: int
+
+
 class Added(Record):
     """Two all-reduces whose results are used only in their sum or difference.
 
@@ -76,6 +97,7 @@ def findings_of(
     placements: Mapping[str, tuple[str, ...]],
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
+    uneven: Iterable[Uneven],
     elsewhere: Sequence[Elsewhere],
     rings: Iterable[NoRing],
     added: Iterable[Added],
@@ -88,7 +110,8 @@ def findings_of(
       mesh: the sizes of the mesh axes.
       placements: the mesh axes on which names live.
       steps: the collectives and operations.
-      replicated: arguments that every device holds whole, as a type in words, with their bytes.
+      replicated: arguments that every device holds whole because no name of them is mapped, in words, with their bytes.
+      uneven: arguments that every device holds whole because an axis does not divide over its mesh axes.
       elsewhere: arguments that lie on mesh axes on which no name lives.
       rings: contractions that were to go around a ring, and do not.
       added: pairs of all-reduces whose results are used only in their sum or difference.
@@ -98,6 +121,7 @@ def findings_of(
     collectives = [step for step in steps if isinstance(step, Collective)]
     yield from _unused(mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes})
     yield from _replicated(mesh, replicated)
+    yield from _uneven(uneven, collectives)
     yield from _arriving(placements, collectives)
     yield from _elsewhere(elsewhere)
     yield from _small(collectives)
@@ -134,9 +158,41 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
     for what, size in replicated:
         if size >= _LARGE and sizes:
             yield (
-                f"The argument {what} ({size_text(size)}) is held whole by every device of {sizes}. Store it under a name that lives on "
+                f"The {what}, {size_text(size)}, is held whole by every device of {sizes}. Store it under a name that lives on "
                 "the mesh, and gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
             )
+
+
+def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> Iterator[str]:
+    """Arguments with an axis that does not divide. What a mapped function returns along it is gathered, under no operation."""
+    axes: dict[tuple[str, int, int, tuple[tuple[str, int], ...]], dict[str, int]] = {}
+    for argument in arguments:
+        if argument.bytes >= _LARGE:
+            key = argument.name, argument.size, argument.padded, tuple(argument.mesh.items())
+            axes.setdefault(key, {})[argument.what] = argument.bytes
+    for (name, size, padded, places), arrays in axes.items():
+        mesh_axes, devices = [axis for axis, _ in places], math.prod(n for _, n in places)
+        held = sum(arrays.values())
+        block = held * padded // (size * devices)
+        gathers = [
+            step
+            for step in collectives
+            if (step.kind, step.operation) == ("all-gather", "")
+            and name in step.names
+            and set(step.mesh_axes) <= set(mesh_axes)
+        ]
+        payload, count = sum(step.bytes * step.trips for step in gathers), sum(step.trips for step in gathers)
+        sent = (
+            f", and results or gradients along it are gathered ({count} all-gather{'s' * (count > 1)}, {size_text(payload)} of payload)"
+            if gathers
+            else ""
+        )
+        loop = "" if size % devices else " and the steps of its SerialLoop"
+        yield (
+            f"Axis {name!r} has size {size}, which does not divide by {devices} ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: "
+            f"each device holds {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use a size that divides: "
+            f"{padded}."
+        )
 
 
 def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]) -> Iterator[str]:
@@ -183,6 +239,12 @@ def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
             f"{', '.join(map(repr, names)) or 'the name of what is cut'} to {there} in axis_resources, or place it as it is taken: "
             "nx.shard(x, axis_resources, mesh) with those of the mapped function."
         )
+
+
+def _listed(arguments: Iterable[str], most: int = 3) -> str:
+    found = list(arguments)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return "the " + ", ".join(found[:most]) + more
 
 
 def _whats(arguments: Iterable[str], most: int = 3) -> str:
