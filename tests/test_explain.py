@@ -4,8 +4,10 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import itertools
 import json
 import math
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -149,6 +151,61 @@ def test_arguments_that_lie_elsewhere_are_moved(before, after, kind):
     f = nx.xmap(lambda x: 2 * x + (nx.arange(16, axis="other") if "other" in after else 0), axis_resources=after, mesh=mesh)
     with jax.set_mesh(mesh):
         check(jax.jit(lambda x: f(x)), x)
+
+
+def layouts_of(rank):
+    """All layouts of an array on a mesh with the axes `x` and `y`."""
+    places = [(), ("x",), ("y",), ("x", "y"), ("y", "x")]
+    found = itertools.product(places, repeat=rank)
+    return [layout for layout in found if len(set(itertools.chain(*layout))) == sum(map(len, layout))]
+
+
+def check_new_layout(before, after, shape):
+    """That a new layout on arrival has the collectives that XLA has for it."""
+    mesh, dims = make_mesh(shape), ["a", "b", "c"][: len(before)]
+    x = jax.ShapeDtypeStruct(
+        (8, 16, 32)[: len(before)], "float32", sharding=NamedSharding(mesh, P(*(axes or None for axes in before)))
+    )
+    resources = {dim: axes for dim, axes in zip(dims, after, strict=True) if axes}
+    f = nx.xmap(lambda x: 2 * x, in_axes=(dims,), out_axes=dims, axis_resources=resources, mesh=mesh)
+
+    def sent(collectives):  # XLA says which pairs of devices permute
+        return sorted((c.kind, c.bytes, 0 if c.kind == "collective-permute" else c.group_size) for c in collectives)
+
+    have, want = (sent(found) for found in (nx.explain(f, x).collectives, nx.hlo.collectives(f.lower(x).compile())))
+    assert have == want, f"{before} -> {after} on {shape}: {have} against XLA's {want}"
+
+
+NEW_LAYOUTS = {
+    "swapped": ((("x",), ("y",)), (("y",), ("x",))),
+    "other order": ((("x", "y"), ()), (("y", "x"), ())),
+    "other dimension": ((("x", "y"), ()), ((), ("y", "x"))),
+    "other axis, fewer": (((), ("x",)), ((), ("y",))),
+    "other axis, more": (((), ("y",)), ((), ("x",))),
+    "cut and exchanged": (((), ("x",)), (("x", "y"), ())),
+    "exchanged and cut": (((), ("x",)), (("x",), ("y",))),
+    "gathered and exchanged": ((("x",), ("y",)), ((), ("x",))),
+    "gathered": (((), ("x", "y")), (("x",), ())),
+    "minor kept": (((), ("x", "y")), ((), ("y",))),
+    "in turn": (((), ("x",), ("y",)), (("x",), ("y",), ())),
+    "in turn and cut": (((), (), ("x",)), (("x",), ("y",), ())),
+}
+
+
+@pytest.mark.parametrize("case", NEW_LAYOUTS)
+def test_new_layouts_on_arrival(case):
+    check_new_layout(*NEW_LAYOUTS[case], (4, 2))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", [(4, 2), (2, 2), (2, 4)])
+def test_all_new_layouts_on_arrival(shape):
+    for before, after in itertools.permutations(layouts_of(2), 2):
+        if any(after):
+            check_new_layout(before, after, shape)
+    some = random.Random(0).sample([pair for pair in itertools.permutations(layouts_of(3), 2) if any(pair[1])], 60)
+    for before, after in some:
+        check_new_layout(before, after, shape)
 
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
