@@ -944,6 +944,57 @@ def test_renamings_that_gather_again():
     assert finding.startswith("nx.rename gathers row over x at 2 places, 4.0 MiB of payload in all.")
 
 
+def stored(w, x):
+    inner = nx.rename(w["inner"], {"hidden_f": "hidden"})
+    outer = nx.rename(w["outer"], {"hidden_f": "hidden"})
+    return nx.mean(nx.tanh(nx.dot(x, inner, "hidden")) * nx.dot(x, outer, "hidden"), ["batch", "out"])
+
+
+@pytest.mark.parametrize("form", ["forward", "gradient", "gradient inside", "rematerialized", "accumulated"])
+def test_a_gather_belongs_to_the_renaming(form):
+    """Where values with a sharded name meet the result, it is gathered in the form that they need."""
+    shape = {"hidden_f": 512, "out": 1024}
+    w, x = (
+        {name: nx.zeros(named_shape=shape) for name in ("inner", "outer")},
+        nx.zeros(named_shape={"batch": 16, "hidden": 512}),
+    )
+    fun = {"gradient inside": jax.value_and_grad(stored), "rematerialized": jax.checkpoint(stored)}.get(form, stored)
+    batch = ("x", nx.SerialLoop(2)) if form == "accumulated" else "x"
+    f = nx.xmap(fun, axis_resources={"hidden_f": "x", "batch": batch}, mesh=make_mesh((8,)))
+    report = nx.explain(f if form in ("forward", "gradient inside") else jax.value_and_grad(f), w, x)
+    gathers = {(c.operation, c.names, c.source) for c in report.collectives if c.kind == "all-gather" and c.phase == "forward"}
+    assert gathers == {("nx.rename", ("hidden_f",), line_of(stored, f"{name} =")) for name in ("inner", "outer")}
+    scattered = {(c.operation, c.names, c.source) for c in report.collectives if c.kind == "reduce-scatter"}
+    assert scattered == (set() if form == "forward" else gathers)
+    assert report.findings == ()  # each parameter is gathered once
+
+
+def stage(h, w):
+    product = nx.dot(h, w["inner"], "k")
+    return nx.rename(nx.tanh(product) * w["scale"], {"m": "k"})
+
+
+def in_stages(w, x):
+    return nx.mean(nx.square(nx.pipeline(stage, x, w, axis="layers", over="batch", microbatches=4)), ["batch", "k"])
+
+
+@pytest.mark.parametrize("form", ["inside", "outside", "two layers", "rematerialized"])
+def test_gradient_sums_of_a_pipeline_have_their_lines(form):
+    layers = {"layers": 8 if form == "two layers" else 4}
+    w = {"inner": nx.ones(named_shape={**layers, "k": 16, "m": 16}), "scale": nx.ones(named_shape={**layers, "m": 16})}
+    x, mesh, resources = nx.ones(named_shape={"batch": 16, "k": 16}), make_mesh((4, 2)), {"layers": "x", "batch": "y"}
+    fun = jax.checkpoint(in_stages) if form == "rematerialized" else in_stages
+    f = nx.xmap(jax.value_and_grad(fun) if form == "inside" else fun, axis_resources=resources, mesh=mesh)
+    report = nx.explain(f if form == "inside" else jax.value_and_grad(f), w, x)
+    sums = {
+        (c.operation, c.source)
+        for c in report.collectives
+        if (c.kind, c.phase, c.names) == ("all-reduce", "gradient", ("batch",))
+    }
+    assert sums == {("nx.dot", line_of(stage, "nx.dot(")), ("nx.multiply", line_of(stage, '* w["scale"]'))}
+    assert all(c.source for c in report.collectives)
+
+
 def test_an_axis_that_a_lifted_function_gathers():
     x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
 

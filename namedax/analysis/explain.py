@@ -16,6 +16,7 @@ from namedax.analysis.dead_code import prune
 from namedax.analysis.findings import SMALL, Added, Elsewhere, NoRing, Uneven, findings_of
 from namedax.analysis.graph import Body, Graph, Node, Value, build
 from namedax.analysis.records import Memory
+from namedax.analysis.renamings import gathered_again
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import know, share
 from namedax.analysis.sources import Origin
@@ -97,7 +98,21 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(findings_of(graph.mesh, placements, steps, replicated, uneven, elsewhere, rings, added, loops, automatic)),
+        tuple(
+            findings_of(
+                graph.mesh,
+                placements,
+                steps,
+                replicated,
+                uneven,
+                elsewhere,
+                rings,
+                added,
+                gathered_again(graph.body),
+                loops,
+                automatic,
+            )
+        ),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),

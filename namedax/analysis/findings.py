@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from namedax.analysis.records import Collective, Phase, Step
 from namedax.core.records import Record
@@ -101,6 +101,7 @@ def findings_of(
     elsewhere: Sequence[Elsewhere],
     rings: Iterable[NoRing],
     added: Iterable[Added],
+    renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]],
     loops: Iterable[str],
     automatic: Iterable[str],
 ) -> Iterator[str]:
@@ -115,6 +116,7 @@ def findings_of(
       elsewhere: arguments that lie on mesh axes on which no name lives.
       rings: contractions that were to go around a ring, and do not.
       added: pairs of all-reduces whose results are used only in their sum or difference.
+      renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one argument.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
@@ -127,7 +129,7 @@ def findings_of(
     yield from _small(collectives)
     yield from _added(added)
     yield from _lifted(collectives)
-    yield from _renamings(collectives)
+    yield from _renamings(collectives, renamed)
     yield from _no_rings(rings)
     if lines := [line for line in dict.fromkeys(automatic) if line]:
         yield (
@@ -314,14 +316,16 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             )
 
 
-def _renamings(collectives: Sequence[Collective]) -> Iterator[str]:
+def _renamings(
+    collectives: Sequence[Collective], renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]]
+) -> Iterator[str]:
     """Gathers of one name by renaming it, again and again."""
     sizes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for step in collectives:
         if step.operation == "nx.rename" and step.kind == "all-gather" and step.phase == "forward":
             sizes.setdefault((step.names, step.mesh_axes), []).append(step.bytes * step.trips)
     for (names, axes), found in sizes.items():
-        if len(found) > 1 and sum(found) >= _LARGE:
+        if (names, axes) in renamed and len(found) > 1 and sum(found) >= _LARGE:
             yield (
                 f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
                 "in all. Rename once and use the result, or keep the name that lives on the mesh through the operations between."
