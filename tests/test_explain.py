@@ -4,8 +4,10 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import itertools
 import json
 import math
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -149,6 +151,61 @@ def test_arguments_that_lie_elsewhere_are_moved(before, after, kind):
     f = nx.xmap(lambda x: 2 * x + (nx.arange(16, axis="other") if "other" in after else 0), axis_resources=after, mesh=mesh)
     with jax.set_mesh(mesh):
         check(jax.jit(lambda x: f(x)), x)
+
+
+def layouts_of(rank):
+    """All layouts of an array on a mesh with the axes `x` and `y`."""
+    places = [(), ("x",), ("y",), ("x", "y"), ("y", "x")]
+    found = itertools.product(places, repeat=rank)
+    return [layout for layout in found if len(set(itertools.chain(*layout))) == sum(map(len, layout))]
+
+
+def check_new_layout(before, after, shape):
+    """That a new layout on arrival has the collectives that XLA has for it."""
+    mesh, dims = make_mesh(shape), ["a", "b", "c"][: len(before)]
+    x = jax.ShapeDtypeStruct(
+        (8, 16, 32)[: len(before)], "float32", sharding=NamedSharding(mesh, P(*(axes or None for axes in before)))
+    )
+    resources = {dim: axes for dim, axes in zip(dims, after, strict=True) if axes}
+    f = nx.xmap(lambda x: 2 * x, in_axes=(dims,), out_axes=dims, axis_resources=resources, mesh=mesh)
+
+    def sent(collectives):  # XLA says which pairs of devices permute
+        return sorted((c.kind, c.bytes, 0 if c.kind == "collective-permute" else c.group_size) for c in collectives)
+
+    have, want = (sent(found) for found in (nx.explain(f, x).collectives, nx.hlo.collectives(f.lower(x).compile())))
+    assert have == want, f"{before} -> {after} on {shape}: {have} against XLA's {want}"
+
+
+NEW_LAYOUTS = {
+    "swapped": ((("x",), ("y",)), (("y",), ("x",))),
+    "other order": ((("x", "y"), ()), (("y", "x"), ())),
+    "other dimension": ((("x", "y"), ()), ((), ("y", "x"))),
+    "other axis, fewer": (((), ("x",)), ((), ("y",))),
+    "other axis, more": (((), ("y",)), ((), ("x",))),
+    "cut and exchanged": (((), ("x",)), (("x", "y"), ())),
+    "exchanged and cut": (((), ("x",)), (("x",), ("y",))),
+    "gathered and exchanged": ((("x",), ("y",)), ((), ("x",))),
+    "gathered": (((), ("x", "y")), (("x",), ())),
+    "minor kept": (((), ("x", "y")), ((), ("y",))),
+    "in turn": (((), ("x",), ("y",)), (("x",), ("y",), ())),
+    "in turn and cut": (((), (), ("x",)), (("x",), ("y",), ())),
+}
+
+
+@pytest.mark.parametrize("case", NEW_LAYOUTS)
+def test_new_layouts_on_arrival(case):
+    check_new_layout(*NEW_LAYOUTS[case], (4, 2))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", [(4, 2), (2, 2), (2, 4)])
+def test_all_new_layouts_on_arrival(shape):
+    for before, after in itertools.permutations(layouts_of(2), 2):
+        if any(after):
+            check_new_layout(before, after, shape)
+    some = random.Random(0).sample([pair for pair in itertools.permutations(layouts_of(3), 2) if any(pair[1])], 60)
+    for before, after in some:
+        check_new_layout(before, after, shape)
 
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
@@ -305,6 +362,7 @@ def example(layout, layers=2):
 def test_the_layouts_of_the_transformer(layout):
     f, args, program = example(layout)
     report = nx.explain(f, *args)
+    assert not [finding for finding in report.findings if "only the sum" in finding]
     cost = benchmark.Cost.of(program)
     assert bytes_by_kind(report.summary()) == bytes_by_kind(cost.sent)
     assert all(report.summary()[kind][0] >= count for kind, (count, _) in cost.sent.items())
@@ -445,7 +503,35 @@ def test_every_collective_has_its_line_operation_names_and_phase():
     assert report.files == {"test_explain.py": __file__}
 
 
-def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_that_calls_it():
+@pytest.mark.parametrize("steps", [(), (nx.SerialLoop(2),)], ids=["at once", "accumulated"])
+@pytest.mark.parametrize("form", ["inside", "outside", "jitted", "rematerialized", "vector"])
+def test_collectives_of_accumulated_gradients_have_their_phase(form, steps):
+    loss = jax.checkpoint(layers) if form == "rematerialized" else layers
+    if form == "vector":  # no loss of its own: the derivative is a program of the cotangents
+
+        def loss(w, x):
+            return nx.stack([layers(w, x), 0.0])
+
+    resources = {"batch": ("x", *steps), "hidden": "y"}
+    if form == "inside":
+        f = nx.xmap(jax.value_and_grad(loss), axis_resources=resources, mesh=make_mesh((4, 2)))
+    else:
+        mapped = nx.xmap(jax.jit(loss) if form == "jitted" else loss, axis_resources=resources, mesh=make_mesh((4, 2)))
+        f = jax.value_and_grad(lambda w, x: jnp.sum(mapped(w, x)))
+    report = nx.explain(f, W, X)
+    forward = {("all-reduce", "nx.dot", ("y",)), ("all-reduce", "nx.mean", ("x", "y"))}
+    gradient = {("all-gather", "nx.rename", ("y",)), ("all-reduce", "nx.dot", ("x",))}
+    again = {("all-reduce", "nx.dot", ("y",))} if form == "rematerialized" or (steps and form == "vector") else set()
+    found = {"forward": set(), "gradient": set()}
+    for c in report.collectives:
+        found[c.phase].add((c.kind, c.operation, c.mesh_axes))
+    assert found["forward"] == forward
+    assert found["gradient"] == gradient | again
+    assert all(total.flops > 0 for total in report.by("phase").values())
+
+
+@pytest.mark.parametrize("place", ["x", ("x", nx.SerialLoop(2))], ids=["mapped", "in steps"])
+def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_that_calls_it(place):
     def first(x):
         return nx.mean(nx.nn.silu(x), "batch")
 
@@ -455,8 +541,64 @@ def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_th
 
     x = nx.named(np.ones((64, 40), "float32"), ["batch", "hidden"])
     for fun in (first, second):
-        report = nx.explain(nx.xmap(fun, axis_resources={"batch": "x"}, mesh=make_mesh((8,))), x)
+        report = nx.explain(nx.xmap(fun, axis_resources={"batch": place}, mesh=make_mesh((8,))), x)
         assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
+
+
+def named_as(name, fun):
+    fun.__name__ = fun.__qualname__ = name
+    return fun
+
+
+JAX_NAMES = (
+    "f",
+    "block",
+    "mean",
+    "clip",
+    "relu",
+    "softmax",
+    "where",
+    "silu",
+    "dot",
+    "_where",
+    "norm",
+    "normal",
+    "psum",
+    "resize",
+)
+
+
+def two_lines(w, x):
+    h = nx.tanh(nx.dot(x, w, "hidden"))
+    return nx.mean(nx.square(nx.nn.silu(h)), ["batch", "out"])
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("form", ["mapped", "jitted in a body", "jitted outside", "rematerialized", "callable"])
+def test_lines_do_not_depend_on_the_name_of_a_function(form, gradient):
+    """A user's function may have the name of any function of JAX."""
+    w, mesh = W[0], make_mesh((4, 2))
+
+    def lines(name):
+        fun = named_as(name, lambda w, x: two_lines(w, x))
+        body = {
+            "mapped": fun,
+            "jitted in a body": lambda w, x: jax.jit(fun)(w, x),
+            "jitted outside": fun,
+            "rematerialized": lambda w, x: jax.checkpoint(jax.jit(fun))(w, x),
+            "callable": named_as(name, functools.partial(fun)),
+        }[form]
+        body = jax.value_and_grad(body) if gradient else body
+        mapped = nx.xmap(body, axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
+        report = nx.explain(jax.jit(named_as(name, lambda *args: mapped(*args))) if form == "jitted outside" else mapped, w, X)
+        return [(c.kind, c.source, c.phase) for c in report.collectives], [(o.kind, o.source) for o in report.operations]
+
+    wanted = lines("a_name_that_jax_does_not_have")
+    two = {line_of(two_lines, "nx.tanh("), line_of(two_lines, "nx.mean(")}
+    assert two <= {source for _, source, _ in wanted[0]}
+    assert two <= {source for _, source in wanted[1]}
+    for name in JAX_NAMES:
+        assert lines(name) == wanted, name
 
 
 def test_a_name_that_is_read_and_contracted_is_said_once():
@@ -591,8 +733,86 @@ def test_a_large_parameter_that_every_device_has():
         return nx.mean(nx.dot(x, w[0], "hidden"), ["batch", "out"])
 
     (finding,) = findings(one, {"batch": ("x", "y")}, large, x)
-    assert finding.startswith("The argument float32[1,512,1024] (2.0 MiB) is held whole by every device of x=4, y=2.")
+    assert finding.startswith("The argument 'w' (float32[1,512,1024]), 2.0 MiB, is held whole by every device of x=4, y=2.")
     assert findings(one, {"batch": "x", "out": "y"}, large, x) == ()
+
+
+def words(p, ids):
+    h = nx.tanh(nx.take(p["tables"][0], ids, "vocab"))
+    return nx.mean(nx.nn.logsumexp(nx.dot(h, p["tables"][0], "embed"), "vocab"), "batch")
+
+
+TABLE_AXES = {"tables": [["vocab", "embed"]]}
+
+
+def uneven_step(form, resources, mesh):
+    """A training step for raw arrays, or named ones, and what findings call its parameter."""
+    if form == "named":
+        return nx.xmap(words, axis_resources=resources, mesh=mesh)
+    axes = {"in_axes": (TABLE_AXES, ["batch"]), "axis_resources": resources, "mesh": mesh}
+    if form == "gradient inside":
+        return nx.xmap(jax.value_and_grad(words), out_axes=({}, TABLE_AXES), **axes)
+    loss = nx.xmap(words, **axes)
+    if form == "gradient outside":
+        return jax.jit(lambda params, ids: jax.value_and_grad(loss)(params, ids))
+    if form == "scan":
+        return lambda params, ids: jax.lax.scan(lambda c, _: (c + loss(params, ids), None), 0.0, None, length=2)[0]
+    if form == "integers":
+        return nx.xmap(lambda p, ids: nx.sum(nx.take(p["tables"][0], ids, "vocab") + ids, "batch"), **axes)
+    if form == "cast":
+        return lambda params, ids: loss(jax.tree.map(lambda w: w.astype("bfloat16"), params), ids)
+    return loss
+
+
+@pytest.mark.parametrize("place", ["x", ("x", "y")], ids=["x", "xy"])
+@pytest.mark.parametrize("form", ["named", "mapped", "gradient inside", "gradient outside", "scan", "cast", "integers"])
+def test_an_argument_that_does_not_divide(form, place):
+    dtype = "int32" if form == "integers" else "float32"
+    params, ids = {"tables": [np.zeros((50257, 16), dtype)]}, np.zeros(8, "int32")
+    if form == "named":
+        params, ids = nx.named(params, TABLE_AXES), nx.named(ids, ["batch"])
+
+    def found(params, size):
+        step = uneven_step(form, {"vocab": place, "batch": "y"} if place != ("x", "y") else {"vocab": place}, make_mesh((4, 2)))
+        return [finding for finding in nx.explain(step, params, ids).findings if "vocab" in finding or "whole" in finding]
+
+    devices, wider = (8, 50264) if place == ("x", "y") else (4, 50260)
+    (finding,) = found(params, 50257)
+    gathered = "gradient" in form
+    assert finding == (
+        f"Axis 'vocab' has size 50257, which does not divide by {devices} ({'x=4, y=2' if devices == 8 else 'x=4'}): each device holds the argument "
+        f"{'params' if form in ('gradient outside', 'scan', 'cast') else 'p'!r}['tables'][0] ({dtype}[50257,16]) whole, 3.1 MiB instead of "
+        f"{392.7 if devices == 8 else 785.3} KiB"
+        f"{', and results or gradients along it are gathered (1 all-gather, 3.1 MiB of payload)' if gathered else ''}. "
+        f"Use a size that divides: {wider}."
+    )
+    if form != "named":
+        assert found({"tables": [np.zeros((wider, 16), dtype)]}, wider) == []
+
+
+def test_an_argument_that_the_body_concatenates():
+    def one(w, x):
+        w = nx.concatenate([w, w + 1, 2 * w], axis="out", out_axis="cut")
+        return nx.mean(nx.dot(x, w, "hidden"), ["batch", "cut"])
+
+    w = nx.named(np.zeros((512, 1000), "float32"), ["hidden", "out"])
+    x = nx.named(np.zeros((8, 512), "float32"), ["batch", "hidden"])
+    (finding,) = findings(one, {"cut": "x", "batch": "y"}, w, x)
+    assert finding.startswith("The argument 'w' (float32[512,1000]), 2.0 MiB, is held whole by every device of x=4, y=2.")
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(50257, "4 (x=4): "), (50260, "4 (x=4) and the steps of its SerialLoop: "), (50264, None)]
+)
+def test_an_argument_that_does_not_divide_in_steps(size, why):
+    step = uneven_step("mapped", {"vocab": ("x", nx.SerialLoop(2)), "batch": "y"}, make_mesh((4, 2)))
+    found = nx.explain(step, {"tables": [np.zeros((size, 16), "float32")]}, np.zeros(8, "int32")).findings
+    assert len(found) == (why is not None)
+    for finding in found:
+        assert finding.startswith(
+            f"Axis 'vocab' has size {size}, which does not divide by {why}each device holds the argument 'p'['tables'][0]"
+        )
+        assert finding.endswith("3.1 MiB instead of 785.4 KiB. Use a size that divides: 50264.")
 
 
 def test_collectives_that_are_too_small():
@@ -612,15 +832,106 @@ def test_what_is_left_to_the_partitioner():
     assert report.memory.arguments == report.compiled.memory["arguments"]
 
 
-def test_a_sum_that_is_taken_twice():
-    x = nx.named(np.zeros((64, 2048), "float32"), ["batch", "hidden"])
+BATCHES = nx.named(np.zeros((64, 2048), "float32"), ["batch", "hidden"])
+WEIGHTS = nx.named(np.ones((2, 2048), "float32"), [None, "hidden"])
 
-    def twice(x):
-        return nx.max(x * nx.sum(x, "batch"), "batch") + sum(nx.exp(nx.sum(y, "batch")) for y in (x, x * x))
 
-    (finding,) = findings(twice, {"batch": "x"}, x, mesh=make_mesh((8,)))
-    line = line_of(twice, "nx.sum(")
-    assert finding.startswith(f"nx.sum at {line} sums over x 2 times for batch (forward, 8.0 KiB of payload each).")
+def sums_of(x, name="batch"):
+    return nx.sum(nx.abs(x), name), nx.sum(nx.exp(x), name)
+
+
+def ratio_of_sums(x, w):
+    one, other = sums_of(x)
+    return nx.minimum(one / w[0] + other / w[1], 10.0)
+
+
+def difference_of_scaled_sums(x, w):
+    one, other = sums_of(x)
+    return nx.exp(one * w[0] - 2.5 * other + w[1])
+
+
+def sums_of_slices(x, w):
+    one, other = (nx.slice(y, {"hidden": slice(1536)}, out_axis={"hidden": "part"}) for y in sums_of(x))
+    return nx.max(one * 3 + nx.flip(other / 0.3, "part"), "part")
+
+
+def sums_in_steps(x, w):
+    return nx.scan(lambda carry, v: (ratio_of_sums(x + carry, w), None), nx.sum(x, "batch"), None, length=3)[0]
+
+
+ADDED = {"ratio": ratio_of_sums, "difference": difference_of_scaled_sums, "slices": sums_of_slices, "scan": sums_in_steps}
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_two_sums_that_are_only_added(case):
+    (finding,) = findings(ADDED[case], {"batch": "x"}, BATCHES, WEIGHTS, mesh=make_mesh((8,)))
+    line, payload = line_of(sums_of, "nx.sum("), "12.0 KiB" if case == "slices" else "16.0 KiB"
+    assert finding == (
+        f"nx.sum and nx.sum at {line} each have an all-reduce over x for batch (forward, {payload} of payload in all), and only the sum or "
+        "difference of the results is used. Add or subtract before the reduction: one all-reduce is enough."
+    )
+
+
+def product_of_sums(x, w):
+    return nx.multiply(*sums_of(x))
+
+
+def functions_of_sums(x, w):
+    one, other = sums_of(x)
+    return nx.exp(one) + nx.exp(other)
+
+
+def a_sum_with_another_use(x, w):
+    one, other = sums_of(x)
+    return one / w[0] + other / w[1], one
+
+
+def sums_in_turn(x, w):
+    one = nx.sum(nx.abs(x), "batch")
+    return one / w[0] + nx.sum(nx.exp(x * one), "batch") / w[1]
+
+
+def sums_that_are_returned(x, w):
+    return sums_of(x)
+
+
+def quotient_by_a_sum(x, w):
+    one, other = sums_of(x)
+    return one + w[0] / other
+
+
+def sums_over_other_axes(x, w):
+    return nx.sum(nx.exp(x), "batch") / w[0] + nx.exp(nx.max(nx.abs(x), "batch"))
+
+
+def sums_scaled_by_what_they_sum(x, w):
+    one, other = sums_of(x)
+    return nx.max(one * x + other, "batch")
+
+
+def unrolled_layers(x, w):
+    for _ in range(3):
+        x = x + nx.tanh(nx.rename(nx.dot(x, w[0] * nx.rename(w[1], {"hidden": "out"}), "hidden"), {"out": "hidden"}))
+    return x
+
+
+def gradients_of_parameters(x, w):
+    def loss(a, b):
+        return nx.sum(nx.tanh(x * a) * nx.tanh(x * b), ["batch", "hidden"])
+
+    return jax.grad(loss, argnums=(0, 1))(w[0], w[1])
+
+
+NOT_ADDED = [
+    *(product_of_sums, functions_of_sums, a_sum_with_another_use, sums_in_turn, sums_that_are_returned, quotient_by_a_sum),
+    *(sums_over_other_axes, sums_scaled_by_what_they_sum, unrolled_layers, gradients_of_parameters),
+]
+
+
+@pytest.mark.parametrize("name", ["batch", "hidden"])
+@pytest.mark.parametrize("fun", NOT_ADDED)
+def test_sums_that_are_used_apart(fun, name):
+    assert findings(fun, {name: "x"}, BATCHES, WEIGHTS, mesh=make_mesh((8,))) == ()
 
 
 def test_renamings_that_gather_again():
@@ -631,6 +942,57 @@ def test_renamings_that_gather_again():
 
     (finding,) = findings(again, {"row": "x"}, x, mesh=make_mesh((8,)))
     assert finding.startswith("nx.rename gathers row over x at 2 places, 4.0 MiB of payload in all.")
+
+
+def stored(w, x):
+    inner = nx.rename(w["inner"], {"hidden_f": "hidden"})
+    outer = nx.rename(w["outer"], {"hidden_f": "hidden"})
+    return nx.mean(nx.tanh(nx.dot(x, inner, "hidden")) * nx.dot(x, outer, "hidden"), ["batch", "out"])
+
+
+@pytest.mark.parametrize("form", ["forward", "gradient", "gradient inside", "rematerialized", "accumulated"])
+def test_a_gather_belongs_to_the_renaming(form):
+    """Where values with a sharded name meet the result, it is gathered in the form that they need."""
+    shape = {"hidden_f": 512, "out": 1024}
+    w, x = (
+        {name: nx.zeros(named_shape=shape) for name in ("inner", "outer")},
+        nx.zeros(named_shape={"batch": 16, "hidden": 512}),
+    )
+    fun = {"gradient inside": jax.value_and_grad(stored), "rematerialized": jax.checkpoint(stored)}.get(form, stored)
+    batch = ("x", nx.SerialLoop(2)) if form == "accumulated" else "x"
+    f = nx.xmap(fun, axis_resources={"hidden_f": "x", "batch": batch}, mesh=make_mesh((8,)))
+    report = nx.explain(f if form in ("forward", "gradient inside") else jax.value_and_grad(f), w, x)
+    gathers = {(c.operation, c.names, c.source) for c in report.collectives if c.kind == "all-gather" and c.phase == "forward"}
+    assert gathers == {("nx.rename", ("hidden_f",), line_of(stored, f"{name} =")) for name in ("inner", "outer")}
+    scattered = {(c.operation, c.names, c.source) for c in report.collectives if c.kind == "reduce-scatter"}
+    assert scattered == (set() if form == "forward" else gathers)
+    assert report.findings == ()  # each parameter is gathered once
+
+
+def stage(h, w):
+    product = nx.dot(h, w["inner"], "k")
+    return nx.rename(nx.tanh(product) * w["scale"], {"m": "k"})
+
+
+def in_stages(w, x):
+    return nx.mean(nx.square(nx.pipeline(stage, x, w, axis="layers", over="batch", microbatches=4)), ["batch", "k"])
+
+
+@pytest.mark.parametrize("form", ["inside", "outside", "two layers", "rematerialized"])
+def test_gradient_sums_of_a_pipeline_have_their_lines(form):
+    layers = {"layers": 8 if form == "two layers" else 4}
+    w = {"inner": nx.ones(named_shape={**layers, "k": 16, "m": 16}), "scale": nx.ones(named_shape={**layers, "m": 16})}
+    x, mesh, resources = nx.ones(named_shape={"batch": 16, "k": 16}), make_mesh((4, 2)), {"layers": "x", "batch": "y"}
+    fun = jax.checkpoint(in_stages) if form == "rematerialized" else in_stages
+    f = nx.xmap(jax.value_and_grad(fun) if form == "inside" else fun, axis_resources=resources, mesh=mesh)
+    report = nx.explain(f if form == "inside" else jax.value_and_grad(f), w, x)
+    sums = {
+        (c.operation, c.source)
+        for c in report.collectives
+        if (c.kind, c.phase, c.names) == ("all-reduce", "gradient", ("batch",))
+    }
+    assert sums == {("nx.dot", line_of(stage, "nx.dot(")), ("nx.multiply", line_of(stage, '* w["scale"]'))}
+    assert all(c.source for c in report.collectives)
 
 
 def test_an_axis_that_a_lifted_function_gathers():

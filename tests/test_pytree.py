@@ -26,6 +26,59 @@ def same(have, want):
     np.testing.assert_array_equal(have.data, want.data)
 
 
+# --- errors about leaves ----------------------------------------------------------------------------------------------
+
+
+def tree_with(leaf):
+    return {"layers": [{"w": named("a", "b", a=4)}, {"name": leaf}]}
+
+
+LEAVES = {
+    "string": ("adam", nx.errors.ArgumentTypeError, "'adam' "),
+    "set": ({1}, nx.errors.ArgumentTypeError, "{1} is a set, not an array."),
+    "strings": (np.array(["a"]), nx.errors.ArgumentTypeError, "the element type <U1 of"),
+    "wide": (np.array([2**40]), nx.errors.ArgumentError, "the integers of i64[1]"),
+}
+OF_TREES = {"shard": lambda tree: nx.shard(tree, {"a": "x"}, make_mesh((2,))), "named": lambda tree: nx.named(tree, [...])}
+
+
+@pytest.mark.parametrize("op", OF_TREES)
+@pytest.mark.parametrize("case", LEAVES)
+def test_errors_about_a_leaf_have_its_path(op, case):
+    leaf, kind, fact = LEAVES[case]
+    with pytest.raises(kind) as error:
+        OF_TREES[op](tree_with(leaf))
+    assert said(error.value).startswith(f"{op}, x['layers'][1]['name']: {fact}")
+    with pytest.raises(kind) as error:
+        nx.named(leaf, ["a"]) if case in ("strings", "wide") else nx.named([leaf], [["a"]])
+    assert said(error.value).startswith("named: " if case in ("strings", "wide") else "named, x[0]: ")
+
+
+def test_errors_about_the_axes_of_a_leaf_have_its_path():
+    tree, mesh = tree_with(named("a", "c", a=4)), make_mesh((2,))
+    with pytest.raises(nx.errors.PlacementConflictError) as error:
+        nx.shard(tree, {"a": "x", "c": "x"}, mesh)
+    assert said(error.value).startswith(
+        "shard, x['layers'][1]['name']: axes 'a' and 'c' meet in one value, but both are mapped to mesh axis 'x'"
+    )
+    with pytest.raises(nx.errors.AxisMappingError) as error:
+        nx.named([np.ones(3), np.ones((3, 2))], [["a"], ["a"]])
+    assert said(error.value).startswith("named, x[1]: the axis mapping ['a'] asserts 1 axes, but the array f32[3,2] has 2.")
+    with pytest.raises(NamedAxesLeftError) as error:
+        nx.positional(tree, ["a", "b"])
+    assert said(error.value).startswith(
+        "positional, x['layers'][1]['name']: the array, f32[]{a:4, c:4}, still has the axes 'c'"
+    )
+    with pytest.raises(nx.errors.AxisNotFoundError) as error:
+        nx.untag(tree, ["b", ...])
+    assert said(error.value).startswith("untag, x['layers'][1]['name']: no axis 'b' in f32[]{a:4, c:4}")
+    with pytest.raises(nx.errors.AxisSizeError) as error:
+        nx.xmap(lambda y: nx.sum(y * nx.named({"w": np.ones(4)}, ["a"])["w"], "a"), axis_resources={"a": "x"}, mesh=mesh)(
+            named("a", a=8)
+        )
+    assert said(error.value).startswith("named, x['w']: axis 'a' would have size 4, but it has size 8 in this mapped function")
+
+
 # --- the tree -------------------------------------------------------------------------------------------------------
 
 

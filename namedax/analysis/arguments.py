@@ -63,10 +63,12 @@ def _shape(leaf: Any) -> tuple[int, ...] | None:
 
 
 def _parameters(f: Any) -> list[str]:
+    """Return the names of the parameters that take one positional argument each."""
     try:
-        return list(inspect.signature(f).parameters)
+        parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
         return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
 
 def _said(path: Sequence[Any], parameters: Sequence[str]) -> str:

@@ -5,27 +5,30 @@ from __future__ import annotations
 import inspect
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import jax
 
+from namedax.analysis.added_sums import added_sums
 from namedax.analysis.arguments import arguments_of
 from namedax.analysis.dead_code import prune
-from namedax.analysis.findings import Elsewhere, NoRing, findings_of
-from namedax.analysis.graph import Body, Graph, Node, build
+from namedax.analysis.findings import SMALL, Added, Elsewhere, NoRing, Uneven, findings_of
+from namedax.analysis.graph import Body, Graph, Node, Value, build
 from namedax.analysis.records import Memory
+from namedax.analysis.renamings import gathered_again
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import know, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
+from namedax.analysis.uneven_arguments import uneven_axes
 from namedax.core.cells import cell_names
 from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs
-from namedax.programs.primitives import Kind
+from namedax.programs.primitives import Kind, axes_of
 
 __all__ = ["explain"]
 
@@ -86,14 +89,30 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
-    elsewhere, rings = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label)
+    elsewhere, rings, added = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label), _added(graph.body, label)
+    uneven = tuple(_uneven(graph))
+    replicated = _replicated(graph, {argument.what for argument in uneven})
     return Report(
         _name(f),
         graph.mesh,
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, loops, automatic)),
+        tuple(
+            findings_of(
+                graph.mesh,
+                placements,
+                steps,
+                replicated,
+                uneven,
+                elsewhere,
+                rings,
+                added,
+                gathered_again(graph.body),
+                loops,
+                automatic,
+            )
+        ),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),
@@ -180,10 +199,21 @@ def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
     return found
 
 
-def _replicated(graph: Graph) -> Iterator[tuple[str, int]]:
+def _uneven(graph: Graph) -> Iterator[Uneven]:
+    for axis in uneven_axes(graph.body):
+        yield Uneven(_text(axis.argument), axis.name, axis.size, axis.padded, axis.mesh, axis.argument.bytes)
+
+
+def _replicated(graph: Graph, uneven: Collection[str]) -> Iterator[tuple[str, int]]:
     for value in graph.body.inputs:
-        if value is not None and value.parts == 1:
-            yield f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]", value.bytes
+        if value is not None and value.parts == 1 and (what := _text(value)) not in uneven:
+            yield what, value.bytes
+
+
+def _text(value: Value) -> str:
+    """Return the path and the type of an argument."""
+    type_ = f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]"
+    return f"{value.given.what} ({type_})" if value.given is not None and value.given.what else f"argument {type_}"
 
 
 def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
@@ -194,6 +224,16 @@ def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
         if why is not None and node.kind in (Kind.SUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             found[NoRing(node.origin.operation, label(node.origin), *why)] = None
     return found
+
+
+def _added(body: Body, label: _Labels) -> Iterator[Added]:
+    """Describe the pairs of all-reduces whose results are used only in their sum or difference."""
+    for pair in added_sums(body, SMALL):
+        axes = tuple(dict.fromkeys(axes_of(pair[0].eqn)))
+        first, second = ((node.origin.operation or "a cast", label(node.origin)) for node in pair)
+        names = tuple(dict.fromkeys(name for node in pair for name in node.origin.names_on(axes)))
+        size = sum(costs.size_in_bytes(node.eqn.invars[0].aval) for node in pair)
+        yield Added((first, second), axes, names, pair[0].origin.phase, size)
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:

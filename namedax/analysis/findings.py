@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from namedax.analysis.records import Collective, Step
+from namedax.analysis.records import Collective, Phase, Step
 from namedax.core.records import Record
 from namedax.hlo import size_text
 
-__all__ = ["Elsewhere", "NoRing", "findings_of"]
+__all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "Uneven", "findings_of"]
 
 # An array that is smaller is not worth a word.
 _LARGE = 1 << 20
-# Below this a collective waits for the network rather than sends.
-_SMALL = 4096
+#: Up to this payload in bytes, the time of a collective is its latency.
+SMALL = 4096
 _OFTEN = 8
 # The namespaces whose functions are JAX's own, lifted, where they are not ours.
 _LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
@@ -53,13 +54,54 @@ class NoRing(Record):
     names: tuple[str, ...]
 
 
+class Uneven(Record):
+    """An argument that every device holds whole because an axis does not divide over its mesh axes.
+
+    Attributes:
+      what: as messages call it.
+      name: the axis name, as text.
+      size: of the axis.
+      padded: the next size that divides.
+      mesh: the sizes of its mesh axes.
+      bytes: of the argument on each device.
+    """
+
+    what: str
+    name: str
+    size: int
+    padded: int
+    mesh: Mapping[str, int]
+    bytes: int
+
+
+class Added(Record):
+    """Two all-reduces whose results are used only in their sum or difference.
+
+    Attributes:
+      sums: the operation and the line of each.
+      mesh_axes: the mesh axes of both.
+      names: the names of the axes.
+      phase: of both.
+      bytes: the payload of both together.
+    """
+
+    sums: tuple[tuple[str, str], tuple[str, str]]
+    mesh_axes: tuple[str, ...]
+    names: tuple[str, ...]
+    phase: Phase
+    bytes: int
+
+
 def findings_of(
     mesh: Mapping[str, int],
     placements: Mapping[str, tuple[str, ...]],
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
+    uneven: Iterable[Uneven],
     elsewhere: Sequence[Elsewhere],
     rings: Iterable[NoRing],
+    added: Iterable[Added],
+    renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]],
     loops: Iterable[str],
     automatic: Iterable[str],
 ) -> Iterator[str]:
@@ -69,21 +111,25 @@ def findings_of(
       mesh: the sizes of the mesh axes.
       placements: the mesh axes on which names live.
       steps: the collectives and operations.
-      replicated: arguments that every device holds whole, as a type in words, with their bytes.
+      replicated: arguments that every device holds whole because no name of them is mapped, in words, with their bytes.
+      uneven: arguments that every device holds whole because an axis does not divide over its mesh axes.
       elsewhere: arguments that lie on mesh axes on which no name lives.
       rings: contractions that were to go around a ring, and do not.
+      added: pairs of all-reduces whose results are used only in their sum or difference.
+      renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one argument.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
     yield from _unused(mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes})
     yield from _replicated(mesh, replicated)
+    yield from _uneven(uneven, collectives)
     yield from _arriving(placements, collectives)
     yield from _elsewhere(elsewhere)
     yield from _small(collectives)
-    yield from _twice(collectives)
+    yield from _added(added)
     yield from _lifted(collectives)
-    yield from _renamings(collectives)
+    yield from _renamings(collectives, renamed)
     yield from _no_rings(rings)
     if lines := [line for line in dict.fromkeys(automatic) if line]:
         yield (
@@ -114,9 +160,41 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
     for what, size in replicated:
         if size >= _LARGE and sizes:
             yield (
-                f"The argument {what} ({size_text(size)}) is held whole by every device of {sizes}. Store it under a name that lives on "
+                f"The {what}, {size_text(size)}, is held whole by every device of {sizes}. Store it under a name that lives on "
                 "the mesh, and gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
             )
+
+
+def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> Iterator[str]:
+    """Arguments with an axis that does not divide. What a mapped function returns along it is gathered, under no operation."""
+    axes: dict[tuple[str, int, int, tuple[tuple[str, int], ...]], dict[str, int]] = {}
+    for argument in arguments:
+        if argument.bytes >= _LARGE:
+            key = argument.name, argument.size, argument.padded, tuple(argument.mesh.items())
+            axes.setdefault(key, {})[argument.what] = argument.bytes
+    for (name, size, padded, places), arrays in axes.items():
+        mesh_axes, devices = [axis for axis, _ in places], math.prod(n for _, n in places)
+        held = sum(arrays.values())
+        block = held * padded // (size * devices)
+        gathers = [
+            step
+            for step in collectives
+            if (step.kind, step.operation) == ("all-gather", "")
+            and name in step.names
+            and set(step.mesh_axes) <= set(mesh_axes)
+        ]
+        payload, count = sum(step.bytes * step.trips for step in gathers), sum(step.trips for step in gathers)
+        sent = (
+            f", and results or gradients along it are gathered ({count} all-gather{'s' * (count > 1)}, {size_text(payload)} of payload)"
+            if gathers
+            else ""
+        )
+        loop = "" if size % devices else " and the steps of its SerialLoop"
+        yield (
+            f"Axis {name!r} has size {size}, which does not divide by {devices} ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: "
+            f"each device holds {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use a size that divides: "
+            f"{padded}."
+        )
 
 
 def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]) -> Iterator[str]:
@@ -165,6 +243,12 @@ def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
         )
 
 
+def _listed(arguments: Iterable[str], most: int = 3) -> str:
+    found = list(arguments)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return "the " + ", ".join(found[:most]) + more
+
+
 def _whats(arguments: Iterable[str], most: int = 3) -> str:
     """Arguments, as the beginning of a sentence."""
     found = [what for what in arguments if what] or ["argument"]
@@ -193,7 +277,7 @@ def _no_rings(rings: Iterable[NoRing]) -> Iterator[str]:
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     many: Counter[tuple[str, str, str, int]] = Counter()
     for step in collectives:
-        if step.bytes <= _SMALL and step.operation != "nx.pipeline":  # one a tick is what a pipeline is
+        if step.bytes <= SMALL and step.operation != "nx.pipeline":  # one a tick is what a pipeline is
             many[step.kind, step.operation or "a cast", step.source, step.bytes] += step.trips
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
@@ -203,17 +287,18 @@ def _small(collectives: Sequence[Collective]) -> Iterator[str]:
             )
 
 
-def _twice(collectives: Sequence[Collective]) -> Iterator[str]:
-    seen: Counter[tuple[str, tuple[str, ...], tuple[str, ...], str, str, int]] = Counter()
-    for step in collectives:
-        if step.kind == "all-reduce" and step.operation and step.bytes > _SMALL:
-            seen[step.operation, step.names, step.mesh_axes, step.source, step.phase, step.bytes] += 1
-    for (operation, names, axes, source, phase, size), count in seen.items():
-        if count > 1 and names:
-            yield (
-                f"{operation} at {_line(source)} sums over {'+'.join(axes)} {count} times for {', '.join(names)} ({phase}, "
-                f"{size_text(size)} of payload each). Add what is summed before it is summed, if it is used only together."
-            )
+def _added(pairs: Iterable[Added]) -> Iterator[str]:
+    for pair, count in Counter(pairs).items():
+        (one, there), (other, here) = pair.sums
+        both = (
+            f"{one} and {other} at {_line(there)}" if there == here else f"{one} at {_line(there)} and {other} at {_line(here)}"
+        )
+        times = f" ({count} times)" if count > 1 else ""
+        yield (
+            f"{both} each have an all-reduce over {'+'.join(pair.mesh_axes)}{_along(pair.names)} ({pair.phase}, {size_text(pair.bytes)} of "
+            f"payload in all), and only the sum or difference of the results is used{times}. Add or subtract before the reduction: one "
+            "all-reduce is enough."
+        )
 
 
 def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
@@ -222,7 +307,7 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             step.kind == "all-gather"
             and step.operation.startswith(_LIFTED)
             and step.operation != "nx.lax.all_gather"
-            and step.bytes > _SMALL
+            and step.bytes > SMALL
         ):
             yield (
                 f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)} of payload): a "
@@ -231,14 +316,16 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             )
 
 
-def _renamings(collectives: Sequence[Collective]) -> Iterator[str]:
+def _renamings(
+    collectives: Sequence[Collective], renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]]
+) -> Iterator[str]:
     """Gathers of one name by renaming it, again and again."""
     sizes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for step in collectives:
         if step.operation == "nx.rename" and step.kind == "all-gather" and step.phase == "forward":
             sizes.setdefault((step.names, step.mesh_axes), []).append(step.bytes * step.trips)
     for (names, axes), found in sizes.items():
-        if len(found) > 1 and sum(found) >= _LARGE:
+        if (names, axes) in renamed and len(found) > 1 and sum(found) >= _LARGE:
             yield (
                 f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
                 "in all. Rename once and use the result, or keep the name that lives on the mesh through the operations between."

@@ -205,7 +205,7 @@ def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
     """A layout in which dimensions stay cut over the mesh axes that a mapped function does not map, where these do not cut blocks of others."""
 
     def together(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-        if tuple(axis for axis in old if axis in mapped) == new:
+        if old[: len(new)] == new and mapped.isdisjoint(old[len(new) :]):
             return old
         return new or tuple(itertools.takewhile(lambda axis: axis not in mapped, old))
 

@@ -17,7 +17,7 @@ import jax
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
-from namedax.programs.primitives import calls_jax
+from namedax.programs.evaluator import calls_jax
 
 __all__ = ["Origin", "Source", "region_of", "source_of"]
 

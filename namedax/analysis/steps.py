@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from namedax import hlo
-from namedax.analysis.graph import Body, Node, Spec
+from namedax.analysis.graph import Body, Node
 from namedax.analysis.records import Collective, Operation, Step
+from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
 from namedax.analysis.storage import Storage, is_look
 from namedax.programs import costs
@@ -64,10 +64,18 @@ def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
 
 
 def _collective(
-    node: Node, label: Label, kind: str, axes: tuple[str, ...], aval: Any, trips: int, parts: int = 1
+    node: Node,
+    label: Label,
+    kind: str,
+    axes: tuple[str, ...],
+    aval: Any,
+    trips: int,
+    parts: int = 1,
+    devices: int | None = None,
 ) -> Iterator[Collective]:
     axes = tuple(axis for axis in axes if node.sizes.get(axis, 1) > 1)
-    size, devices = costs.size_in_bytes(aval) // parts, math.prod(node.sizes[axis] for axis in axes)
+    size = costs.size_in_bytes(aval) // parts
+    devices = math.prod(node.sizes[axis] for axis in axes) if devices is None else devices
     if devices == 1 or not size:
         return
     origin = node.origin
@@ -84,40 +92,15 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     aval, sizes, given = node.reads[0].aval, node.sizes, node.reads[0].given
     type_ = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
 
-    def send(kind: str, mesh_axes: tuple[str, ...], parts: int) -> Iterator[Collective]:
-        names = given.names_on(mesh_axes) if given is not None else ()
-        for step in _collective(node, label, kind, mesh_axes, aval, trips, parts):
+    for move in moves(before, after, sizes, len(aval.shape)):
+        names = given.names_on(move.mesh_axes) if given is not None else ()
+        for step in _collective(node, label, move.kind, move.mesh_axes, aval, trips, move.parts, move.devices):
             arrival = given.what if given is not None and given.what else type_
             yield dataclasses.replace(step, operation=step.operation or "nx.xmap", names=names or step.names, arrival=arrival)
-
-    first, then = (math.prod(sizes.get(axis, 1) for axis in _axes(spec)) for spec in (before, after))
-    if exchanged := {axis for axis in _axes(before) & _axes(after) if _place(before, axis) != _place(after, axis)}:
-        yield from send("all-to-all", tuple(sorted(exchanged)), first)
-    gathered: list[tuple[str, ...]] = []  # one dimension after the other, the last one first
-    for old, new in itertools.zip_longest(before, after, fillvalue=()):
-        kept = [axis for axis in old if axis not in exchanged]
-        if new[: len(kept)] == tuple(kept):
-            continue  # each device keeps a part of what it has
-        if tuple(kept[: len(new)]) != new and _parts(kept, sizes) == _parts(new, sizes):
-            mesh_axes = tuple(dict.fromkeys((*kept, *new)))
-            yield from send("collective-permute", mesh_axes, then)
-        else:
-            gathered.insert(0, tuple(axis for axis in kept if axis not in new))
-    for i, mesh_axes in enumerate(gathered):
-        left = _parts((axis for axes in gathered[i + 1 :] for axis in axes), sizes)
-        yield from send("all-gather", mesh_axes, then * left)
 
 
 def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
     return math.prod(sizes.get(axis, 1) for axis in axes)
-
-
-def _axes(spec: Spec) -> set[str]:
-    return {axis for axes in spec for axis in axes}
-
-
-def _place(spec: Spec, axis: str) -> int:
-    return next(i for i, axes in enumerate(spec) if axis in axes)
 
 
 def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:

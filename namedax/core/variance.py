@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
+from jax.extend.source_info_util import current, user_context
 
 from namedax.core.array import NamedArray, make_in_region, set_memory
 from namedax.core.cpu import widened
@@ -170,7 +171,18 @@ def keep_varying_form(
     """
     if array._casts is not None and array._casts["region"] is not None:
         array._casts["region"].has_gathered = True
-        remembered(array, VARYING_FORM, lambda: _Form(form, is_made, saves, array._data))
+        remembered(array, VARYING_FORM, lambda: _Form(_made_here(form), is_made, saves, array._data))
+
+
+def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
+    """Return a form whose equations have the line and the scopes of this operation, and not of the one that casts the array later."""
+    source = current()
+
+    def made(wanted: frozenset[str]) -> Any:
+        with user_context(source.traceback, name_stack=source.name_stack):
+            return form(wanted)
+
+    return made
 
 
 class _Form(NamedTuple):

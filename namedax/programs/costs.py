@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "KNOWN",
+    "concatenates",
     "copies_operand",
     "flops_of",
     "is_cheap",
@@ -172,6 +173,11 @@ def transposes(eqn: Any) -> bool:
 def subtracts(eqn: Any) -> bool:
     """Whether the second operand is subtracted from the first."""
     return eqn.primitive.name == "sub"
+
+
+def concatenates(eqn: Any) -> bool:
+    """Return True if the result has the elements of each operand in turn, along one dimension."""
+    return bool(eqn.primitive.name == "concatenate")
 
 
 def is_idempotent(eqn: Any) -> bool:

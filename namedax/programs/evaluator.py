@@ -5,6 +5,7 @@ What a single equation does is the business of `namedax.programs.primitives`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from namedax.programs.primitives import (
     axes_of,
     call_whole,
     called,
+    called_in_steps,
     facts_of,
     is_inlined,
     is_to_be_inlined,
@@ -32,11 +34,14 @@ __all__ = [
     "Evaluator",
     "Rule",
     "as_one_call",
+    "calls_jax",
     "collective_axes",
     "has_reverse_rules",
     "has_sums",
     "inlined",
+    "inlined_source",
     "is_inexact",
+    "is_pinned",
     "number_of",
     "opened",
     "own_sources",
@@ -66,24 +71,51 @@ def inlined(jaxpr: Any) -> Any:
         if id(eqn) not in calls:
             eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
             continue
-        inner = called(eqn)
+        inner, pinned = called(eqn), is_pinned(eqn)
         within = dict(zip(inner.invars, operands, strict=True))
         # The same program may be called many times: each time its variables are others.
         for part in (inner := inlined(inner)).eqns:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
             inputs = [var if type(var) is Literal else within[var] for var in part.invars]
             within.update(zip(part.outvars, fresh, strict=True))
-            eqns.append(part.replace(invars=inputs, outvars=fresh, source_info=_inlined_source(eqn, part)))
+            eqns.append(part.replace(invars=inputs, outvars=fresh, source_info=inlined_source(eqn.source_info, pinned, part)))
         results = [var if type(var) is Literal else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
     return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
 
 
-def _inlined_source(call: Any, eqn: Any) -> Any:
-    """Where an equation comes from that stood in the program of a call."""
-    outer, inner = call.source_info, eqn.source_info
-    found = outer if is_to_be_inlined(call) else inner
-    return found.replace(name_stack=outer.name_stack + inner.name_stack)
+def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
+    """Return the source of an equation of a called program that takes the place of the call.
+
+    Args:
+      call: the source of the call.
+      is_pinned: whether the program belongs to the line of the call, as `is_pinned` says.
+      eqn: the equation.
+    """
+    inner = eqn.source_info
+    if not call.name_stack.stack:
+        return inner.replace(traceback=call.traceback) if is_pinned else inner
+    return (call if is_pinned else inner).replace(name_stack=call.name_stack + inner.name_stack)
+
+
+def is_pinned(eqn: Any) -> bool:
+    """Return True if what an equation calls belongs to the line of the call: JAX has traced it once, for the first caller."""
+    return is_to_be_inlined(eqn) or calls_jax(eqn)
+
+
+_JAX_FOLDER = os.path.dirname(jax.__file__) + os.sep
+
+
+def calls_jax(eqn: Any) -> bool:
+    """Return True if an equation calls a jitted function that a file of JAX defines.
+
+    A name proves nothing: a user's `clip`, `softmax` or `_block` has the name of a function of JAX.
+    """
+    if kind_of(eqn) is not Kind.CALL:
+        return False
+    program = called_in_steps(eqn)
+    debug_info = getattr(getattr(program, "jaxpr", program), "debug_info", None)
+    return str(getattr(debug_info, "func_filename", None) or "").startswith(_JAX_FOLDER)
 
 
 def is_inexact(aval: Any) -> bool:

@@ -240,7 +240,10 @@ def apart_from_constants(
     finder = CastFinder([0] * count, 1)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(jaxpr.constvars) if is_inexact(var.aval)})
     casts = sorted(finder.found, key=lambda pair: (pair[0], sorted(pair[1])))
-    varied = [*consts, *(cast_data(consts[i], over) for i, over in casts)]
+    varied = list(consts)
+    for i, over in casts:
+        with source_of(finder.found[i, over]):
+            varied.append(cast_data(consts[i], over))
     operands = [change(value) if axes <= varying(value) else value for value in varied]
     open_jaxpr = opened(jaxpr)
 

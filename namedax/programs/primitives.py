@@ -438,14 +438,6 @@ def is_to_be_inlined(eqn: Any) -> bool:
     return inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
 
 
-def calls_jax(eqn: Any) -> bool:
-    """Whether an equation calls a function of JAX's own, which is compiled once, whoever calls it; by its name, as far as that says it."""
-    if kind_of(eqn) != Kind.CALL:
-        return False
-    name = str(eqn.params.get("name", ""))
-    return name.startswith("_") or any(hasattr(module, name) for module in (jnp, jax.nn, lax, jax.random, jax.image))
-
-
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     """The results of another open jaxpr, computed anew for the gradient as that of this equation is."""
     return bind(eqn, values, jaxpr=jaxpr)

@@ -25,6 +25,7 @@ from namedax.errors import (
     AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
+    NamedaxError,
     NamedAxesLeftError,
     closest,
     did_you_mean,
@@ -215,33 +216,34 @@ def named(array: Any, axes: Any) -> Any:
                 f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
-        check_numbers("named", leaf)
-        leaf = local_block(leaf, "named", ambient())
-        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax("named", leaf)
-        data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
+        op = _at("named", path)
+        check_numbers(op, leaf)
+        leaf = local_block(leaf, op, ambient())
+        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
+        data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
         if all(dim is None for dim in dims):
             return data
-        return _enter(make_in_region(data, dims), dims_of(leaf))
+        return _enter(make_in_region(data, dims), dims_of(leaf), op)
 
     return map_with_mappings(one, array, axes, "named")
 
 
-def _enter(array: NamedArray, before: Dims) -> Any:
+def _enter(array: NamedArray, before: Dims, op: str) -> Any:
     """Cuts the axes that got a name just now to their blocks: so far they were whole on every device."""
     region = ambient()
     if region is None:
         return array
-    region.check_placement("named", (dim for dim in array._dims if dim is not None))
+    region.check_placement(op, (dim for dim in array._dims if dim is not None))
     for dim, was, size in zip(array._dims, before, array._data.shape, strict=True):
         if dim is None or was is not None:
             continue
         known = region.sizes.get(dim, size)
         if known != size:
             raise AxisSizeError(
-                f"named: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
+                f"{op}: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
                 "size, and a positional array is whole on every device. Choose another name."
             )
-        region.block_size(dim, size, "named", knows_padding=True)
+        region.block_size(dim, size, op, knows_padding=True)
     if not region.manual:
         return wrap(array._data, array._dims)
     old = [() if dim is None else region.place(dim) for dim in before]
@@ -285,7 +287,7 @@ def positional(x: Any, axes: Any) -> Any:
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is None:
             raise AxisMappingError("positional: None is not an axis mapping here; write a dict or a list of names.")
-        data, dims = detach_names(leaf, mapping, "positional", "the array")
+        data, dims = detach_names(leaf, mapping, _at("positional", path), "the array")
         region = ambient()
         if region is not None and region.manual:
             old = [() if dim is None else region.place(dim) for dim in dims]
@@ -330,8 +332,8 @@ def untag(x: Any, axes: Any) -> Any:
         placed = {name for _, name in mapping.names}
         for name in placed:
             if name not in dims:
-                raise_not_found("untag", name, type_text(leaf), [dim for dim in dims if dim is not None])
-        data, dims = detach_names(leaf, mapping, "untag", "the array", frozenset(dims) - placed - {None})
+                raise_not_found(_at("untag", path), name, type_text(leaf), [dim for dim in dims if dim is not None])
+        data, dims = detach_names(leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None})
         final = tuple(None if dim in placed else dim for dim in dims)
         region = ambient()
         if region is None or not region.manual:
@@ -385,13 +387,34 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
-    def one(leaf: Any) -> Any:
-        dims = dims_of(leaf)
-        data = leaf._data if isinstance(leaf, NamedArray) else as_jax("shard", leaf)
-        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, "shard"))
+    def one(path: Any, leaf: Any) -> Any:
+        dims, op = dims_of(leaf), _at("shard", path)
+        data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
+        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
-    return jax.tree.map(one, x, is_leaf=is_named)
+    return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
+
+
+def _at(op: str, path: Any) -> str:
+    """Return the operation and the leaf of its tree, for messages; the operation alone where the argument is one array."""
+    return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
+
+
+def _array(op: str, leaf: Any) -> Any:
+    """Return a leaf as an array of JAX.
+
+    Raises:
+      ArgumentTypeError: it is neither an array nor a number.
+    """
+    try:
+        return as_jax(op, leaf)
+    except TypeError as error:
+        if isinstance(error, NamedaxError):
+            raise
+        raise ArgumentTypeError(
+            f"{op}: {shown(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None stands for no array."
+        ) from None
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:

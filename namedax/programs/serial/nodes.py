@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import number_of
+from namedax.programs.evaluator import inlined_source, is_pinned, number_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -166,8 +166,8 @@ class Flattener:
         self.depth -= 1
         return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
 
-    def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node]) -> list[Value]:
-        """Appends the equations of `jaxpr` to `nodes`; returns its results."""
+    def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None) -> list[Value]:
+        """Appends the equations of `jaxpr` to `nodes`; returns its results. `call` is the equation that calls it, if one does."""
         consts: Sequence[Any] = ()
         if isinstance(jaxpr, ClosedJaxpr):
             jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
@@ -175,19 +175,22 @@ class Flattener:
         for var, const in zip(jaxpr.constvars, consts, strict=True):
             values[var] = Literal(const, var.aval)
 
-        for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
+        eqns = jaxpr.eqns
+        if call is not None and ((pinned := is_pinned(call)) or call.source_info.name_stack.stack):
+            eqns = [eqn.replace(source_info=inlined_source(call.source_info, pinned, eqn)) for eqn in eqns]
+        for eqn, known in zip(eqns, facts_of(eqns), strict=True):
             operands: list[Value] = [var if type(var) is Literal else values[var] for var in eqn.invars]
             program = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
             results: list[Value]
             if known.kind is Kind.SOLVE:
                 program, taken = solve(eqn, operands)
-                results = self._inline(program, taken, nodes)
+                results = self._inline(program, taken, nodes, eqn)
             elif program is not None:
                 if known.kind is Kind.REMAT and is_remat_of_gradient(eqn):
                     fresh = [next(self.fresh) for _ in operands]
                     nodes.append(Node(Added.BARRIER, eqn, operands, fresh))
                     operands = list(fresh)
-                results = self._inline(program, operands, nodes)
+                results = self._inline(program, operands, nodes, eqn)
             else:
                 results = self._operation(eqn, known, operands, nodes)
             values.update(zip(eqn.outvars, results, strict=True))
