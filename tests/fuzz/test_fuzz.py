@@ -57,7 +57,7 @@ for number in range(int(seed), int(seed) + int(programs)):
 
 def session(monkeypatch, code):
     monkeypatch.setattr(fuzz, "COMMAND", [sys.executable, "-c", code])
-    return fuzz.Session(argparse.Namespace(minutes=None, programs=30, layouts=1, processes=2, seed=0, keep=None))
+    return fuzz.Session(argparse.Namespace(minutes=None, programs=30, layouts=1, processes=2, seed=0, keep=None, special=False))
 
 
 def test_programs_that_end_a_process_are_failures_and_all_others_run_once(monkeypatch, capsys):
