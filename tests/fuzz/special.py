@@ -166,10 +166,10 @@ class Arithmetic:
     def mean(self, data: np.ndarray, dtype: str) -> np.ndarray:
         """The mean over the last axis. That of a sharded one is divided before the all-reduce: it may underflow, and not overflow."""
         scale = np.mean(np.abs(data), -1)
-        if self.way.flush:
-            return self.noisy(np.sum(self._flushed(data / data.shape[-1], dtype), -1), dtype, scale)
         total = np.sum(data, -1) if self.way.wide else self.total(data, dtype)
-        return self.noisy(total / data.shape[-1], dtype, scale, basic=True)
+        mean = self.noisy(total / data.shape[-1], dtype, scale, basic=True)
+        lost = data.shape[-1] * float(finfo(dtype).tiny)  # at most, if every quotient is flushed
+        return np.where(np.abs(mean) < lost, np.copysign(0.0, mean), mean) if self.way.flush else mean
 
     def var(self, data: np.ndarray, dtype: str) -> np.ndarray:
         """The variance over the last axis."""

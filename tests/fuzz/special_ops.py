@@ -17,7 +17,7 @@ LARGE = {"float32": 1e30, "float16": 2048.0, "bfloat16": 1e30}
 class Op:
     """An operation of `count` values, and of an axis of the first one if `axis`."""
 
-    text: str  # {0}, {1}, ... are the values, {axis} the name, {large} a constant, {dtype} the dtype of the program
+    text: str  # {0}, {1}, ... are the values, {axis} the name
     plain: Callable[..., V]  # of the arithmetic, the values, and options
     count: int = 1
     axis: bool = False
@@ -87,8 +87,8 @@ OPS = {
     "sign": choice("nx.sign({0})", np.sign),
     "relu": choice("nx.nn.relu({0})", lambda x: np.maximum(x, 0)),
     "floor": choice("nx.floor({0})", np.floor),
-    "isnan": choice("nx.isnan({0}).astype({dtype})", np.isnan),
-    "isfinite": choice("nx.isfinite({0}).astype({dtype})", np.isfinite),
+    "isnan": choice("nx.isnan({0}).astype({0}.dtype)", np.isnan),
+    "isfinite": choice("nx.isfinite({0}).astype({0}.dtype)", np.isfinite),
     "without_nan": choice("nx.where(nx.isnan({0}), 1, {0})", lambda x: np.where(np.isnan(x), 1, x)),
     "nan_to_num": choice("nx.numpy.nan_to_num({0}, posinf=3, neginf=-3)", lambda x: np.nan_to_num(x, posinf=3, neginf=-3)),
     "plus_one": unary("{0} + 1", lambda x: x + 1, basic=True, linear=True),
@@ -120,10 +120,10 @@ OPS = {
     ),
     "prod": reduction("nx.prod({0}, {axis})", lambda m, data, dtype: m.product(data, dtype)),
     "logsumexp": reduction("nx.logsumexp({0}, {axis})", lambda m, data, dtype: m.logsumexp(data, dtype)),
-    "any_nan": reduction("nx.any(nx.isnan({0}), {axis}).astype({dtype})", lambda m, data, dtype: np.any(np.isnan(data), -1)),
-    "argmax": reduction("nx.argmax({0}, {axis}).astype({dtype})", lambda m, data, dtype: np.argmax(data, -1)),
-    "argmin": reduction("nx.argmin({0}, {axis}).astype({dtype})", lambda m, data, dtype: np.argmin(data, -1)),
-    "count": reduction("nx.count_nonzero({0}, {axis}).astype({dtype})", lambda m, data, dtype: np.count_nonzero(data, -1)),
+    "any_nan": reduction("nx.any(nx.isnan({0}), {axis}).astype({0}.dtype)", lambda m, data, dtype: np.any(np.isnan(data), -1)),
+    "argmax": reduction("nx.argmax({0}, {axis}).astype({0}.dtype)", lambda m, data, dtype: np.argmax(data, -1)),
+    "argmin": reduction("nx.argmin({0}, {axis}).astype({0}.dtype)", lambda m, data, dtype: np.argmin(data, -1)),
+    "count": reduction("nx.count_nonzero({0}, {axis}).astype({0}.dtype)", lambda m, data, dtype: np.count_nonzero(data, -1)),
     "first": reduction("{0}[{axis}, 0]", lambda m, data, dtype: m.read(data[..., 0])),
     "second": reduction("{0}[{axis}, 1]", lambda m, data, dtype: m.read(data[..., 1])),
     "last": reduction("{0}[{axis}, -1]", lambda m, data, dtype: m.read(data[..., -1])),

@@ -101,7 +101,7 @@ class Program:
         """The body."""
         lines = [f"def body({', '.join(f'v{n}' for n in range(len(self.arguments)))}):"]
         for n, s in enumerate(self.statements, len(self.arguments)):
-            text = OPS[s.op].text.format(*(f"v{v}" for v in s.values), axis=repr(s.axis), dtype=repr(self.dtype))
+            text = OPS[s.op].text.format(*(f"v{v}" for v in s.values), axis=repr(s.axis))
             lines.append(f"    v{n} = {text}")
         return "\n".join([*lines, f"    return [{', '.join(f'v{n}' for n in self.results)}]"])
 
