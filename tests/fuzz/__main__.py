@@ -34,7 +34,7 @@ from typing import Any
 from tests.flags import FEW_OPTIMISATIONS
 
 CHUNK = 60  # programs in one process, whose memory grows with every program that is compiled
-SILENCE = 300.0  # seconds after which a process that says nothing is taken for dead
+SILENCE = 120.0  # seconds for a program in one layout, after which its process is ended
 COMMAND = [sys.executable, "-m", "tests.fuzz"]
 IDLE = 3  # processes in a row that end without having run a program
 
