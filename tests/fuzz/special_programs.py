@@ -20,14 +20,13 @@ import namedax as nx
 from tests.fuzz.special import NUMPY, SIZES, WAYS, Arithmetic, V, finfo
 from tests.fuzz.special_ops import OPS, Op
 
-STEPS = "steps"
 Argument = tuple[tuple[str, ...], np.ndarray]  # axis names and values
 # Five kinds of layouts: one element per device, blocks, a mesh of two axes, steps, and sizes that do not divide.
 LAYOUTS: dict[str, list[tuple[dict[str, Any], tuple[int, ...]]]] = {
     "one each": [({"a": "x"}, (8,)), ({"b": "x"}, (4,)), ({"a": ("y", "x")}, (4, 2))],
     "blocks": [({"a": "x"}, (4,)), ({"a": "x"}, (2,)), ({"b": "x"}, (2,))],
     "two mesh axes": [({"a": "x", "b": "y"}, (4, 2)), ({"a": "y", "b": "x"}, (2, 2)), ({"a": ("y", "x")}, (2, 2))],
-    STEPS: [({"a": 4}, ()), ({"a": 8}, ()), ({"a": ("x", 2)}, (2,)), ({"a": 2, "b": "x"}, (4,)), ({"b": 2}, ())],
+    "steps": [({"a": 4}, ()), ({"a": 8}, ()), ({"a": ("x", 2)}, (2,)), ({"a": 2, "b": "x"}, (4,)), ({"b": 2}, ())],
     "uneven": [({"a": "x"}, (3,)), ({"a": "x"}, (5,)), ({"b": "x"}, (3,)), ({"a": 3}, ()), ({"b": "x", "a": "y"}, (3, 2))],
 }
 
@@ -47,28 +46,28 @@ class Layout:
         return {name for name, entries in self.resources if any(isinstance(entry, int) for entry in entries)}
 
     @property
-    def text(self) -> str:
-        """Keyword arguments of `xmap`."""
-        values = {
-            name: tuple(nx.SerialLoop(e) if isinstance(e, int) else e for e in entries) for name, entries in self.resources
+    def axis_resources(self) -> dict[str, tuple[Any, ...]]:
+        """The assignment."""
+        return {
+            name: tuple(nx.SerialLoop(entry) if isinstance(entry, int) else entry for entry in entries)
+            for name, entries in self.resources
         }
-        if not self.shape:
-            return f"axis_resources={values}"
-        return f"axis_resources={values}, mesh={self.shape} {'explicit' if self.explicit else 'auto'}"
+
+    @property
+    def text(self) -> str:
+        """Keyword arguments of `xmap`, for a report."""
+        mesh = f", mesh={self.shape} {'explicit' if self.explicit else 'auto'}" if self.shape else ""
+        return f"axis_resources={self.axis_resources}{mesh}"
 
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `xmap`."""
-        resources = {
-            name: tuple(nx.SerialLoop(entry) if isinstance(entry, int) else entry for entry in entries)
-            for name, entries in self.resources
-        }
         if not self.shape:
-            return {"axis_resources": resources, "jit": self.kind != "eager"}
+            return {"axis_resources": self.axis_resources, "jit": self.kind != "eager"}
         kind = jax.sharding.AxisType.Explicit if self.explicit else jax.sharding.AxisType.Auto
         devices = jax.devices()[: int(np.prod(self.shape))]
         mesh = jax.make_mesh(self.shape, ("x", "y")[: len(self.shape)], (kind,) * len(self.shape), devices=devices)
-        return {"axis_resources": resources, "mesh": mesh}
+        return {"axis_resources": self.axis_resources, "mesh": mesh}
 
 
 @dataclasses.dataclass(frozen=True)
