@@ -84,7 +84,7 @@ OPS = {
     "square": unary("{0} * {0}", lambda x: x * x, basic=True, product=True),
     "tanh": unary("nx.tanh({0})", np.tanh),
     "sigmoid": unary("nx.nn.sigmoid({0})", sigmoid),
-    "sign": choice("nx.sign({0})", np.sign),
+    "sign": choice("nx.sign({0})", lambda x: np.where(x == 0, x, np.sign(x))),  # the sign of -0.0 is -0.0, as in jnp
     "relu": choice("nx.nn.relu({0})", lambda x: np.maximum(x, 0)),
     "floor": choice("nx.floor({0})", np.floor),
     "isnan": choice("nx.isnan({0}).astype({0}.dtype)", np.isnan),
