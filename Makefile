@@ -23,6 +23,8 @@ OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 20
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
 TEST_FUZZ_ARGS ?= --minutes 4 --programs 30 --seed 1000000
+# Infinities, NaN and numbers near the ends of a dtype.
+TEST_SPECIAL_ARGS ?= --special --minutes 3 --programs 150 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -46,7 +48,7 @@ help:
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  the last twentieth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
-	@echo "make test-fuzz       random programs for four minutes"
+	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
@@ -77,7 +79,7 @@ test-suite: $(VENV)/.ready-test
 # Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
 test-all: docs test-rest test-x64 test-leaks test-optimized
 	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
-	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS); fuzz=$$?; \
+	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS) && $(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS); fuzz=$$?; \
 	wait $$counts; counts=$$?; \
 	echo "bench-check:"; cat $(VENV)/counts.txt; \
 	[ $$fuzz = 0 ] && [ $$counts = 0 ]
@@ -99,6 +101,7 @@ test-optimized: $(VENV)/.ready-test
 
 test-fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(TEST_FUZZ_ARGS)
+	$(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS)
 
 # A shim of pyenv may stand on the PATH for a version that it does not run; so every candidate is asked.
 test-versions:

@@ -2,6 +2,10 @@
 
     python -m tests.fuzz --minutes 60 --layouts 5 --seed 1
     python -m tests.fuzz --programs 2000
+    python -m tests.fuzz --programs 2000 --special
+
+With `--special` the programs compute with infinities, NaN, subnormals, signed zeros and values near the ends of each dtype (special.py), each in
+one layout of every kind.
 
 Programs run in child processes, two at a time and sixty in each: a child that dies takes nothing with it, and the program that it had begun
 is printed. What a number stands for does not depend on who runs it.
@@ -30,7 +34,7 @@ from typing import Any
 from tests.flags import FEW_OPTIMISATIONS
 
 CHUNK = 60  # programs in one process, whose memory grows with every program that is compiled
-SILENCE = 300.0  # seconds after which a process that says nothing is taken for dead
+SILENCE = 120.0  # seconds for a program in one layout, after which its process is ended
 COMMAND = [sys.executable, "-m", "tests.fuzz"]
 IDLE = 3  # processes in a row that end without having run a program
 
@@ -46,12 +50,16 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2, help="how many run side by side (default: 2)")
     parser.add_argument("--seed", type=int, help="where to begin; default: a random number, which is printed")
     parser.add_argument("--keep", type=Path, help="a folder for one file for each failure")
+    parser.add_argument("--special", action="store_true", help="programs over special values (special_programs.py)")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        from tests.fuzz.worker import work
+        from tests.fuzz import special_programs, worker
 
-        work(options.worker, options.seed, options.programs, options.layouts)
+        if options.special:
+            special_programs.work(options.worker, options.seed, options.programs)
+        else:
+            worker.work(options.worker, options.seed, options.programs, options.layouts)
         return 0
     return Session(options).run()
 
@@ -59,7 +67,7 @@ def main() -> int:
 class Child:
     """A process that runs the programs of some numbers, in order, and the folder in which it says what comes of them."""
 
-    def __init__(self, folder: Path, numbers: range, layouts: int, known: list[str]):
+    def __init__(self, folder: Path, numbers: range, layouts: int, known: list[str], special: bool = False):
         self.numbers, self.done, self._read = numbers, 0, 0
         self.log, self.current = folder / "log.jsonl", folder / "current.txt"
         (folder / "known.json").write_text(json.dumps(known))
@@ -73,6 +81,7 @@ class Child:
         }
         command = [*COMMAND, "--worker", str(folder), "--seed", str(numbers.start)]
         command += ["--programs", str(len(numbers)), "--layouts", str(layouts)]
+        command += ["--special"] if special else []
         self._errors = (folder / "errors.txt").open("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(command, env=env, stderr=self._errors)
 
@@ -115,6 +124,7 @@ class Session:
 
     def __init__(self, options: argparse.Namespace):
         self.seed = random.randrange(10**6) if options.seed is None else options.seed
+        self.special = options.special
         self.layouts, self.keep, self.processes = options.layouts, options.keep, options.processes
         self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
         wanted = options.programs or (10**9 if options.minutes else 200)
@@ -133,9 +143,8 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             while (children or self.left) and time.monotonic() < self.deadline and self.idle < IDLE:
                 while self.left and len(children) < self.processes:
-                    children.append(
-                        Child(Path(tempfile.mkdtemp(dir=folder)), self._next(), self.layouts, sorted(self.failures))
-                    )
+                    path = Path(tempfile.mkdtemp(dir=folder))
+                    children.append(Child(path, self._next(), self.layouts, sorted(self.failures), self.special))
                 time.sleep(0.1)
                 ended = [child for child in children if child.process.poll() is not None or child.is_silent]
                 for child in children:
@@ -194,6 +203,10 @@ class Session:
         print(
             f"\n{c['programs']} programs, {c['layouts']} runs: {c['equal']} equal, {c['refused']} refused, {c['ill']} too ill-conditioned"
         )
+        if "elements" in c:
+            print(
+                f"{c['compared']} of {c['elements']} elements have one class in every admissible evaluation, {c['simplified']} differ by XLA"
+            )
         print("layouts:", ", ".join(f"{n} {k[7:]}" for k, n in sorted(c.items()) if k.startswith("layout:")))
         print(f"{len(self.operations)} operations:", ", ".join(f"{name} {n}" for name, n in self.operations.most_common()))
         for refusal, n in self.refusals.most_common(12):

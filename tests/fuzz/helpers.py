@@ -12,7 +12,7 @@ import numpy as np
 import namedax as nx
 from tests.fuzz.values import weights
 
-__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "twice"]
+__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "twice", "whitened"]
 
 
 def lossy(f: Callable[..., Any], axes: Sequence[Any] | None = None) -> Callable[..., Any]:
@@ -121,3 +121,26 @@ def elsewhere(arrays: Sequence[Any], mesh: Any, seed: int) -> list[Any]:
                 spec[rng.choice(fits)] = axis
         moved.append(jax.device_put(array, jax.NamedSharding(mesh, jax.P(*spec))))
     return moved
+
+
+def whitened(x: Any, kind: str, axis: str, twin: str, over: tuple[str, ...], steps: int) -> Any:
+    """Steps that apply the inverse root (or inverse) of the matrix of inner products over some names along another name."""
+
+    def inverse(m: Any) -> Any:
+        m = m + jnp.diag(1.0 + jnp.arange(m.shape[-1]))
+        if kind == "eigh":
+            d, v = jnp.linalg.eigh(m)
+            return (v / jnp.sqrt(d)) @ v.T
+        if kind == "svd":
+            u, s, v = jnp.linalg.svd(m)
+            return (u / jnp.sqrt(s)) @ v
+        if kind == "cholesky":
+            return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(m), True), jnp.eye(m.shape[-1]))
+        return jnp.linalg.solve(m, jnp.eye(m.shape[-1]))
+
+    def step(_: Any, x: Any) -> Any:
+        m = nx.dot(x, nx.rename(x, {axis: twin}), over)
+        w = nx.named(nx.nmap(inverse)(nx.untag(m, [axis, twin])), [twin, axis])
+        return nx.order_like(nx.dot(nx.rename(x, {axis: twin}), w, twin), x)
+
+    return nx.fori_loop(0, steps, step, x)

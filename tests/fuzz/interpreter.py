@@ -15,6 +15,7 @@ from tests.fuzz import (  # noqa: F401 - they fill the table of operations
     ops_collective,
     ops_elementwise,
     ops_indexing,
+    ops_linear,
     ops_masks,
     ops_pipeline,
     ops_ragged,

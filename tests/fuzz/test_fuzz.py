@@ -57,7 +57,7 @@ for number in range(int(seed), int(seed) + int(programs)):
 
 def session(monkeypatch, code):
     monkeypatch.setattr(fuzz, "COMMAND", [sys.executable, "-c", code])
-    return fuzz.Session(argparse.Namespace(minutes=None, programs=30, layouts=1, processes=2, seed=0, keep=None))
+    return fuzz.Session(argparse.Namespace(minutes=None, programs=30, layouts=1, processes=2, seed=0, keep=None, special=False))
 
 
 def test_programs_that_end_a_process_are_failures_and_all_others_run_once(monkeypatch, capsys):
@@ -70,3 +70,17 @@ def test_programs_that_end_a_process_are_failures_and_all_others_run_once(monkey
 
 def test_processes_that_run_nothing_are_given_up(monkeypatch):
     assert session(monkeypatch, "import sys; sys.exit('no')").run() == 2
+
+
+# A process whose program 3 never ends.
+HANGS_IN_ONE = DIES_OF_TWO.replace("if number in (3, 24):", "if number == 3:").replace(
+    "sys.exit(", "import time; time.sleep(600); ("
+)
+
+
+def test_a_program_that_hangs_is_a_failure(monkeypatch):
+    run = session(monkeypatch, HANGS_IN_ONE)
+    monkeypatch.setattr(fuzz, "SILENCE", 1.0)
+    assert run.run() == 1
+    assert run.failures == {"hang 3": 1}
+    assert run.operations == {f"program {number}": 1 for number in range(30) if number != 3}
