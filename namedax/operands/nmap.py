@@ -23,6 +23,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.flags import check_flags, flags_of
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.refused import asks, other_way, refused
@@ -329,6 +330,9 @@ class Lifted:
                 return function(*inner_args, **inner_kwargs)
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
+        if theirs:  # a function of a user may know what an array of another library is
+            for leaf in leaves:
+                refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
         mapped = _vectorised(positional, names, all_dims)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):

@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_numbers
+from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
@@ -215,10 +216,18 @@ def named(array: Any, axes: Any) -> Any:
                 f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
+        own = None
+        if is_foreign_type(type(leaf)):
+            own, leaf = foreign_dims(leaf), np.asarray(leaf)
         check_numbers("named", leaf)
         leaf = local_block(leaf, "named", ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax("named", leaf)
         data, dims = attach_names(leaf, mapping, "named", f"the array {type_text(leaf)}")
+        if own is not None and own != dims:
+            raise AxisMappingError(
+                f"named: the array has the dims {show_names(own)} of its own, and {mapping.text if mapping else 'None'} gives its axes other "
+                "names. Convert it first, nx.from_xarray(x), and give new names with nx.rename."
+            )
         if all(dim is None for dim in dims):
             return data
         return _enter(make_in_region(data, dims), dims_of(leaf))
@@ -365,6 +374,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
       AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any name.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
+      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -378,6 +388,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
             "nx.rename, or call nx.shard before the mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
+    _check_leaves(x)
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # time is not a place
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
@@ -392,6 +403,24 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree.map(one, x, is_leaf=is_named)
+
+
+def _check_leaves(tree: Any) -> None:
+    """Check that every leaf is an array or a number.
+
+    Raises:
+      ArgumentTypeError: one is not; the message has its path.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
+        if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
+            continue
+        refuse_foreign(f"shard: {jax.tree_util.keystr(path)}" if path else "shard", leaf)
+        is_numeric = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "MmOSU" and leaf.dtype.names is None
+        if is_numeric or hasattr(leaf, "__jax_array__"):
+            continue
+        where = f"the leaf {jax.tree_util.keystr(path)}, {shown(leaf)}," if path else shown(leaf)
+        remedy = "Remove it from the tree, or set it to None." if path else "Pass an array, or a pytree of arrays."
+        raise ArgumentTypeError(f"shard: {where} is not an array that JAX supports. {remedy}")
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
