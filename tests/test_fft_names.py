@@ -51,7 +51,11 @@ def test_gradient_of_a_renamed_transform():
         return jnp.sum(jnp.abs(spectrum) ** 3)
 
     mapped = nx.xmap(
-        lambda x: FFT.rfft(x, axis="t", out_axis="f"), (["t", "b"],), ["f", "b"], axis_resources={"t": "x"}, mesh=make_mesh((4,))
+        lambda x: FFT.rfft(x, axis="t", out_axis="f"),
+        (["t", "b"],),
+        ["f", "b"],
+        axis_resources={"t": "x"},
+        mesh=make_mesh((4,)),
     )
     have, want = jax.grad(lambda x: energy(mapped(x)))(x), jax.grad(lambda x: energy(jnp.fft.rfft(x, axis=0)))(x)
     np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-3)
@@ -85,5 +89,7 @@ def test_mistakes(call, error, words):
 
 
 def test_the_message_offers_out_axis():
-    with pytest.raises(AxisNameError, match=r"rfft: the result has size 5 along 't', which has size 8 .* out_axis=\{'t': 'other'\}"):
+    with pytest.raises(
+        AxisNameError, match=r"rfft: the result has size 5 along 't', which has size 8 .* out_axis=\{'t': 'other'\}"
+    ):
         nx.xmap(lambda x: FFT.rfft(x, axis="t"), (["t", "b"],), ["t", "b"])(array(8, 3))

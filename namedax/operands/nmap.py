@@ -65,6 +65,12 @@ _SHARD_MAP = (
     "namedax: a jax.shard_map in a mapped function has its mesh already. Leave mesh= out, and say which of the mesh axes without names it maps: "
     "jax.shard_map(f, axis_names={'y'}, in_specs=..., out_specs=...)."
 )
+_VARYING = (
+    "namedax: a loop or a branch of JAX combines a value that is the same on every device, such as a constant in a carry, with blocks of named "
+    "arrays, which vary over mesh axes. Solvers of other libraries (diffrax, optimistix, lineax, blackjax) do that. Map the function that the "
+    "solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and call the solver outside of the mapped "
+    "function. A loop of your own casts its carry if it is nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
+)
 _XEINSUM = "namedax: JAX has dropped xeinsum with xmap; here it is nx.einsum, whose names stand in braces."
 
 
@@ -84,6 +90,8 @@ def _note_on(error: BaseException) -> str | None:
         r"context mesh .* should match the mesh passed to shard_map", str(error), re.DOTALL
     ):
         return _SHARD_MAP
+    if isinstance(error, (TypeError, ValueError)) and re.search(r"pcast|manual ax[ie]s", str(error)):
+        return _VARYING
     return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
 
 
