@@ -453,7 +453,7 @@ def test_a_solver_of_another_library_in_a_body(solver):
     options = {"axis_resources": {"a": "x"}, "mesh": make_mesh((4,))}
     out = [None, "a"] if solver is _euler else ["a"]
     nx.xmap(body, (["a"],), out)(array(8))
-    with pytest.raises(TypeError, match="pcast|manual ax[ie]s|varying") as caught:
+    with pytest.raises(TypeError, match=r"pcast|manual ax[ie]s|varying") as caught:
         nx.xmap(body, (["a"],), out, **options)(array(8))
     notes = "".join(caught.value.__notes__)
     assert "Map the function that the solver calls" in notes
