@@ -203,6 +203,21 @@ def test_captions():
     assert_readable(figure)
 
 
+def test_captions_give_the_reason_for_copies():
+    x = struct(["vocab", "k", "batch"], 50257, 6, 16)
+    figure = nx.draw(x, {"vocab": "x", "k": "z", "batch": "y"}, AbstractMesh((8, 2, 4), ("x", "y", "z")))
+    written = " | ".join(said(figure))
+    assert "vocab: 50,257 does not divide over x=8" in written
+    assert "k: 6 does not divide over z=4" in written
+    assert "batch: 16 over y=2" in written
+    assert "copies over x=8, z=4" in written
+    written = " | ".join(said(nx.draw(x, {"batch": ("x", "y", "z")}, AbstractMesh((8, 2, 4), ("x", "y", "z")))))
+    assert "batch: 16 does not divide over x=8, y=2, z=4" in written
+    assert "vocab: 50,257 |" in written
+    # Of an array that is there only the sharding is known.
+    assert "divide" not in " ".join(said(nx.draw(nx.shard(nx.named(np.ones(6), ["a"]), {"a": "x"}, MESH))))
+
+
 def test_values_that_are_yet_to_be_added_up_are_no_copies():
     x = jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(make_mesh((4, 2), "explicit"), P("x", unreduced={"y"})))
     named = jax.tree.unflatten(jax.tree.structure(struct(["a"], 8)), [x])

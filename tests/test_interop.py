@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.core import display
 from namedax.errors import (
+    ArgumentTypeError,
     AxisMappingError,
     AxisNameError,
     AxisNotFoundError,
@@ -1020,3 +1021,118 @@ def test_parameters_whose_names_do_not_fit():
         nx.interop.to_flax(nx.zeros(named_shape={"embed": 2, "mlp": 3}), linen.LogicallyPartitioned(jnp.ones(2), ("embed",)))
     with pytest.raises(AxisMappingError, match="places 'mlp'"):
         nx.interop.to_flax(nx.zeros(named_shape={"embed": 2}), linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed", "mlp")))
+
+
+# --- arrays of other libraries as operands: their dims are not dropped --------------------------------------------------
+
+
+def _temperature():
+    return xarray.DataArray(np.arange(6.0, dtype=np.float32).reshape(2, 3), dims=["lon", "lat"])
+
+
+FOREIGN = {
+    "x - da": lambda x, da: x - da,
+    "da - x": lambda x, da: da - x,
+    "da < x": lambda x, da: da < x,
+    "variable * x": lambda x, da: da.variable * x,
+    "x == variable": lambda x, da: x == da.variable,
+    "dataset - x": lambda x, da: xarray.Dataset({"t": da}) - x,
+    "x - dataset": lambda x, da: x - xarray.Dataset({"t": da}),
+    "x * scalar": lambda x, da: x * da[0, 0],
+    "x @ da": lambda x, da: x @ da,
+    "add": lambda x, da: nx.add(x, da),
+    "where": lambda x, da: nx.where(x > 1, da, x),
+    "sin": lambda x, da: nx.sin(da),
+    "mean": lambda x, da: nx.mean(da, "lon"),
+    "mean by position": lambda x, da: nx.mean(da, 0),
+    "numpy.mean": lambda x, da: nx.numpy.mean(da),
+    "numpy.linalg.norm": lambda x, da: nx.numpy.linalg.norm(da),
+    "numpy.zeros_like": lambda x, da: nx.numpy.zeros_like(da),
+    "numpy.asarray": lambda x, da: nx.numpy.asarray(da),
+    "numpy.array of a list": lambda x, da: nx.numpy.array([da, da]),
+    "numpy.interp": lambda x, da: nx.numpy.interp(x, da[0], da[0]),
+    "lax.add": lambda x, da: nx.lax.add(x, da),
+    "dot": lambda x, da: nx.dot(x, da, "lon"),
+    "einsum": lambda x, da: nx.einsum("{lon,lat},{lon,lat}->{}", x, da),
+    "take": lambda x, da: nx.take(x, (da[0] > 0).astype(int), "lon"),
+    "take_along_axis": lambda x, da: nx.take_along_axis(x, da.astype(int), "lon"),
+    "getitem": lambda x, da: x["lon", (da[0] > 0).astype(int)],
+    "at.set": lambda x, da: x.at["lon", 0].set(da[0]),
+    "stack": lambda x, da: nx.stack([x, da], "q"),
+    "rename": lambda x, da: nx.rename(da, {"lon": "a"}),
+    "positional": lambda x, da: nx.positional(da, ["lon", "lat"]),
+    "shard": lambda x, da: nx.shard(da, {"lon": "x"}, make_mesh((2,))),
+    "NamedArray": lambda x, da: nx.NamedArray(da, ("lat", "lon")),
+    "softmax": lambda x, da: nx.nn.softmax(da, "lon"),
+    "nmap": lambda x, da: nx.nmap(jnp.add)(x, da),
+    "scan": lambda x, da: nx.scan(lambda c, row: (c + row, c), x["lon", 0], da, "lon"),
+    "lax.map": lambda x, da: nx.lax.map(lambda row: row, da),
+    "xmap": lambda x, da: nx.xmap(lambda a: nx.sum(a, "lat"), (["lat", "lon"],), ["lon"])(da),
+    "xmap in a tree": lambda x, da: nx.xmap(lambda a: a["t"], {"t": ["lat", "lon"]}, ["lat", "lon"])({"t": da}),
+    "closed over": lambda x, da: nx.xmap(lambda a: a + da, (["lon", "lat"],), ["lon", "lat"])(x.data),
+    "closed over, mapped": lambda x, da: nx.xmap(
+        lambda a: a * da, (["lon", "lat"],), ["lon", "lat"], axis_resources={"lon": "x"}, mesh=make_mesh((2,))
+    )(x.data),
+}
+
+
+@pytest.mark.parametrize("call", FOREIGN.values(), ids=FOREIGN)
+def test_dims_of_xarray_are_not_dropped(call):
+    da = _temperature()
+    with pytest.raises(ArgumentTypeError, match=r"nx\.from_xarray\("):
+        call(from_xarray(da), da)
+
+
+def test_dims_of_xarray_message():
+    da = _temperature()
+    with pytest.raises(
+        ArgumentTypeError,
+        match=r"^mean: a DataArray with the dims 'lon', 'lat' is not converted implicitly, because its dims would",
+    ):
+        nx.mean(da, "lon")
+    with pytest.raises(ArgumentTypeError, match=r"^sin: a Variable .* nx\.from_xarray\(xarray\.DataArray\(x\)\)\."):
+        nx.sin(da.variable)
+
+
+@pytest.mark.parametrize("axes", [["lat", "lon"], {0: "a"}, ["lon", None], ["lon", ...]])
+def test_named_compares_dims(axes):
+    da = _temperature()
+    with pytest.raises(
+        AxisMappingError, match=r"^named: the array has the dims 'lon', 'lat' of its own, .* nx\.from_xarray\(x\)"
+    ):
+        nx.named(da, axes)
+    with pytest.raises(AxisMappingError, match="of its own"):
+        nx.named({"t": da}, {"t": axes})
+
+
+def test_named_with_the_dims_of_xarray():
+    da = _temperature()
+    for axes in (["lon", "lat"], {0: "lon", 1: "lat"}):
+        have = nx.named(da, axes)
+        assert have.dims == ("lon", "lat")
+        np.testing.assert_array_equal(have.data, da.values)
+
+
+def test_array_with_dims_of_another_library():
+    class Field:
+        dims = ("x",)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(3, np.float32)
+
+    with pytest.raises(ArgumentTypeError, match=r"^add: a Field with the dims 'x' .* nx\.named\(np\.asarray\(x\), \['x'\]\)\."):
+        nx.named(jnp.ones(3), ["x"]) + Field()
+
+
+@pytest.mark.parametrize(
+    "leaf", ["relu", np.array(["a", "b"]), np.datetime64("2020-01-01"), jnp.sin, np.array([None, 1])], ids=repr
+)
+def test_shard_reports_the_path_of_a_leaf(leaf):
+    tree = {"layers": [{"w": nx.named(jnp.ones((4, 2)), ["a", "b"]), "activation": leaf, "rate": 0.5, "none": None}]}
+    with pytest.raises(
+        ArgumentTypeError,
+        match=r"^shard: the leaf \['layers'\]\[0\]\['activation'\], .* is not an array that JAX supports\. Remove",
+    ):
+        nx.shard(tree, {"a": "x"}, make_mesh((2,)))
+    with pytest.raises(ArgumentTypeError, match=r"^shard: .* is not an array that JAX supports\. Pass an array, or a pytree"):
+        nx.shard(leaf, {"a": "x"}, make_mesh((2,)))

@@ -243,6 +243,38 @@ def test_sizes_that_do_not_divide_are_not_tried():
     plan = nx.plan(mapped(), *shapes(4096, 64, 100, 9), mesh=abstract(x=8), machine=SLOW)
     assert not any("hidden" in c.axis_resources or "outputs" in c.axis_resources for c in plan.candidates)
     assert not any("divide" in message for _, message in plan.refused)
+    assert plan.advice[-1] == (
+        "Not tried because the sizes do not divide: 'hidden' of size 100 over 8 devices, 'outputs' of size 9 over 8 devices. "
+        "Pass uneven=['hidden', 'outputs'] to try them with padding."
+    )
+    assert "uneven=['hidden', 'outputs']" in str(plan)
+
+
+def test_names_that_were_left_out_are_listed_for_every_shape_of_the_mesh():
+    arguments = shapes(4090, 50, 102, 7)
+    plan = nx.plan(mapped(), *arguments, mesh=8, machine=SLOW, tries=3)
+    words = (
+        "Not tried because the sizes do not divide: 'batch' of size 4090 over 4 or 8 devices, 'hidden' of size 102 over 4 or 8 devices, "
+        "'inputs' of size 50 over 4 or 8 devices, 'outputs' of size 7 over 2 or 4 devices. "
+    )
+    assert plan.advice[-1].startswith(words)
+    uneven = ["batch", "hidden", "inputs", "outputs"]
+    offered = nx.plan(mapped(), *arguments, mesh=8, machine=SLOW, tries=3, uneven=uneven)
+    assert not any("divide" in sentence for sentence in offered.advice)
+    even = nx.plan(mapped(), *shapes(4096, 64, 128, 16), mesh=8, machine=SLOW, tries=3)
+    assert not any("divide" in sentence for sentence in even.advice)
+
+
+def test_a_number_of_devices_over_which_nothing_divides():
+    arguments = shapes(4096, 64, 128, 16)
+    plan = nx.plan(mapped(), *arguments, mesh=7, machine=SLOW)
+    assert plan.best == {}
+    assert "'batch' of size 4096 over 7 devices" in plan.advice[-1]
+    assert "uneven=['batch', 'hidden', 'inputs', 'outputs']" in " ".join(str(plan).split())
+    with pytest.raises(nx.errors.PlanError, match=r"'batch' of size 4096 over 7 devices.* Pass uneven=\['batch', 'hidden',"):
+        nx.plan(mapped(), *arguments, mesh=7, machine=SLOW, memory=1e4)
+    best = nx.plan(mapped(), *arguments, mesh=7, machine=SLOW, uneven=["batch"]).best
+    assert best == {"batch": "x"}
 
 
 def test_sizes_that_do_not_divide_are_tried_where_they_may_and_cost_what_their_padding_does():

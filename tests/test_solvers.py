@@ -214,3 +214,49 @@ def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
         call(nx.named(make.arange(8, dtype=jnp.float32), ["a"]))
     assert words in str(raised.value), raised.value
+
+
+# --- sizes that do not divide ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("solver", "n", "devices"), [("cg", 10, 4), ("bicgstab", 5, 4), ("gmres", 9, 8)])
+def test_uneven_axes(solver, n, devices):
+    m, b = matrix(n, solver == "cg"), array(n, seed=4)
+    options = {"tol": 1e-7, "maxiter": 40} | ({"maxiter": 8, "restart": 12} if solver == "gmres" else {})
+
+    def body(m, b, x0):
+        # The padding of what is divided by must stay finite.
+        x, _ = getattr(linalg, solver)(lambda v: matvec(m, v), b, x0, M=lambda v: v / 2, **options)
+        return x + nx.sum(1 / x, "a") / 100
+
+    def want(m, b, x0):
+        x = jnp.linalg.solve(m, b)
+        return x + jnp.sum(1 / x) / 100
+
+    mapped = nx.xmap(body, (["row", "a"], ["a"], ["a"]), ["a"], axis_resources={"a": "x"}, mesh=make_mesh((devices,)))
+    np.testing.assert_allclose(mapped(m, b, b / 3), want(m, b, b), rtol=2e-4, atol=2e-4)
+    have = jax.grad(lambda m, b: jnp.sum(jnp.sin(mapped(m, b, b * 0))), (0, 1))(m, b)
+    close = jax.grad(lambda m, b: jnp.sum(jnp.sin(want(m, b, b))), (0, 1))(m, b)
+    for one, other in zip(have, close, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+
+
+def test_uneven_axes_with_neighbors():
+    # A map that reads neighbors, whose padding must not come in; two arrays with different names.
+    n = 11
+    b = {"u": array(n, seed=1), "w": array(6, 3, seed=2)}
+
+    def system(v):
+        u = v["u"]
+        return {"u": 3 * u - nx.roll(u, 1, "a") - nx.roll(u, -1, "a"), "w": 2 * v["w"]}
+
+    def body(u, w):
+        return linalg.cg(system, {"u": u, "w": w}, tol=1e-7)[0]
+
+    mapped = nx.xmap(
+        body, (["a"], ["b", None]), {"u": ["a"], "w": ["b", None]}, axis_resources={"a": "x", "b": "y"}, mesh=make_mesh((2, 4))
+    )
+    have = mapped(b["u"], b["w"])
+    dense = 3 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
+    np.testing.assert_allclose(have["u"], np.linalg.solve(dense, np.asarray(b["u"])), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(have["w"], b["w"] / 2, rtol=1e-5)

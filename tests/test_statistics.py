@@ -264,3 +264,22 @@ def test_mistakes():
         nx.norm(x, 3, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: the result has an axis 'k' already"):
         nx.bincount(nx.named(make.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")
+
+
+@pytest.mark.parametrize("weighted", [["a"], ["a", "b"], ["b"], []], ids=str)
+def test_average_over_uneven_axes(weighted):
+    x = np.asarray(array(10, 3, seed=3))
+    sizes = {"a": 10, "b": 3}
+    weights = np.abs(np.asarray(array(*(sizes[name] for name in weighted), seed=4))) + 0.5
+    whole = np.broadcast_to(weights.reshape([sizes[n] if n in weighted else 1 for n in "ab"]), x.shape)
+    for axis, numbers, out in (("a", 0, ["b"]), (("a", "b"), (0, 1), [])):
+        mapped = nx.xmap(
+            lambda x, w, axis=axis: nx.average(x, axis, weights=w, returned=True),
+            (["a", "b"], weighted),
+            (out, out),
+            axis_resources={"a": "x"},
+            mesh=make_mesh((4,)),
+        )
+        have, total = mapped(x, weights)
+        np.testing.assert_allclose(have, np.sum(x * whole, numbers) / np.sum(whole, numbers), rtol=1e-5)
+        np.testing.assert_allclose(total, np.sum(whole, numbers), rtol=1e-5)

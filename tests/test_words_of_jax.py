@@ -424,3 +424,50 @@ def test_axes_called_as_arguments_are():
     v = nx.named(make.arange(8), ["embed"])
     assert nx.rearrange(v, "{embed=(x pattern)} -> {x, pattern}", x=2).named_shape == {"x": 2, "pattern": 4}
     assert nx.reduce(v, "{embed=(x pattern)} -> {pattern}", "sum", x=2).named_shape == {"pattern": 4}
+
+
+# --- solvers of other libraries: loops of JAX whose carry begins with constants ------------------------------------------
+
+
+def _euler(field, y0, steps=3):
+    """A solver as other libraries write it: it keeps its steps in a buffer of zeros."""
+    saved = jax.tree.map(lambda a: jnp.zeros((steps, *a.shape), a.dtype), y0)
+
+    def step(i, carry):
+        y, saved = carry
+        y = jax.tree.map(lambda a, b: a + 0.1 * b, y, field(y))
+        return y, jax.tree.map(lambda s, a: s.at[i].set(a), saved, y)
+
+    return jax.lax.fori_loop(0, steps, step, (y0, saved))[1]
+
+
+def _first_or_zero(field, y0):
+    return jax.lax.cond(True, lambda: field(y0), lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), y0))
+
+
+@pytest.mark.parametrize("solver", [_euler, _first_or_zero])
+def test_a_solver_of_another_library_in_a_body(solver):
+    def body(y):
+        return solver(lambda y: jax.tree.map(lambda a: -a, y), y)
+
+    options = {"axis_resources": {"a": "x"}, "mesh": make_mesh((4,))}
+    out = [None, "a"] if solver is _euler else ["a"]
+    nx.xmap(body, (["a"],), out)(array(8))
+    with pytest.raises(TypeError, match=r"pcast|manual ax[ie]s|varying") as caught:
+        nx.xmap(body, (["a"],), out, **options)(array(8))
+    notes = "".join(caught.value.__notes__)
+    assert "Map the function that the solver calls" in notes
+    assert "call the solver outside of the mapped function" in notes
+    assert notes.count("Map the function") == 1
+
+
+def test_a_solver_of_another_library_outside():
+    y, decay = array(8), np.asarray([0.5, 2.0, 1.0, 3.0] * 2, np.float32)
+    field = nx.xmap(
+        lambda y, k: -k * y + nx.mean(y, "a"), (["a"], ["a"]), ["a"], axis_resources={"a": "x"}, mesh=make_mesh((4,))
+    )
+    have = jax.jit(lambda y: _euler(lambda y: field(y, decay), y))(y)
+    want = np.asarray(y)
+    for row in have:
+        want = want + np.float32(0.1) * (-decay * want + want.mean())
+        np.testing.assert_allclose(row, want, rtol=1e-5)

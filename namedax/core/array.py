@@ -141,6 +141,13 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             if name == "_tail":
                 _set_tail(self, tail_of(_get_dims(self)))
                 return self._tail
+            if name == "encoding":
+                # By this attribute xarray's operators recognize an operand with dims. They take all others by position, so that
+                # `DataArray - x` would hold an outer difference. No later call could detect that, and an AttributeError would be swallowed.
+                raise ArgumentTypeError(
+                    f"encoding: {type_text(self)} is not an operand of xarray, whose operators would take it by position. Convert the "
+                    "other operand first, nx.from_xarray(other), or this one with nx.to_xarray(x)."
+                )
             if name.startswith("_"):  # protocols, for which many ask
                 raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
             names = self._names  # which an array that is not made yet lacks

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.errors import ArgumentError, ArgumentTypeError, shown
 
 __all__ = [
@@ -124,13 +125,14 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
 
     Raises:
       ArgumentError: they do not (`check_numbers`), in a list too.
-      ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have.
+      ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have; an array with dims of another library.
     """
     if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
         remedy = _NUMBERS.get(value.dtype.kind, "Make an array of numbers of it first, as by x.astype(float).")
         raise ArgumentTypeError(
             f"{op}: the element type {value.dtype} of {shown(np.asarray(value))} is none of JAX's. {remedy}"
         )
+    refuse_foreign(op, value)
     if dtype is None:
         check_numbers(op, value)
     try:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from namedax.core.element_types import refuse_overflow
 from namedax.core.flags import check_flags, flags_of
+from namedax.core.foreign_arrays import refuse_foreign_among
 from namedax.errors import NamedaxError
 
 __all__ = ["asks", "guarded", "install", "is_of_sharding", "note", "other_way", "refused", "within_decorators"]
@@ -59,7 +60,10 @@ def other_way(
     Raises:
       PlacementConflictError: the places of the operands do not go together.
       ArgumentError: JAX has refused an integer that does not fit into its type.
+      ArgumentTypeError: an argument is an array with dims of another library.
     """
+    if error is not None:
+        refuse_foreign_among(getattr(function, "_guarded", "an operation"), (args, kwargs))
     if isinstance(error, OverflowError):
         refuse_overflow(getattr(function, "_guarded", "an operation"), (args, kwargs))
     if error is not None and (not is_of_sharding(error) or _is_part_of_another()):

@@ -36,9 +36,10 @@ _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # inches
 def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Axes | None = None) -> Figure:
     """Draws which device holds which block of which array.
 
-    Each array is a panel with its blocks in rows and columns. A colour is a device, whose number the block says; a block that several
-    devices hold is a stack, and says all of them. The captions name each axis with its size and the mesh axes that it lives on
-    (`batch: 128 over x=4`). Blocks are drawn one by one up to 64; of more the first ones and the last of each axis are, and the picture says so.
+    Each array is a panel with its blocks in rows and columns. A colour is a device, whose number the block says; a block that several devices
+    hold is a stack, and says all of them. The captions name each axis with its size and the mesh axes that it lives on (`batch: 128 over x=4`);
+    with `axis_resources` they name a size that does not divide, too. Blocks are drawn one by one up to 64; of more the first ones and the last of
+    each axis are, and the picture says so.
 
     Args:
       x: an array, named or not, or a pytree of arrays; or their types (`jax.ShapeDtypeStruct`, as from `jax.eval_shape`). Of a tree each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,12 +36,16 @@ class Layout(Record, frozen=False):
 
 
 class Dimension(Record):
-    """A dimension of an array: what it is called, its size, the mesh axes that cut it, and into how many parts."""
+    """A dimension of an array: what it is called, its size, the mesh axes that cut it, and into how many parts.
+
+    `undivided` has the mesh axes that an assignment gives it and that do not cut it, because its size does not divide over them.
+    """
 
     label: str
     size: int
     mesh_axes: tuple[tuple[str, int], ...]
     parts: int
+    undivided: tuple[tuple[str, int], ...] = ()
 
     def entries(self, part: int) -> tuple[int, int]:
         """The first entry of a part, and the last one."""
@@ -121,7 +125,8 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
     size = math.prod(data.shape) * int(data.dtype.itemsize)
     known = {"path": path, "type": _type_of(leaf), "bytes": size}
     if isinstance(sharding, NamedSharding):
-        return _by_names(sharding, dims, data.shape, known, what)
+        wanted = [() if place is None else place[0].get(dim, ()) for dim in dims]
+        return _by_names(sharding, dims, data.shape, known, what, wanted)
     return _by_indices(sharding, dims, data.shape, known)
 
 
@@ -134,8 +139,15 @@ def _labels(dims: Dims) -> list[str]:
     return [f"position {next(positions)}" if dim is None else str(dim) for dim in dims]
 
 
-def _by_names(sharding: NamedSharding, dims: Dims, shape: tuple[int, ...], known: Mapping[str, Any], what: str) -> Holding:
-    """By the mesh axes of each dimension, which also an abstract mesh has."""
+def _by_names(
+    sharding: NamedSharding,
+    dims: Dims,
+    shape: tuple[int, ...],
+    known: Mapping[str, Any],
+    what: str,
+    wanted: Sequence[tuple[str, ...]],
+) -> Holding:
+    """By the mesh axes of each dimension, which also an abstract mesh has; `wanted` are those that an assignment gives it."""
     layout = layout_of(sharding.mesh)
     sizes = layout.sizes
     found: list[Dimension] = []
@@ -147,7 +159,10 @@ def _by_names(sharding: NamedSharding, dims: Dims, shape: tuple[int, ...], known
                 raise ArgumentError(f"{what} has {label!r} sharded as {axis!r}, which leaves it open which devices hold what.")
         used += axes
         parts = math.prod(sizes[axis] for axis in axes)
-        found.append(Dimension(label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts))
+        undivided = () if axes else tuple((axis, sizes[axis]) for axis in wanted[i])
+        if shape[i] % math.prod(n for _, n in undivided) == 0:
+            undivided = ()
+        found.append(Dimension(label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts, undivided))
     rest = [axis for axis in sizes if axis not in used]
     order = [list(sizes).index(axis) for axis in (*used, *rest)]
     holders = layout.grid.transpose(order).reshape([*(dim.parts for dim in found), -1])

@@ -49,10 +49,13 @@ class Panel(Record):
 
 
 def axis_text(dim: Dimension) -> str:
-    """A dimension and where it lives: `batch: 128 over x=4`."""
+    """A dimension and its mesh axes: `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`."""
     over = ", ".join(f"{axis}={size}" for axis, size in dim.mesh_axes)
     if over:
         return f"{dim.label}: {dim.size:,} over {over}"
+    if dim.undivided:
+        devices = ", ".join(f"{axis}={size}" for axis, size in dim.undivided)
+        return f"{dim.label}: {dim.size:,} does not divide over {devices}"
     return f"{dim.label}: {dim.size:,}" + (f" in {dim.parts:,} parts" if dim.parts > 1 else "")
 
 

@@ -135,6 +135,8 @@ _NAMESAKES = {
 }
 
 
+# Namespaces of functions whose parameter `n` or `s` is the size of the axes in the result.
+_TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
 # What two numbers become in these is their product: where arrays have names alone there is nothing to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
@@ -169,7 +171,8 @@ def _lift(
     except (TypeError, ValueError):
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
-    lifted = along_axes(function, name, found) if found else nmap(function)
+    renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
+    lifted = along_axes(function, name, found, renames) if found else nmap(function)
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
@@ -185,6 +188,11 @@ def _lift(
             else "Names of array arguments are batch axes of the result. Moves no data between devices."
         )
     )
+    if renames:
+        lifted.__doc__ += (
+            "\n\n`out_axis` gives transformed axes other names in the result: a name where there is one such axis, or a mapping\n"
+            "`{axis: new}`; default: their own names. It is required in a mapped function in which the name has another size than the result."
+        )
     if f"{namespace}.{name}" in _NAMESAKES:
         lifted.__doc__ = lifted.__doc__.replace("\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1)
     lifted.__name__ = lifted.__qualname__ = name

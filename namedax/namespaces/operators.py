@@ -17,6 +17,7 @@ import numpy as np
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.miscalls import well_called_operation
 from namedax.core.python_words import for_a_list, in_turn
 from namedax.core.region import ambient
@@ -73,12 +74,14 @@ def _other(op: str, self: NamedArray, other: Any) -> Any:
 
     Raises:
       ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an object, or ask the array for an index.
+        Or it is an array with dims of another library, whose own operator would drop them.
     """
     if isinstance(other, (list, tuple, set, dict)):
         raise ArgumentTypeError(
             f"{op}: {shown(other)} stands beside {type_text(self)}, and a {type(other).__name__} is no array. "
             f"{for_a_list(other, self._names or ['day'])}"
         )
+    refuse_foreign(op, other)
     return NotImplemented
 
 

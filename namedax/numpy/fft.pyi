@@ -1,16 +1,28 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.numpy.fft`: `jax.numpy.fft` for named arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
 
-def fft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def fft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a one-dimensional discrete Fourier transform along a given axis."""
 def fft2(
-    a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None,
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = (-2, -1),
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """Compute a two-dimensional discrete Fourier transform along given axes."""
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
@@ -29,7 +41,14 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
     Raises:
       AxisSizeError: in the mapped function the name has a different size.
     """
-def fftn(a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
+def fftn(
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = None,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a multidimensional discrete Fourier transform along given axes."""
 @overload
 def fftshift(x: NamedArray, axes: Axis = None) -> NamedArray:
@@ -41,15 +60,41 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     Raises:
       AxisNotFoundError: `x` lacks a name.
     """
-def hfft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def hfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a 1-D FFT of an array whose spectrum has Hermitian symmetry."""
-def ifft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def ifft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a one-dimensional inverse discrete Fourier transform."""
 def ifft2(
-    a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None,
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = (-2, -1),
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """Compute a two-dimensional inverse discrete Fourier transform."""
-def ifftn(a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
+def ifftn(
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = None,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a multidimensional inverse discrete Fourier transform."""
 @overload
 def ifftshift(x: NamedArray, axes: Axis = None) -> NamedArray:
@@ -61,23 +106,68 @@ def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     Raises:
       AxisNotFoundError: `x` lacks a name.
     """
-def ihfft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def ihfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a 1-D inverse FFT of an array whose spectrum has Hermitian-symmetry."""
-def irfft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def irfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a real-valued one-dimensional inverse discrete Fourier transform."""
 def irfft2(
-    a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None,
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = (-2, -1),
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """Compute a real-valued two-dimensional inverse discrete Fourier transform."""
-def irfftn(a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
+def irfftn(
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = None,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a real-valued multidimensional inverse discrete Fourier transform."""
-def rfft(a: ArrayLike, n: int | None = None, axis: Axis = -1, norm: str | None = None) -> Array:
+def rfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: Axis = -1,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a one-dimensional discrete Fourier transform of a real-valued array."""
 def rfft2(
-    a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None,
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = (-2, -1),
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
     """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
     """The frequencies of `nx.numpy.fft.rfft`, along a name if `axis` is given; see `fftfreq`."""
-def rfftn(a: ArrayLike, s: int | Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
+def rfftn(
+    a: ArrayLike,
+    s: int | Sequence[int] | None = None,
+    axes: Axis = None,
+    norm: str | None = None,
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> Array:
     """Compute a multidimensional discrete Fourier transform of a real-valued array."""

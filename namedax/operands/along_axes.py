@@ -6,7 +6,8 @@ An axis that is named becomes a positional one for the call, whole on every devi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
@@ -22,19 +23,28 @@ from namedax.core.refused import guarded
 from namedax.core.region import ambient
 from namedax.core.scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.errors import AxisNameError, raise_not_found
-from namedax.operands.axes import check_axes, is_axis_name
+from namedax.operands.axes import check_axes, is_axis_name, new_names
 from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.new_axis import new_axis_placement
 from namedax.operands.nmap import nmap
 from namedax.resources.layout import relayout
 
 __all__ = ["along_axes", "to_front"]
 
 
-def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...]) -> Callable[..., Any]:
+def along_axes(
+    function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...], renames: bool = False
+) -> Callable[..., Any]:
     """Lets `function` take names where it takes axes; other names are batch axes.
 
     A named axis becomes a positional one, in front of the others, of every array argument that has it. In a result with as many
     positional axes as the first array argument had, the front ones get their names back; in one with fewer they are gone.
+
+    Args:
+      function: of positional arrays.
+      name: the name of the function, for messages.
+      axis_parameters: those of its parameters that are axes.
+      renames: add the keyword `out_axis`, by which axes get other names in the result.
     """
     signature = signature_of(function)
     positional = nmap(function)
@@ -42,6 +52,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
     @guarded(name)
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
+        out_axis = kwargs.pop("out_axis", None) if renames else None
         bound = bound_arguments(name, signature(), args, kwargs)
         check_axes(name, bound.arguments, axis_parameters)
         wanted: list[Any] = []
@@ -49,6 +60,7 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
             for entry in _entries(bound.arguments.get(parameter)):
                 if is_axis_name(entry) and entry not in wanted:
                     wanted.append(entry)
+        renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
         if not wanted:
             return positional(*args, **kwargs)
         first = next((leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None)
@@ -61,10 +73,10 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
                     [] if first is None else [dim for dim in first.dims if dim is not None],
                 )
         if is_worth_saying(_arrays(bound.arguments)):
-            return in_scope(scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first)
-        return along(bound, wanted, first)
+            return in_scope(scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed)
+        return along(bound, wanted, first, renamed)
 
-    def along(bound: Any, wanted: list[Any], first: Any) -> Any:
+    def along(bound: Any, wanted: list[Any], first: Any, renamed: Mapping[Hashable, Hashable]) -> Any:
         shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
@@ -79,12 +91,20 @@ def along_axes(function: Callable[..., Any], name: str, axis_parameters: tuple[s
         result = positional(*bound.args, **bound.kwargs)
         keepdims = bool(bound.arguments.get("keepdims", False))
         return jax.tree.map(
-            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name),
+            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name, renamed if renames else None),
             result,
             is_leaf=lambda leaf: isinstance(leaf, NamedArray),
         )
 
+    if renames:
+        lifted.__signature__ = _with_out_axis(inspect.signature(function))  # type: ignore[attr-defined]
     return lifted
+
+
+def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
+    annotation = "Hashable | Mapping[Hashable, Hashable] | None"
+    new = inspect.Parameter("out_axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return signature.replace(parameters=[*signature.parameters.values(), new])
 
 
 def _entries(axis: Any) -> tuple[Any, ...]:
@@ -128,8 +148,13 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
     return make_in_region(settled(lax.transpose(data, order), front), front)
 
 
-def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str) -> Any:
-    """The result with its first positional axes named again, if it has as many as the argument had."""
+def _from_front(
+    leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str, renamed: Mapping[Hashable, Hashable] | None
+) -> Any:
+    """The result with its first positional axes named again, if it has as many as the argument had.
+
+    `renamed` has the new names of axes; `None` means that the function has no `out_axis`.
+    """
     dims = dims_of(leaf)
     if dims.count(None) != rank:
         return leaf
@@ -144,11 +169,23 @@ def _from_front(leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str)
     if region is not None:
         for place, name in zip(places, names, strict=True):
             size = region.sizes.get(name)
-            if size is not None and size != data.shape[place]:
+            if size is not None and size != data.shape[place] and (renamed is None or name not in renamed):
+                remedy = (
+                    f"Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
+                    if renamed is None
+                    else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
+                )
                 raise AxisNameError(
                     f"{op}: the result has size {data.shape[place]} along {name!r}, which has size {size} in this mapped function; a name has "
-                    f"one size. Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
+                    f"one size. {remedy}"
                 )
+    if renamed:
+        for place, name in zip(places, names, strict=True):
+            named[place] = renamed.get(name, name)
+        for place, name in zip(places, names, strict=True):
+            if name in renamed:  # all at once, so that two axes can exchange their names
+                new_axis_placement(op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :]))
+    if region is not None:
         if region.manual:
             old = [() if dim is None else region.place(dim) for dim in dims]
             new = [() if dim is None else region.place(dim) for dim in named]

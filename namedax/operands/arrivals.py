@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract
 
 from namedax.core.array import NamedArray
 from namedax.core.element_types import NUMPY, check_numbers
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.operands.compiled_ops import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
@@ -43,6 +44,7 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _inside(value: Any) -> list[Any]:
     """The leaves of a node of somebody's own; none of a number or a static argument."""
+    refuse_foreign("xmap", value)  # not a static argument: it cannot be hashed
     leaves = jax.tree.leaves(value)
     return [] if len(leaves) == 1 and leaves[0] is value else leaves
 

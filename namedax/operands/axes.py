@@ -15,6 +15,7 @@ import numpy as np
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.flags import check_flags, flags_of
+from namedax.core.foreign_arrays import is_foreign_type
 from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import Dims, is_name
 from namedax.core.refused import asks, other_way, refused, within_decorators
@@ -404,9 +405,9 @@ def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str
 
 
 def holds_names(value: Any) -> bool:
-    """Whether a value is a named array, or a tree that has one."""
+    """Return True if a value is a named array, or an array with dims of another library, or a tree that has one."""
     kind = type(value)
-    if kind is NamedArray:
+    if kind is NamedArray or is_foreign_type(kind):
         return True
     if kind is tuple or kind is list:
         return any(holds_names(entry) for entry in value)

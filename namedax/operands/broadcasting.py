@@ -25,6 +25,7 @@ from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_re
 from namedax.core.cpu import sums_abort
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY, check_numbers
+from namedax.core.foreign_arrays import is_foreign_type, refuse_foreign
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import VARYING_FORM, cast, cast_data, saves_when_cast, varying
@@ -95,6 +96,8 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
             refuse_names(op, array)
         elif isinstance(array, NUMPY):
             check_numbers(op, array)
+        elif is_foreign_type(type(array)):
+            refuse_foreign(op, array)
         return array if region is None or not region.resources else _entered(array, region)
     if region is None:
         positions(array, op)

@@ -23,6 +23,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.flags import check_flags, flags_of
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.refused import asks, other_way, refused
@@ -64,6 +65,12 @@ _SHARD_MAP = (
     "namedax: a jax.shard_map in a mapped function has its mesh already. Leave mesh= out, and say which of the mesh axes without names it maps: "
     "jax.shard_map(f, axis_names={'y'}, in_specs=..., out_specs=...)."
 )
+_VARYING = (
+    "namedax: a loop or a branch of JAX combines a value that is the same on every device, such as a constant in a carry, with blocks of named "
+    "arrays, which vary over mesh axes. Solvers of other libraries (diffrax, optimistix, lineax, blackjax) do that. Map the function that the "
+    "solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and call the solver outside of the mapped "
+    "function. A loop of your own casts its carry if it is nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
+)
 _XEINSUM = "namedax: JAX has dropped xeinsum with xmap; here it is nx.einsum, whose names stand in braces."
 
 
@@ -83,6 +90,8 @@ def _note_on(error: BaseException) -> str | None:
         r"context mesh .* should match the mesh passed to shard_map", str(error), re.DOTALL
     ):
         return _SHARD_MAP
+    if isinstance(error, (TypeError, ValueError)) and re.search(r"pcast|manual ax[ie]s", str(error)):
+        return _VARYING
     return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
 
 
@@ -329,6 +338,9 @@ class Lifted:
                 return function(*inner_args, **inner_kwargs)
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
+        if theirs:  # a function of a user may know what an array of another library is
+            for leaf in leaves:
+                refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
         mapped = _vectorised(positional, names, all_dims)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):

@@ -192,7 +192,12 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
     call = elementwise_call(function)
-    of_one = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, call, (), x))
+
+    def operate(x: Any) -> Any:
+        return compiled_ops.run_elementwise(name, call, (), x)
+
+    operate.__name__ = name  # for messages
+    of_one = shortcuts.of_one(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
     functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     face.__name__ = face.__qualname__ = name

@@ -24,7 +24,7 @@ from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.program import Census, Program
-from namedax.planning.reasons import advice
+from namedax.planning.reasons import advice, uneven_advice
 from namedax.planning.rendering import resources_text, seconds_text
 from namedax.planning.result import Candidate, Plan
 from namedax.planning.search import Outcome, search
@@ -84,7 +84,8 @@ def plan(
       loops: for names that may be executed in steps, in how many, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
       overlap: what `overlap` of `nx.xmap` may be, such as `[False, True]`; default: what `f` has.
       uneven: names that are tried where their sizes do not divide, too, with blocks of the size with padding. Those that `f` itself has
-        there are among them. Other names are tried only where they divide; the steps of `loops` need not.
+        there are among them. Other names are tried only where they divide, and `plan.advice` lists what was left out; the steps of
+        `loops` need not divide.
       **kwargs: keyword arguments of `f`.
 
     Returns:
@@ -128,10 +129,13 @@ def plan(
         census = census.replace(apart=frozenset(space.apart))  # and what was learned
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
-            raise PlanError(_nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit))
+            text = _nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit)
+            raise PlanError(f"{text} {uneven_advice(space.not_dividing(), chosen)}".rstrip())
         if verify:
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census))
+    if left_out := uneven_advice(space.not_dividing(), chosen):
+        words = (*words, left_out)
     return Plan(program.name, meshes.machine, bound, tuple(best_first), tuple(judge.refused), words, judge.traces)
 
 

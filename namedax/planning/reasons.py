@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.analysis.records import Collective
@@ -14,7 +14,7 @@ from namedax.machines import Machine, Times
 from namedax.planning.program import Census, Held
 from namedax.resources.assignment import parse_resources
 
-__all__ = ["advice", "reason"]
+__all__ = ["advice", "reason", "uneven_advice"]
 
 # What is smaller is not worth a word: in bytes, and as a part of what a device holds at most.
 _LARGE, _SHARE = 1 << 20, 0.02
@@ -52,6 +52,27 @@ def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping
         if size > 1 and lives:
             yield from _stored_whole(axis, size, lives, census, _SHARE * report.memory.peak)
             yield from _left_whole(axis, size, report)
+
+
+def uneven_advice(left_out: Mapping[Hashable, Sequence[int]], sizes: Mapping[Hashable, int]) -> str:
+    """A sentence on the names that were not mapped because their sizes do not divide; empty if there are none.
+
+    >>> uneven_advice({"vocab": [4, 8]}, {"vocab": 50258})
+    "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. Pass uneven=['vocab'] to try it with padding."
+    """
+    if not left_out:
+        return ""
+    each = [f"{name!r} of size {sizes[name]} over {_numbers(counts)} devices" for name, counts in left_out.items()]
+    subject = "the size does" if len(each) == 1 else "the sizes do"
+    return (
+        f"Not tried because {subject} not divide: {', '.join(each)}. Pass uneven={list(left_out)!r} to try "
+        f"{'it' if len(each) == 1 else 'them'} with padding."
+    )
+
+
+def _numbers(counts: Sequence[int]) -> str:
+    *first, last = map(str, counts)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, least: float) -> Iterator[str]:

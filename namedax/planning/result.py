@@ -74,7 +74,8 @@ class Plan:
       memory: the bytes that a device may hold.
       candidates: what was judged: what fits before what does not, and the shorter time first; what was measured before what was not.
       refused: assignments that the program does not allow, with what it says.
-      advice: what a second name for an axis of the model would allow, in sentences.
+      advice: sentences on what a second name for an axis of the model would allow, and on names that were not mapped because their sizes
+        do not divide.
       traces: how often the program was traced.
     """
 

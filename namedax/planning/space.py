@@ -130,6 +130,19 @@ class Space:
                 return False
         return True
 
+    def not_dividing(self) -> dict[Hashable, list[int]]:
+        """For names that are not offered as uneven: numbers of devices that were left out because the size does not divide over them."""
+        counts: set[int] = set()
+        for sizes in self._shapes:
+            used = [n for n in sizes if n > 1]
+            counts.update(math.prod(some) for k in range(1, len(used) + 1) for some in itertools.combinations(used, k))
+        found = {
+            name: [n for n in sorted(counts) if self.sizes[name] >= n and self.sizes[name] % n]
+            for name in self.names
+            if name not in self.uneven
+        }
+        return {name: left_out for name, left_out in found.items() if left_out}
+
     def allowed(self, choice: Choice) -> bool:
         """Whether nothing is known that speaks against it."""
         if any((name, n) in self.barred for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role):

@@ -38,6 +38,7 @@ from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.loops.custom_rules import values_like
 from namedax.resources import communication as comm
+from namedax.resources.real_entries import masked, refilled
 
 __all__ = ["FUNCTIONS", "bicgstab", "cg", "gmres"]
 
@@ -56,6 +57,7 @@ class _Space(Record):
       tree: the structure.
       like: the arrays of the right-hand side, as the body of the region sees them.
       mesh_axes: for each of them, the mesh axes that its names are on.
+      places: for each of them, the placement of every dimension.
       size: the number of unknowns on all devices together.
       dtype: the common element type.
     """
@@ -64,6 +66,7 @@ class _Space(Record):
     tree: Any
     like: tuple[Any, ...]
     mesh_axes: tuple[tuple[str, ...], ...]
+    places: tuple[tuple[tuple[str, ...], ...], ...]
     size: int
     dtype: Any
 
@@ -78,17 +81,21 @@ class _Space(Record):
                     f"{op}: the right-hand side {type_text(block)} does not hold floats; write b.astype(float)."
                 )
         region = ambient()
-        mesh_axes: list[tuple[str, ...]] = [()] * len(blocks)
+        places: list[tuple[tuple[str, ...], ...]] = [((),) * len(dims_of(block)) for block in blocks]
         if region is not None and region.manual:
-            mesh_axes = [
-                tuple(axis for name in names_of(dims_of(block)) for axis in region.placement(name)) for block in blocks
-            ]
+            places = [tuple(() if dim is None else region.place(dim) for dim in dims_of(block)) for block in blocks]
+        mesh_axes = [tuple(axis for place in of_one for axis in place) for of_one in places]
         like = [
             array_of(cast_data(data_of(block), axes), dims_of(block)) for block, axes in zip(blocks, mesh_axes, strict=True)
         ]
-        devices = [1 if region is None or not axes else region.mesh_axis_size(axes) for axes in mesh_axes]
-        size = sum(math.prod(np.shape(data_of(leaf))) * n for leaf, n in zip(like, devices, strict=True))
-        return cls(op, tree, tuple(like), tuple(mesh_axes), size, jnp.result_type(*map(data_of, like)))
+        size = sum(
+            math.prod(
+                n if dim is None or region is None else region.global_size(dim, n)
+                for dim, n in zip(dims_of(leaf), np.shape(data_of(leaf)), strict=True)
+            )
+            for leaf in like
+        )
+        return cls(op, tree, tuple(like), tuple(mesh_axes), tuple(places), size, jnp.result_type(*map(data_of, like)))
 
     def data(self, value: Any, what: str) -> _Data:
         """The blocks of a vector, in the axes and types of the right-hand side.
@@ -112,6 +119,13 @@ class _Space(Record):
         """The vector of these blocks, as the user's functions take it."""
         return self.tree.unflatten(array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True))
 
+    def without_padding(self, datas: _Data) -> _Data:
+        """The blocks of a vector with zero for padding, so that inner products are those of the real elements."""
+        return [
+            functools.reduce(lambda block, at: masked(block, *at, 0), enumerate(places), data)
+            for data, places in zip(datas, self.places, strict=True)
+        ]
+
     def operator(self, function: Any, what: str) -> _Map:
         """A linear map on blocks.
 
@@ -125,7 +139,9 @@ class _Space(Record):
 
         def apply(datas: _Data) -> _Data:
             with explain_type_errors:
-                return self.data(call(self.value(datas)), f"the result of {what}")
+                # Masked on both sides, so that the transposed map has zero for padding too.
+                result = self.data(call(self.value(self.without_padding(datas))), f"the result of {what}")
+                return self.without_padding(result)
 
         return apply
 
@@ -381,8 +397,8 @@ def _solve(
 ) -> tuple[_Space, _Data]:
     """The blocks of the solution, with its derivative."""
     space = _Space.of(op, b)
-    datas = [data_of(leaf) for leaf in space.like]
-    x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.data(x0, "x0")
+    datas = space.without_padding([data_of(leaf) for leaf in space.like])
+    x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.without_padding(space.data(x0, "x0"))
     apply, m = space.operator(A, "A"), space.operator(M, "M")
     stop = stop if stop.maxiter is not None else stop.replace(maxiter=10 * space.size)
     symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
@@ -390,7 +406,11 @@ def _solve(
     if region is not None and region.manual:
         found = _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
         like = [b if getattr(start, "weak_type", False) else start for b, start in zip(datas, x, strict=True)]
-        return space, list(map(weak_as, found, like))
+        filled = [
+            functools.reduce(lambda block, at: refilled(block, *at), enumerate(places), data)
+            for data, places in zip(found, space.places, strict=True)
+        ]
+        return space, list(map(weak_as, filled, like))
 
     def solve(apply: _Map, b: _Data) -> _Data:
         return method(space, apply, b, x, m, stop)

@@ -15,6 +15,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_numbers
+from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
@@ -216,11 +217,19 @@ def named(array: Any, axes: Any) -> Any:
                 f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
+        own = None
+        if is_foreign_type(type(leaf)):
+            own, leaf = foreign_dims(leaf), np.asarray(leaf)
         op = _at("named", path)
         check_numbers(op, leaf)
         leaf = local_block(leaf, op, ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
         data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
+        if own is not None and own != dims:
+            raise AxisMappingError(
+                f"{op}: the array has the dims {show_names(own)} of its own, and {mapping.text if mapping else 'None'} gives its axes other "
+                "names. Convert it first, nx.from_xarray(x), and give new names with nx.rename."
+            )
         if all(dim is None for dim in dims):
             return data
         return _enter(make_in_region(data, dims), dims_of(leaf), op)
@@ -367,6 +376,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
       AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any name.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
+      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -380,6 +390,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
             "nx.rename, or call nx.shard before the mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
+    _check_leaves(x)
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # time is not a place
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
@@ -415,6 +426,24 @@ def _array(op: str, leaf: Any) -> Any:
         raise ArgumentTypeError(
             f"{op}: {shown(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None stands for no array."
         ) from None
+
+
+def _check_leaves(tree: Any) -> None:
+    """Check that every leaf is an array or a number.
+
+    Raises:
+      ArgumentTypeError: one is not; the message has its path.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
+        if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
+            continue
+        refuse_foreign(f"shard: {jax.tree_util.keystr(path)}" if path else "shard", leaf)
+        is_numeric = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "MmOSU" and leaf.dtype.names is None
+        if is_numeric or hasattr(leaf, "__jax_array__"):
+            continue
+        where = f"the leaf {jax.tree_util.keystr(path)}, {shown(leaf)}," if path else shown(leaf)
+        remedy = "Remove it from the tree, or set it to None." if path else "Pass an array, or a pytree of arrays."
+        raise ArgumentTypeError(f"shard: {where} is not an array that JAX supports. {remedy}")
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:

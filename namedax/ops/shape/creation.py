@@ -13,6 +13,7 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits
+from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.miscalls import well_called_operation
 from namedax.core.names import check_dims, is_name
 from namedax.core.region import ambient
@@ -269,6 +270,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
 
 def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None, ndmin: int) -> Any:
     leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    for leaf in leaves:
+        refuse_foreign(op, leaf)
     if not any(isinstance(leaf, NamedArray) for leaf in leaves):
         return as_jax(op, a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):

@@ -75,7 +75,7 @@ def average(
         result = _mean(x, axis, keepdims=keepdims)
         if not returned:
             return result
-        count = reduction_site("average", x, axis).count
+        count = reduction_site("average", x, axis, knows_padding=True).count
         return result, apply_elementwise("average", lambda r: jnp.full(r.shape, count, r.dtype), result)
     weights = as_inexact(as_array(weights))
     dtype = jnp.promote_types(x.dtype, weights.dtype)
@@ -90,7 +90,9 @@ def average(
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
     repeats = (
-        reduction_site("average", x, tuple(e for e in entries if e not in counted)).count if len(counted) < len(entries) else 1
+        reduction_site("average", x, tuple(e for e in entries if e not in counted), knows_padding=True).count
+        if len(counted) < len(entries)
+        else 1
     )
     total = _sum(weights, counted, keepdims=keepdims) if counted else weights
     if repeats != 1:

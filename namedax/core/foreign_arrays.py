@@ -1,0 +1,67 @@
+"""Reject arrays of other libraries whose axes have names, such as `xarray.DataArray`.
+
+NumPy and JAX convert such an array by position and drop its dims. Operands of namedax align by name, so a conversion without names could
+give other numbers, or an outer product.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+
+from namedax.core.display import Shown
+from namedax.errors import ArgumentTypeError, show_names
+
+__all__ = ["foreign_dims", "is_foreign_type", "refuse_foreign", "refuse_foreign_among"]
+
+
+@functools.lru_cache(maxsize=1024)
+def is_foreign_type(kind: type) -> bool:
+    """Return True if `kind` is a type of arrays with dims of another library.
+
+    >>> import numpy as np, xarray
+    >>> is_foreign_type(xarray.DataArray), is_foreign_type(np.ndarray)
+    (True, False)
+    """
+    return hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+
+
+def foreign_dims(value: Any) -> tuple[Hashable, ...]:
+    """The dims of an array of another library."""
+    return tuple(value.dims)
+
+
+def refuse_foreign(op: str, value: Any) -> None:
+    """Raise if `value` is an array with dims of another library.
+
+    Raises:
+      ArgumentTypeError: it is one.
+    """
+    if is_foreign_type(type(value)):
+        raise ArgumentTypeError(_text(op, value))
+
+
+def refuse_foreign_among(op: str, arguments: Any) -> None:
+    """Raise if a leaf of a pytree is an array with dims of another library.
+
+    Raises:
+      ArgumentTypeError: one is.
+    """
+    for leaf in jax.tree.leaves(arguments, is_leaf=lambda value: isinstance(value, Shown)):
+        if is_foreign_type(type(leaf)):
+            raise ArgumentTypeError(_text(op, leaf)) from None
+
+
+def _text(op: str, value: Any) -> str:
+    kind, dims = type(value), foreign_dims(value)
+    named = f"the dims {show_names(dims)}" if dims else "no dims"
+    if kind.__module__.partition(".")[0] == "xarray" and kind.__name__ in ("DataArray", "Dataset"):
+        remedy = "Convert it first: nx.from_xarray(x)."
+    elif kind.__module__.partition(".")[0] == "xarray":
+        remedy = "Convert it first: nx.from_xarray(xarray.DataArray(x))."
+    else:
+        remedy = f"Convert it first: nx.named(np.asarray(x), {list(dims)!r})."
+    return f"{op}: a {kind.__name__} with {named} is not converted implicitly, because its dims would be dropped. {remedy}"
