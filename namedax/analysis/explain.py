@@ -86,6 +86,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
+    exported = _exported(graph.body, label)
     elsewhere, rings = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label)
     return Report(
         _name(f),
@@ -93,7 +94,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
         placements,
         steps,
         _memory(graph.body, storage, label),
-        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, loops, automatic)),
+        tuple(findings_of(graph.mesh, placements, steps, _replicated(graph), elsewhere, rings, loops, automatic, exported)),
         _compiled(traced) if compile else None,
         dict(label.files),
         _bubbles(graph.body, label),
@@ -194,6 +195,12 @@ def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
         if why is not None and node.kind in (Kind.SUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             found[NoRing(node.origin.operation, label(node.origin), *why)] = None
     return found
+
+
+def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
+    """The functions of `jax.export` that a program calls, with the lines of the calls."""
+    nodes = [node for node in _all_nodes(body) if node.eqn is not None]
+    return [(name, label(node.origin)) for node in nodes if (name := costs.exported_name(node.eqn)) is not None]
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:

@@ -26,10 +26,10 @@ from namedax.programs.primitives import (
     While,
     bodies_of,
     called_in_steps,
+    collective_kind,
     constraint,
     has_side_effects,
     is_remat_of_gradient,
-    kind_of,
     mapped_axes,
     mapped_program,
     mesh_sizes,
@@ -281,7 +281,7 @@ class _Builder:
     def _equation(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
     ) -> Sequence[Value | None]:
-        kind = kind_of(eqn)
+        kind = collective_kind(eqn)
         if kind == Kind.MAP:
             return self._mapped(eqn, operands, origin, sizes, manual)
         if kind in (Kind.CALL, Kind.RULE, Kind.REMAT):
