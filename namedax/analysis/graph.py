@@ -195,7 +195,9 @@ class Graph(Record):
 
 def spec_of(partition_spec: Any) -> Spec:
     """The mesh axes along each dimension, from a `PartitionSpec`."""
-    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in partition_spec]
+    # JAX does not iterate over one that is reduced or unreduced.
+    parts = getattr(partition_spec, "partitions", partition_spec)
+    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in parts]
     while entries and not entries[-1]:
         entries.pop()
     return tuple(entries)
