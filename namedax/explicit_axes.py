@@ -138,7 +138,7 @@ def _in_body(call: _Call) -> tuple[Any] | None:
     """
     operands = call.operands
     specs = [(dims_of(x), jax.typeof(_data(x)).sharding.spec) for x in operands if is_tracked(_data(x))]
-    if all(entry is None for _, spec in specs for entry in spec):
+    if all(entry is None for _, spec in specs for entry in spec.partitions):
         return None
     places: Assignment = {}
     for dims, spec in specs:

@@ -24,6 +24,10 @@ a ring of n devices:
 **Where it comes from.** JAX hands XLA the line that an operation was written in, and namedax what the operation is called over names.
 Both stay in the text, as far as XLA keeps them: `Collective.operation`, `names` and `source`.
 
+**Asynchronous collectives** are instructions of XLA (`all-reduce-start`, `async-start`), or custom calls that JAX writes for
+`jax.lax.psum_scatter_start` and its kin (`custom_call_target="reduce-scatter-start"`); each counts once, with its end. Other custom
+calls are opaque: what a kernel sends by itself, such as a remote copy in Pallas, is not counted.
+
 A backend may widen what it sends: XLA's CPU backend reduces bfloat16 as float32, and exchanges it
 so in an all-to-all. The figures here are those of the compiled program, not of the source.
 """
@@ -32,6 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -166,7 +171,7 @@ def summary(compiled: jax.stages.Compiled | str) -> Summary:
 def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     """Lists the collectives of a compiled program.
 
-    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`) counts once. Several
+    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`, also as custom calls) counts once. Several
     arrays that travel in one operation are one `Collective`. A collective within groups of one
     device moves nothing and is left out.
 
@@ -244,6 +249,7 @@ _CALLS = (
     r"\b(body|condition|calls|to_apply|true_computation|false_computation|branch_computations"
     r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
 )
+_CUSTOM_START = r'custom_call_target="([\w\-]+)-start"'
 _STEPS = r'"known_trip_count":\{"n":"(\d+)"\}'
 
 
@@ -276,6 +282,9 @@ def _instructions(text: str) -> Iterator[_Instruction]:
             closing = _closing(rest, opcode.end())
             attributes = rest[closing:]
             kind = opcode[1].removesuffix("-start")
+            if kind == "custom-call":
+                kind = _custom_kind(whole)
+                attributes += _custom_groups(whole) if kind in KINDS else ""
             if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"  # so TPUs write one: a fusion of an all-reduce and a slice
             yield _Instruction(
@@ -291,6 +300,31 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 line=whole if kind in KINDS else "",
                 steps=int(match[1]) if kind == "while" and (match := re.search(_STEPS, whole)) else 1,
             )
+
+
+def _custom_kind(line: str) -> str:
+    """The collective that a custom call starts; empty for other custom calls."""
+    target = re.search(_CUSTOM_START, line)
+    return target[1] if target else ""
+
+
+def _custom_groups(line: str) -> str:
+    """The devices of a collective that is a custom call, written as XLA's own instructions write them.
+
+    JAX puts them into a JSON object, which XLA prints as it is or as a string.
+    """
+    _, is_there, text = line.partition("async_collective_config=")
+    if not is_there:
+        return ""
+    config, _ = json.JSONDecoder().raw_decode(text)
+    config = json.loads(config) if isinstance(config, str) else config
+    found = ""
+    for key, attribute in (("replica_groups", "replica_groups"), ("permutation", "source_target_pairs")):
+        if key in config:
+            # -1 fills groups that are shorter than others.
+            groups = (",".join(str(device) for device in group if device >= 0) for group in config[key])
+            found += f", {attribute}={{{','.join(f'{{{group}}}' for group in groups)}}}"
+    return found
 
 
 def _end_of(match: re.Match[str] | None) -> int:

@@ -37,6 +37,7 @@ from namedax.programs.late_sums import ClosesOver, Traced, postponing
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.primitives import call_whole
 from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
+from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
@@ -114,7 +115,8 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     hoists = has_explicit_axes(mesh) or call.tracked
     # In a trace that only writes a program the body itself says that it closes over something.
     says = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
-    late, run = functools.partial(call.with_late_sums, says=says), _run_hoisted if hoists and not says else _run_plainly
+    late = functools.partial(call.with_late_sums, says=says)
+    run = _run_hoisted if hoists and not says else lambda mapped, datas: mapped(*datas)
     if call.results_are_placed:
         out_specs = call.result_specs()
         body: Callable[..., Any] = late(call.body)
@@ -124,8 +126,10 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     def rebuild(results: Any) -> Any:
         return results if call.results_are_placed else call.rebuild(results)
 
+    given = [argument.data for argument in call.arguments]
+    own, also, with_also = take_reduced(body, given, datas, specs, _axes_of(call.region.resources), mesh)
     try:
-        return rebuild(run(said_once(shard_map, specs)(call.within(body), out_specs=out_specs), datas))
+        return rebuild(run(said_once(shard_map, with_also)(call.within(own), out_specs=out_specs), also))
     except ClosesOver as found:
         consts, again = [replicated(value) for value in found.values], found.body
     if not call.results_are_placed:
@@ -297,10 +301,6 @@ class _Ends(Record):
                 changed = self.shard_map(changed, in_specs=(specs[not before],), out_specs=specs[before])
             datas[i] = changed(datas[i])
         return datas
-
-
-def _run_plainly(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    return mapped(*datas)
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:

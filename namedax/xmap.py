@@ -93,7 +93,9 @@ def xmap(
       axis_resources: for every name that is to be sharded, a mesh axis or a tuple of them, major first. Other names are
         vectorised. This never changes results.
       mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not
-        mention are left to the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`.
+        mention are left to the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`. Axes
+        count as Explicit only under `jax.set_mesh`, or if the type of an argument has them; otherwise they count as Auto. So an
+        `AbstractMesh` without `axis_types` (Auto on JAX 0.10, Explicit on JAX 0.12) gives the same program on both.
       donate_argnums: as in `jax.jit`.
       static_argnums: as in `jax.jit`.
       partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global

@@ -1177,3 +1177,40 @@ ENTRY %main (a: f32[4]) -> f32[4] {
 }
 """
     assert [c.source for c in nx.hlo.collectives(text)] == ["cell A:3", "model.py:5", "cell B:1"]
+
+
+def test_the_program_of_an_exported_function_is_not_in_the_report():
+    mesh = make_mesh((4,))
+    f = nx.xmap(lambda x: x / nx.sum(x, "a"), ["a"], ["a"], axis_resources={"a": "x"}, mesh=mesh)
+    x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
+    read = jax.export.deserialize(jax.export.export(f)(x).serialize())
+    report = nx.explain(lambda x: jnp.sin(read.call(x)), x, compile=True)
+    assert [c.kind for c in report.compiled.collectives] == ["all-reduce"]
+    (finding,) = (text for text in report.findings if "exported" in text)
+    assert finding.startswith("The exported function '<lambda>', called at test_explain.py:")
+    assert finding.endswith("jax.export keeps its lowered form only. compile=True counts what it sends and computes.")
+
+
+if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
+
+    @pytest.mark.parametrize("lifted", [False, True])
+    def test_asynchronous_collectives_count_once(lifted):
+        """In a `jax.shard_map` by hand, and in a kernel that works on blocks on purpose: with the bytes of the compiled program."""
+        mesh = make_mesh((4, 2))
+
+        def block(x):
+            future = jax.lax.psum_scatter_start(x, "x", scatter_dimension=0, tiled=True)
+            other = jnp.sin(x)
+            return jnp.tile(future.done(), (4, 1)) + other
+
+        if lifted:
+            lift = nx.nmap(block, collectives=True)
+            f = nx.xmap(lambda x: nx.NamedArray(lift(x.data), x.dims) + nx.sum(x, "a"), axis_resources={"a": "x"}, mesh=mesh)
+            x = nx.named(jnp.ones((32, 3)), ["a", None])
+        else:
+            f = jax.jit(jax.shard_map(block, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+            x = jnp.ones((32, 3))
+        report = nx.explain(f, x)
+        scattered = [(c.kind, c.mesh_axes, c.bytes) for c in report.collectives if c.kind != "all-reduce"]
+        assert scattered == [("reduce-scatter", ("x",), 8 * 3 * 4)]
+        assert report.summary() == nx.hlo.summary(jax.jit(f).lower(x).compile())

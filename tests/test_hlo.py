@@ -1,5 +1,6 @@
 """`namedax.hlo` reads what a program communicates, in compiled ones and in other backends' text."""
 
+import json
 import math
 import textwrap
 from collections import Counter
@@ -351,6 +352,56 @@ def test_computation_of_an_asynchronous_collective_counts_once():
     want = (Collective("reduce-scatter", 320, 4),)
     assert collectives(textwrap.dedent(long)) == want
     assert collectives(textwrap.dedent(short)) == want
+
+
+CONFIG = '"replica_groups": [[0, 2, 4, 6], [1, 3, 5, 7]], "tiled": true, "channel_id": 1'
+
+
+@pytest.mark.parametrize("is_string", [False, True])
+@pytest.mark.parametrize(
+    ("target", "result", "config", "want"),
+    [
+        ("all-reduce", "f32[16,5]", f"{{{CONFIG}}}", Collective("all-reduce", 320, 4)),
+        ("all-gather", "f32[64,5]", f"{{{CONFIG}}}", Collective("all-gather", 1280, 4)),
+        ("reduce-scatter", "f32[4,5]", f'{{"scatter_dimension": 0, {CONFIG}}}', Collective("reduce-scatter", 320, 4)),
+        ("all-to-all", "f32[16,5]", f"{{{CONFIG}}}", Collective("all-to-all", 320, 4)),
+        ("all-reduce", "f32[16,5]", '{"replica_groups": [[0, 1, 2], [3, 4, -1]]}', Collective("all-reduce", 320, 3)),
+        ("all-reduce", "f32[16,5]", '{"replica_groups": [[0], [1]]}', None),  # nothing travels
+        (
+            "collective-permute",
+            "f32[16,5]",
+            '{"permutation": [[0, 1], [1, 0]], "channel_id": 1}',
+            Collective("collective-permute", 320, 2),
+        ),
+        ("tpu-kernel", "f32[16,5]", f"{{{CONFIG}}}", None),
+    ],
+)
+def test_asynchronous_custom_calls_count_once(target, result, config, want, is_string):
+    """JAX writes asynchronous collectives as custom calls, with the groups in JSON, which XLA prints as it is or as a string."""
+    config = json.dumps(config) if is_string else config
+    attributes = f", called_computations={{%add}}, frontend_attributes={{async_collective_config={config}}}"
+    text = module(
+        *P_Q,
+        f'%s = {result}{{1,0}} custom-call(%p), custom_call_target="{target}-start"{attributes}',
+        f'%d = {result}{{1,0}} custom-call(%s), custom_call_target="{target}-done"',
+    )
+    assert collectives(text) == (() if want is None else (want,))
+
+
+if hasattr(lax, "psum_scatter_start"):  # JAX 0.12
+
+    def test_a_lowered_asynchronous_collective():
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+
+        def body(x):
+            future = lax.psum_scatter_start(x, "x", scatter_dimension=0, tiled=True)
+            return future.done() * 2
+
+        f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P(), out_specs=P("x")))
+        lowered = f.lower(jax.ShapeDtypeStruct((8, 3), jnp.float32))
+        (found,) = collectives(lowered.compiler_ir("hlo").as_hlo_text())
+        assert (found.kind, found.bytes, found.group_size) == ("reduce-scatter", 8 * 3 * 4, 4)
+        assert facts(lowered.compile().as_text()) == [("reduce-scatter", 8 * 3 * 4, 4)]
 
 
 def test_tpu_text():

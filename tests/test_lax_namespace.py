@@ -216,6 +216,16 @@ if "psend" in dir(jax.lax):  # JAX 0.12 has deprecated it
     ]
 
 
+if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
+    REFUSED.append(
+        (
+            lambda x: nx.lax.psum_scatter_start(x, "i", tiled=True),
+            ArgumentTypeError,
+            r"psum_scatter_start: .* f32\[3\]\{i:8\}. Use nx.lax.psum_scatter, which",
+        )
+    )
+
+
 @pytest.mark.parametrize(("body", "error", "message"), REFUSED, ids=[message[:24] for *_, message in REFUSED])
 def test_refused_by_name(body, error, message):
     mesh = make_mesh((2,)) if "precv" in message else None

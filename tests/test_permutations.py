@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 
 import namedax as nx
 from namedax import hlo
@@ -195,6 +196,55 @@ def test_every_permutation_of_blocks():
         want = np.where(sources < 0, 0, x.reshape(-1)[sources]).reshape(sizes)
         want = want.reshape(cut.shape).transpose(order).reshape(local.shape)
         np.testing.assert_array_equal(have, want)
+
+
+CYCLE = [(i, (i + 5) % 16) for i in range(16)]
+ORDERS = [("y", "x"), ("y", "z", "x")]
+MOVING = {
+    "ppermute": (lambda x: nx.lax.ppermute(x, "a", CYCLE), lambda x: np.roll(x, 5, 0)),
+    "partial ppermute": (
+        lambda x: nx.lax.ppermute(x, "a", CYCLE[3:9]),
+        lambda x: np.roll(np.pad(x[3:9], [(3, 7), (0, 0)]), 5, 0),
+    ),
+    "pshuffle": (lambda x: nx.lax.pshuffle(x, "a", [t for _, t in CYCLE]), lambda x: np.roll(x, -5, 0)),
+    "roll": (lambda x: nx.roll(x, 7, "a"), lambda x: np.roll(x, 7, 0)),
+    "flip": (lambda x: nx.flip(x, "a"), lambda x: np.flip(x, 0)),
+    "cumsum": (lambda x: nx.cumsum(x, "a"), lambda x: np.cumsum(x, 0)),
+    "sort": (lambda x: nx.sort(x, "a"), lambda x: np.sort(x, 0)),
+    "rename": (lambda x: nx.rename(nx.rename(x, {"a": "c"}) * 1, {"c": "a"}), lambda x: x),
+}
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("axes", ORDERS, ids="".join)
+def test_mesh_axes_in_another_order_than_the_mesh(axes, kind):
+    """JAX counts the devices of a permute in the order of the mesh, or rejects another order; names have the order of their axes."""
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(getattr(AxisType, kind),) * 3)
+    x = np.asarray(array(16, 3))
+    resources = {"a": axes, "c": tuple(sorted(axes))}
+
+    def body(x):
+        return [ours(x) for ours, _ in MOVING.values()]
+
+    f = nx.xmap(body, (["a", None],), ["a", None], axis_resources=resources, mesh=mesh)
+    for name, have, want in zip(MOVING, f(x), [theirs(x) for _, theirs in MOVING.values()], strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids="".join)
+@pytest.mark.parametrize("resources", [{"a": "y", "b": "x"}, {"a": ("z", "x"), "b": "y"}], ids=str)
+def test_two_names_and_their_gradient_in_another_order_than_the_mesh(names, resources):
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Auto,) * 3)
+    x, weight = np.asarray(array(4, 4)), np.asarray(array(4, 4, seed=1))
+
+    def by_hand(x, shift):  # over the indices of both names, the first one major
+        order = (0, 1) if names == ("a", "b") else (1, 0)
+        return np.roll(x.transpose(order).ravel(), shift).reshape(4, 4).transpose(order)
+
+    f = nx.xmap(lambda x: nx.lax.ppermute(x, names, CYCLE), (["a", "b"],), ["a", "b"], axis_resources=resources, mesh=mesh)
+    np.testing.assert_array_equal(f(x), by_hand(x, 5))
+    gradient = jax.grad(lambda x: jnp.sum(f(x) * weight))(x)
+    np.testing.assert_allclose(gradient, by_hand(weight, -5))
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------------

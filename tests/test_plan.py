@@ -10,9 +10,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AxisType
 
 import namedax as nx
 from namedax import machines
+from namedax.planning.meshes import meshes_for
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from transformer_model import Config, init, loss
@@ -174,6 +176,44 @@ def test_a_number_of_devices_is_measured_under_any_mesh_of_the_caller():
         with pytest.raises(nx.errors.MeshError, match="JAX allows one mesh at a time"):
             nx.plan(mapped(), *shapes(256, 32, 64, 16), mesh=abstract(other=4), machine=SLOW)
     assert 0 < plan.candidates[0].measured < 10
+
+
+KINDS = {"default": {}, "auto": {"axis_types": (AxisType.Auto,) * 2}, "explicit": {"axis_types": (AxisType.Explicit,) * 2}}
+
+
+def test_the_axis_types_of_a_mesh_do_not_change_the_plan():
+    """Whatever JAX takes for an `AbstractMesh` without `axis_types`. Beside Explicit axes an all-to-all would replace the reduce-scatter."""
+    default = AxisType.Auto if jax.__version_info__ < (0, 11) else AxisType.Explicit
+    assert set(abstract(x=4, y=2).axis_types) == {default}
+    seen = set()
+
+    def body(x, w):
+        seen.update(jax.sharding.get_abstract_mesh().axis_types)
+        return nx.einsum("{batch,k},{k,out}->{batch_sp:batch,out}", x, w)
+
+    layout = {"k": "x", "batch_sp": "x"}
+    shapes = jax.ShapeDtypeStruct((512, 64), "float32"), jax.ShapeDtypeStruct((64, 128), "float32")
+    programs, plans = set(), set()
+    for types in KINDS.values():
+        mesh = jax.sharding.AbstractMesh((4, 2), ("x", "y"), **types)
+        f = nx.xmap(body, (["batch", "k"], ["k", "out"]), ["batch_sp", "out"], axis_resources=layout, mesh=mesh)
+        programs.add(f.lower(*shapes).as_text())
+        plan = nx.plan(f, *shapes, mesh=mesh, machine=SLOW, names=["k", "batch_sp"], tries=4)
+        plans.add(str(plan))
+        own = next(c for c in plan.candidates if c.axis_resources == layout)
+        assert set(own.report.summary()) == {"reduce-scatter"}
+    assert len(programs) == len(plans) == 1
+    nx.plan(f, *shapes, mesh=8, machine=SLOW, names=["k", "batch_sp"], tries=4)
+    assert seen == {AxisType.Manual, AxisType.Auto}
+
+
+def test_meshes_that_are_planned_for_have_the_axis_types_of_those_that_are_timed():
+    meshes = meshes_for(mapped(), 8, SLOW, 0)
+    with meshes.concrete({"x": 4, "y": 2}) as timed:
+        planned = meshes.abstract((4, 2, 1))
+        assert (
+            (planned.shape, planned.axis_types) == (timed.shape, timed.axis_types) == ({"x": 4, "y": 2}, (AxisType.Auto,) * 2)
+        )
 
 
 def test_what_two_names_of_one_axis_share_is_major():

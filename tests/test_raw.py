@@ -84,6 +84,19 @@ def test_raw_collectives_under_every_assignment(name, options):
         mapped(COLLECTIVES[name], **options)(X)
 
 
+if hasattr(lax, "psum_scatter_start"):  # JAX 0.12
+
+    @pytest.mark.parametrize("options", [{}, {"resources": {}}, {"resources": {"a": nx.SerialLoop(2)}}], ids=str)
+    def test_raw_asynchronous_collectives(options):
+        def body(leaf):
+            return jnp.repeat(lax.psum_scatter_start(leaf, "a", tiled=True).done(), 4, 0)
+
+        with pytest.raises(
+            nx.errors.RawBlockError, match=r"jax.lax.psum_scatter_start: .* Use nx.lax.psum_scatter with the name"
+        ):
+            mapped(on_leaf(body), **options)(np.ones((16, 4), np.float32))
+
+
 @pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN)
 def test_raw_collectives_within_transformations(within):
     for kind in (AxisType.Auto, AxisType.Explicit):

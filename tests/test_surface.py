@@ -219,8 +219,10 @@ EXCEPTIONS = {
     # By name, or refused by name: tests/test_lax_namespace.py.
     **{
         f"lax.{name}": MESH
-        for name in ("pcast", "precv", "psend", "pswapaxes", "ragged_all_to_all", "with_sharding_constraint")
-        if name in dir(jax.lax)  # JAX 0.12 has deprecated two of them
+        for name in (
+            *("pcast", "precv", "psend", "psum_scatter_start", "pswapaxes", "ragged_all_to_all", "with_sharding_constraint"),
+        )
+        if name in dir(jax.lax)  # JAX 0.12 has deprecated two of them, and has one more
     },
     **{f"lax.{name}": "states of generators, not keys" for name in ("rng_bit_generator", "rng_uniform")},
 }

@@ -473,6 +473,47 @@ def test_export(kind):
     close(gradient, jax.jit(jax.grad(lambda x: jnp.sum(jnp.sin(plain_attention(x)))))(X))
 
 
+EXPORTED = {
+    "another order of mesh axes": {"axis_resources": {"a": ("y", "x")}},
+    "uneven": {"axis_resources": {"a": "x", "b": "y"}},
+    "loop": {"axis_resources": {"a": ("x", nx.SerialLoop(2)), "b": "y"}},
+    "auto": {"axis_resources": {"a": "x", "b": "y"}, "partitioning": "auto"},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ("another order of mesh axes", "auto"),
+        ("loop", "explicit"),
+        *(pytest.param(case, kind, marks=pytest.mark.full) for case in EXPORTED for kind in ("auto", "explicit")),
+    ],
+)
+def test_exported_to_a_file_and_loaded(case, kind, tmp_path):
+    """The loaded program runs without the function on a mesh with axes of these sizes, whatever they are called."""
+    mesh, options = make_mesh((4, 2), kind), EXPORTED[case]
+    data = array(8, 5 if case == "uneven" else 6)
+    key = jax.random.key(3)
+
+    def body(x, key):
+        noise = nx.random.normal(key, named_shape={"a": 8})
+        return nx.nn.softmax(x, "b") * nx.sum(x, "a") + noise, nx.max(x, ...)
+
+    f = nx.xmap(body, (["a", "b"], []), (["a", "b"], []), mesh=mesh, **options)
+    x, k = (jax.device_put(leaf, jax.sharding.NamedSharding(mesh, jax.P())) for leaf in (data, key))
+    file = tmp_path / "program"
+    file.write_bytes(export.export(jax.jit(f))(x, k).serialize())
+    read = export.deserialize(bytearray(file.read_bytes()))
+    noise = nx.random.normal(key, named_shape={"a": 8}).data[:, None]
+    want = jax.nn.softmax(data, 1) * jnp.sum(data, 0) + noise, jnp.max(data)
+    close(read.call(x, k), want)
+    other = jax.make_mesh((4, 2), ("p", "q"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    x, k = (jax.device_put(leaf, jax.sharding.NamedSharding(other, jax.P())) for leaf in (data, key))
+    close(read.call(x, k), want)
+    sent = hlo.summary(jax.jit(read.call).lower(x, k).compile())
+    assert "all-reduce" in sent or "all-reduce in a loop" in sent
+
+
 def test_export_of_an_unmapped_function():
     f = nx.xmap(attention, NAMES, NAMES)
     close(exported(f, X).call(X), plain_attention(X))

@@ -92,6 +92,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     elsewhere, rings, added = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label), _added(graph.body, label)
     uneven = tuple(_uneven(graph))
     replicated = _replicated(graph, {argument.what for argument in uneven})
+    exported = _exported(graph.body, label)
     return Report(
         _name(f),
         graph.mesh,
@@ -111,6 +112,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
                 gathered_again(graph.body),
                 loops,
                 automatic,
+                exported,
             )
         ),
         _compiled(traced) if compile else None,
@@ -234,6 +236,12 @@ def _added(body: Body, label: _Labels) -> Iterator[Added]:
         names = tuple(dict.fromkeys(name for node in pair for name in node.origin.names_on(axes)))
         size = sum(costs.size_in_bytes(node.eqn.invars[0].aval) for node in pair)
         yield Added((first, second), axes, names, pair[0].origin.phase, size)
+
+
+def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
+    """The functions of `jax.export` that a program calls, with the lines of the calls."""
+    nodes = [node for node in _all_nodes(body) if node.eqn is not None]
+    return [(name, label(node.origin)) for node in nodes if (name := costs.exported_name(node.eqn)) is not None]
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:

@@ -104,6 +104,7 @@ def findings_of(
     renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]],
     loops: Iterable[str],
     automatic: Iterable[str],
+    exported: Iterable[tuple[str, str]],
 ) -> Iterator[str]:
     """The findings of a program.
 
@@ -119,6 +120,7 @@ def findings_of(
       renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one argument.
       loops: lines of loops whose number of steps is not known.
       automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
+      exported: the functions of `jax.export` that are called, with the lines of the calls.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
     yield from _unused(mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes})
@@ -135,6 +137,11 @@ def findings_of(
         yield (
             f"What XLA's partitioner sends is not in this report: arrays are cut by sharding constraints ({', '.join(lines[:3])}), as with "
             'partitioning="auto". compile=True says what it has made of them.'
+        )
+    for name, line in dict.fromkeys(exported):
+        yield (
+            f"The exported function {name!r}, called at {_line(line)}, is not in this report: jax.export keeps its lowered form only. "
+            "compile=True counts what it sends and computes."
         )
     for line in dict.fromkeys(loops):
         yield f"The number of steps of the while loop at {_line(line)} is not known; it counts as one."

@@ -26,10 +26,10 @@ from namedax.programs.primitives import (
     While,
     bodies_of,
     called_in_steps,
+    collective_kind,
     constraint,
     has_side_effects,
     is_remat_of_gradient,
-    kind_of,
     mapped_axes,
     mapped_program,
     mesh_sizes,
@@ -195,7 +195,9 @@ class Graph(Record):
 
 def spec_of(partition_spec: Any) -> Spec:
     """The mesh axes along each dimension, from a `PartitionSpec`."""
-    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in partition_spec]
+    # JAX does not iterate over one that is reduced or unreduced.
+    parts = getattr(partition_spec, "partitions", partition_spec)
+    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in parts]
     while entries and not entries[-1]:
         entries.pop()
     return tuple(entries)
@@ -281,7 +283,7 @@ class _Builder:
     def _equation(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
     ) -> Sequence[Value | None]:
-        kind = kind_of(eqn)
+        kind = collective_kind(eqn)
         if kind == Kind.MAP:
             return self._mapped(eqn, operands, origin, sizes, manual)
         if kind in (Kind.CALL, Kind.RULE, Kind.REMAT):

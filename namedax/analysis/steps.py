@@ -55,7 +55,7 @@ def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
         if node.kind in _REDUCING:
             kind, aval = "all-reduce", operand.aval
         elif node.kind == Kind.GATHER:
-            kind, aval = "all-gather", result.aval
+            kind, aval = "all-gather", getattr(result.aval, "inner_aval", result.aval)  # of an asynchronous one a future
         elif node.kind == Kind.SCATTER:
             kind, aval = "reduce-scatter", operand.aval
         else:

@@ -55,6 +55,8 @@ class Shown:
             return f"NamedArray({type_text(self)}, deleted)"
         if not data.is_fully_addressable:
             return f"NamedArray({type_text(self)}, values on other processes)"
+        if unreduced := _unreduced_over(data):
+            return f"NamedArray({type_text(self)}, {unreduced})"
         if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
             data = jax.random.key_data(data)
         values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
@@ -84,6 +86,12 @@ class Shown:
 
     def __treescope_ndarray_adapter__(self) -> Any:
         return treescope_adapter()
+
+
+def _unreduced_over(data: Any) -> str:
+    """The mesh axes over which an array is unreduced, as text: its values are sums over devices that are not taken yet."""
+    axes = sorted(data.sharding.spec.unreduced) if isinstance(data.sharding, NamedSharding) else ()
+    return f"unreduced over {', '.join(map(repr, axes))}" if axes else ""
 
 
 # --- the type ---------------------------------------------------------------------------------------------------------
@@ -168,7 +176,7 @@ def _values(array: Shown) -> np.ndarray | None:
         return None
     if data.is_deleted() or not data.is_fully_addressable or data.size > _MOST_ELEMENTS:
         return None
-    if jnp.issubdtype(data.dtype, jax.dtypes.extended):
+    if jnp.issubdtype(data.dtype, jax.dtypes.extended) or _unreduced_over(data):
         return None
     return np.asarray(data)
 
@@ -184,7 +192,7 @@ def _state(array: Shown) -> str:
         return "deleted"
     if not data.is_fully_addressable:
         return "values on other processes"
-    return f"{math.prod(data.shape)} elements"
+    return _unreduced_over(data) or f"{math.prod(data.shape)} elements"
 
 
 def _statistics(values: np.ndarray) -> str:

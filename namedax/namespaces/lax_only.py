@@ -31,6 +31,7 @@ from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.reducing import _map, _names, _size, global_index
 from namedax.ops.indexing.take import take
 from namedax.ops.reduction import segments
+from namedax.programs.primitives import COLLECTIVES
 
 __all__ = ["FUNCTIONS"]
 
@@ -332,6 +333,8 @@ _REMEDIES = {
         "Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts.",
         True,
     ),
+    # Of these JAX 0.12 has `psum_scatter_start`.
+    **{f"{name}_start": (f"Use nx.lax.{name}, which XLA makes asynchronous where that helps.", True) for name in COLLECTIVES},
     "with_sharding_constraint": ("Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh).", False),
     "rng_uniform": ("Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...).", False),
     "rng_bit_generator": ("Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...).", False),

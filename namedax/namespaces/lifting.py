@@ -34,7 +34,7 @@ _COLLECTIVES = frozenset(
     "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes".split()
 )
 # These, and functions that take functions, which may close over named arrays.
-_TAKE_FUNCTIONS = _COLLECTIVES | frozenset(
+_TAKE_FUNCTIONS = _COLLECTIVES.union(f"{name}_start" for name in _COLLECTIVES) | frozenset(
     "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend ragged_all_to_all rng_bit_generator rng_uniform "
     "scan switch while_loop with_sharding_constraint".split()
 )

@@ -51,11 +51,14 @@ class Meshes(Record):
         return ", ".join(f"{axis}={size}" for axis, size in self.given.shape.items())
 
     def abstract(self, sizes: Sizes) -> AbstractMesh:
-        """The mesh of these sizes."""
+        """Return the mesh of these sizes: the one that is given, or one with Auto axes, as `concrete` makes.
+
+        An `AbstractMesh` without `axis_types` has Auto axes on JAX 0.10 and Explicit ones on JAX 0.12.
+        """
         if self.given is not None:
             return self.given if isinstance(self.given, AbstractMesh) else self.given.abstract_mesh
         used = self._used(sizes)
-        return AbstractMesh(tuple(used.values()), tuple(used))
+        return AbstractMesh(tuple(used.values()), tuple(used), axis_types=(AxisType.Auto,) * len(used))
 
     @contextlib.contextmanager
     def concrete(self, mesh: dict[str, int]) -> Iterator[Mesh]:

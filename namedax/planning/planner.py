@@ -72,7 +72,8 @@ def plan(
     Args:
       f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its own `axis_resources` are a candidate.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
-      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes are made.
+      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes with Auto
+        axes are made.
       machine: of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices; of a number of devices those that are there,
         along one axis, whose link then stands for every mesh axis.
       memory: the bytes that a device may hold; default: all that it has.

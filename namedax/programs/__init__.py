@@ -4,7 +4,8 @@
 `evaluator` evaluates a program, some equations in another way than they are written. The passes build on these, and `passes`
 names them for users: `late_sums`, `loop_casts`, and the steps of a `SerialLoop`, in `serial`. `psum_plan` decides which sums
 are late. Before sums are postponed, `gathered_forms` takes
-gathers in the form in which their results are used, and `sums_of_calls` takes sums out of what is called. `indices` knows integers that are
+gathers in the form in which their results are used, and `sums_of_calls` takes sums out of what is called; afterwards
+`reduced_arguments` uses arguments that are reduced over Explicit mesh axes in this form. `indices` knows integers that are
 computed from the indices of devices, `raw` looks through a body for what works on blocks, `costs` says what one equation
 computes, and `plain_layouts` works around a bug of XLA's CPU backend.
 

@@ -88,6 +88,11 @@ def size_in_bytes(aval: Any) -> int:
     return math.prod(shape) * (0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize))
 
 
+def exported_name(eqn: Any) -> str | None:
+    """Return the name of the function of `jax.export` that an equation calls, or `None`."""
+    return str(eqn.params["exported"].fun_name) if eqn.primitive.name == "call_exported" else None
+
+
 def is_elementwise(eqn: Any) -> bool:
     """Whether each element of a result is made of those of the operands at the same place."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "sharding_constraint", "reshard")

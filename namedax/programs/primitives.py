@@ -30,7 +30,7 @@ __all__ = [
     *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
     *("Algebra", "Kind", "Known", "MeshAxes", "Scan", "While"),
     *("axes_of", "barrier", "bind", "block_of", "bodies_of", "call_whole", "called", "called_in_steps"),
-    *("cast_axes", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
+    *("cast_axes", "collective_kind", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
     *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined"),
     *("is_whole_sum", "kind_of", "mapped_program", "name_of", "operands_of_bodies"),
     *("parameters_with", "programs_of", "remat_again", "remat_like", "slice_sizes", "solve"),
@@ -157,10 +157,7 @@ class Known(Record):
     takes: str | None = None
 
 
-_ONE: tuple[Group, ...] = ((0,),)
-_EITHER: tuple[Group, ...] = ((0,), (1,))
-_BOTH: tuple[Group, ...] = ((0, 1),)
-_EACH: tuple[Group, ...] = ((0, ...),)
+_ONE, _EITHER, _BOTH, _EACH = ((0,),), ((0,), (1,)), ((0, 1),), ((0, ...),)
 
 TABLE: Mapping[str, Known] = {
     # Linear in their one operand.
@@ -270,6 +267,11 @@ def facts_of(eqns: Sequence[Any]) -> list[Known]:
 def kind_of(eqn: Any) -> Kind:
     """What an equation does."""
     return TABLE.get(eqn.primitive.name, _NOTHING).kind  # for every equation of every program
+
+
+def collective_kind(eqn: Any) -> Kind:
+    """Return the kind of an equation; if it starts an asynchronous collective, which another equation ends, the kind of the collective."""
+    return TABLE.get(eqn.primitive.name.removesuffix("_start"), _NOTHING).kind
 
 
 def is_local(eqn: Any) -> bool:

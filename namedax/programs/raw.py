@@ -156,14 +156,19 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
     return not any(kind_of(eqn) in _LOOPS and _door(path[: i + 1]) is not None for i, eqn in enumerate(path))
 
 
+def _without_start(called: str) -> str:
+    """The collective that a function of JAX runs, or starts: `psum_scatter` of `psum_scatter_start`."""
+    return called.removesuffix("_start")
+
+
 def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
     called, where = _called(eqn)
-    called = called if called in COLLECTIVES else name_of(eqn)
+    called = called if _without_start(called) in COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
         f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes "
-        f"{show_names(axes)}, on which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{called} "
+        f"{show_names(axes)}, on which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{_without_start(called)} "
         "with the name of an axis. (To work on blocks on purpose, lift the function and give it the data of arrays: "
         "nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
     )
@@ -205,7 +210,7 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
         called, axis, _ = found
         raise RawBlockError(
             f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX know mesh axes only, and would work on "
-            f"the blocks of devices. Use nx.lax.{called} with the name of an axis."
+            f"the blocks of devices. Use nx.lax.{_without_start(called)} with the name of an axis."
         ) from error
 
 
@@ -276,7 +281,9 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
         code = traceback.tb_frame.f_code
         if not _is_of_jax(code.co_filename):
             called = reduction = None
-        elif called is None and code.co_name in COLLECTIVES:
+        elif called is not None and called[1] is None and called[2] is None:  # an asynchronous one passes its arguments on
+            called = (called[0], traceback.tb_frame.f_locals.get("axis_name"), None)
+        elif called is None and _without_start(code.co_name) in COLLECTIVES:
             axis, by = reduction[::-1] if reduction is not None else (traceback.tb_frame.f_locals.get("axis_name"), None)
             called = (code.co_name, axis, by)
         elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and namesake(code.co_name):

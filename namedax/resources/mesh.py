@@ -243,13 +243,19 @@ def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> 
 
 def put(data: Any, sharding: NamedSharding) -> Any:
     """`data` with this sharding, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
-    placed = jax.device_put(data, sharding)
+    placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)
     if not isinstance(placed, jax.core.Tracer) or len(explicit) == len(mesh.axis_names) or _is_eager():
         return placed
     entries = (tuple(axis for axis in entry_of(sharding.spec, dim) if axis not in explicit) for dim in range(placed.ndim))
     return lax.with_sharding_constraint(placed, NamedSharding(mesh, PartitionSpec(*(axes or None for axes in entries))))
+
+
+def _summed(data: Any) -> Any:
+    """`data`, added up over the Explicit axes over which it is unreduced; `jax.device_put` does not take such an array."""
+    of_type = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
+    return replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
 
 
 def said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:

@@ -166,7 +166,7 @@ def _explicit_spec(data: Any) -> tuple[Any, ...]:
     sharding = getattr(jax.typeof(data), "sharding", None)
     if sharding is None or not has_explicit_axes(sharding.mesh):
         return ()
-    spec = (*sharding.spec, *(None,) * (np.ndim(data) - len(sharding.spec)))
+    spec = (*sharding.spec.partitions, *(None,) * (np.ndim(data) - len(sharding.spec)))
     return spec if any(entry is not None for entry in spec) else ()
 
 

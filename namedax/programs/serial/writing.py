@@ -381,6 +381,6 @@ def _after(value: Any, index: Any) -> Sequence[Any]:
 
 def on_this_mesh(sharding: NamedSharding) -> NamedSharding | None:
     """A sharding on the mesh in use; `None` where it says nothing."""
-    if all(entry is None for entry in sharding.spec):
+    if all(entry is None for entry in sharding.spec.partitions):
         return None
     return NamedSharding(jax.sharding.get_abstract_mesh(), sharding.spec)
