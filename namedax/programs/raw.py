@@ -194,6 +194,14 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
                 f"jax.lax.pcast: in the body of {function} no cast is needed, and a name is no mesh axis: over which mesh axes a value varies "
                 "follows from its names, and operations of namedax cast their operands to meet. Leave the cast out."
             ) from error
+        if isinstance(error, AssertionError) and str(error).startswith("ManualAxisType("):
+            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails so where a mesh axis is left to the compiler.
+            raise RawBlockError(
+                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like, full_like) from a jax.ShapeDtypeStruct "
+                "that has the shape of the block of one device; it cannot do so on a mesh with an axis that no name is mapped to, and the "
+                "shape would change with axis_resources. An optimizer that reduces some dimensions of an array, such as optax.adafactor, "
+                "needs whole arrays: call it outside the body. For an array like a named one, write nx.zeros_like."
+            ) from error
         if isinstance(error, ValueError):
             raise
         said = said_of_names(error)
