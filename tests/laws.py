@@ -17,6 +17,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "dot": "physical_orders positional_axes_of_size_one",
     },
     (2, "Resources never change meaning"): {
+        "raw_dimensions": "entries_along_a_sharded_dimension_are_not_combined what_acts_along_other_dimensions_passes",
         "weak_types": "weak_types_do_not_depend_on_the_placement",
         "special_values": "what_moves_has_the_same_bits what_computes_has_the_same_infinities",
         "operations": "operation",
@@ -86,7 +87,6 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "other_words": "every_word_of_others_has_one_of_ours",
         "explicit_axes": "two_names_on_one_mesh_axis one_name_in_two_places",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
-        "raw_dimensions": "along_a_sharded_dimension_are_not_combined what_acts_along_other_dimensions_passes",
         "reductions": "mistakes",
         "surprises": "an_index_over_all_axes_asks_for_their_order a_mask_adds_no_positions",
         "uneven": "what_knows_no_padding_says_so a_name_that_is_born_uneven_has_to_be_known",

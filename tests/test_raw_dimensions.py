@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import namedax as nx
+from namedax.programs.dimension_rules import ELEMENTWISE
 from tests.harness import array, make_mesh
 
 X, KEY = array(8, 4), jax.random.key(0)
@@ -180,6 +181,41 @@ def test_gradients_from_outside_of_functions_that_pass(axis):
     loss = lambda resources: lambda x: jnp.sum(mapped(body, resources)(x) ** 2)  # noqa: E731
     have, want = (jax.grad(loss(resources))(X) for resources in ({axis: "x"}, {}))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+def operands(count):
+    """Operands of some kinds, so that every elementwise function takes one of them."""
+    rng = np.random.default_rng(0)
+    floats = [rng.uniform(0.1, 0.9, (8, 3)).astype(np.float32) for _ in range(count)]
+    return floats, [(10 * x).astype(np.int32) for x in floats], [x > 0.5 for x in floats], [x + 1j * x for x in floats]
+
+
+def call(function, more, *args):
+    return function(*args, *more)
+
+
+MORE = {"integer_pow": (2,), "reduce_precision": (5, 10)}
+# JAX leaves the second out where it changes nothing, calls the first in a program of its own, and draws the numbers of the last.
+NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(name for name in ELEMENTWISE - NOT_TRIED if callable(getattr(lax, name, None))))
+def test_what_counts_as_elementwise_is(name):
+    """Rows in another order give results in that order, for the function of JAX that is called like the primitive."""
+    function = functools.partial(call, getattr(lax, name), MORE.get(name, ()))
+    order, tried = np.random.default_rng(1).permutation(8), 0
+    for count in (1, 2, 3):
+        for args in operands(count):
+            try:
+                equation = jax.make_jaxpr(function)(*args).eqns[-1]
+            except (TypeError, ValueError, AttributeError):
+                continue
+            if equation.primitive.name == name and equation.outvars[0].aval.shape == (8, 3):
+                tried += 1
+                have = function(*(x[order] for x in args))
+                np.testing.assert_array_equal(have, np.asarray(function(*args))[order])
+    assert tried
 
 
 def test_an_uneven_axis():

@@ -70,8 +70,8 @@ class Dimensions(Record):
         if len(all_dims) != count:
             return [None] * count
         cut = {name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole}
-        places = {dims: dims and tuple(cut.get(dim, NONE) for dim in dims) for dims in {*all_dims}}
-        return [places[dims] for dims in all_dims]
+        places = {dims: tuple(cut.get(dim, NONE) for dim in dims) for dims in {*all_dims} if dims is not None}
+        return [None if dims is None else places[dims] for dims in all_dims]
 
 
 def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
