@@ -186,7 +186,7 @@ class CheckpointError(NamedaxError, ValueError):
 
 
 class RawBlockError(NamedaxError, ValueError):
-    """In a body, a function of JAX works on the block of one device: a raw collective, or a reduction of raw leaves."""
+    """In a body, a function of JAX works on the block of one device: a raw collective, or a function that combines entries of raw leaves."""
 
     code = "NX015"
 

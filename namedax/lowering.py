@@ -36,7 +36,7 @@ from namedax.programs.evaluator import opened
 from namedax.programs.late_sums import ClosesOver, Traced, postponing
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.primitives import call_whole
-from namedax.programs.raw import explain_unbound_axes, explain_values_from_around, refuse_raw
+from namedax.programs.raw import Dimensions, explain_unbound_axes, explain_values_from_around, refuse_raw
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
@@ -569,8 +569,9 @@ class Call:
         return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.traced, self.source)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
-        """Raises where the traced body has raw collectives, or raw reductions of blocks."""
-        refuse_raw(closed, self.region.resources, self.name)
+        """Raises where the traced body has raw collectives, or functions of JAX combine entries of blocks."""
+        dims = [argument.dims for argument in self.arguments], [result.dims for result in self.results]
+        refuse_raw(closed, self.region.resources, self.name, dimensions=Dimensions(self.region.resources, self.whole, *dims))
 
     def replicated_datas(self) -> list[Any]:
         """The data of the arguments, replicated over the Explicit axes in their types, on which no name lives."""

@@ -17,6 +17,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "dot": "physical_orders positional_axes_of_size_one",
     },
     (2, "Resources never change meaning"): {
+        "raw_dimensions": "entries_along_a_sharded_dimension_are_not_combined what_acts_along_other_dimensions_passes",
         "weak_types": "weak_types_do_not_depend_on_the_placement",
         "special_values": "what_moves_has_the_same_bits what_computes_has_the_same_infinities",
         "operations": "operation",

@@ -12,6 +12,7 @@ import pytest
 import namedax as nx
 from namedax import NamedArray
 from namedax.errors import NamedAxesLeftError, PositionalAxisError
+from namedax.typing import f32
 from tests import make
 from tests.harness import FEW, array, make_mesh, said
 
@@ -540,3 +541,59 @@ def test_no_tracer_leaks_from_a_gradient_outside_of_a_body():
     with jax.check_tracer_leaks():
         have = jax.grad(nx.xmap(leaky_loss, ["a"], [], jit=False, **MAPPED))(w, x)
     np.testing.assert_allclose(have, jax.jit(jax.grad(plain_loss))(w, x), rtol=1e-4, atol=1e-5)
+
+
+# --- data that do not fit the axes ----------------------------------------------------------------------------------
+
+Named, Rows = f32[{"a", "b"}], f32[3, {"a", "b"}]
+MOVES = {
+    "a transposition": (lambda v: v.T, 8, 2),
+    "a stack behind": (lambda v: jnp.stack([v, v, v], -1), 8, 2),
+    "a slice": (lambda v: v[:1], 8, 1),
+    "a repetition": (lambda v: jnp.repeat(v, 2, 0), 8, 16),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"b": "x"}], ids=str)
+def test_functions_of_leaves_that_change_the_sizes_of_names_are_refused_in_a_body(move, resources):
+    function, _, _ = move
+    x = nx.named(array(8, 2), ["a", "b"])
+    f = nx.xmap(lambda x: jax.tree.map(function, x), axis_resources=resources, mesh=make_mesh((2, 2)))
+    message = (
+        r"^jax.tree.unflatten: an array with the axes \('a', 'b'\) had data of shape \(\d, \d\) when .*: axis '[ab]' would have "
+        r"\d+ entries instead of \d+\. .* is_leaf=lambda v: isinstance\(v, nx.NamedArray\), .*nx.transpose"
+    )
+    with pytest.raises(nx.errors.AxisSizeError, match=message):
+        f(x)
+    with pytest.raises(nx.errors.AxisSizeError, match=message):
+        jax.make_jaxpr(jax.grad(lambda x: nx.sum(f(x), ("a", "b"))))(x)
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_functions_of_leaves_that_change_the_sizes_of_names_are_refused_where_types_are_checked(move):
+    function, before, after = move
+    x = nx.named(array(8, 2), ["a", "b"])
+
+    def moved(x: Named):
+        return jax.tree.map(function, x)
+
+    with pytest.raises(nx.errors.AxisSizeError, match=rf"'[ab]' would have {after} entries instead of {before}"):
+        nx.checked(moved)(x)
+    jax.jit(moved)(x)  # elsewhere any data may be put into a tree
+
+
+def test_functions_of_leaves_that_leave_the_sizes_of_names_as_they_are():
+    """Positional axes may come, go and change, and anything else than an array may take the place of one."""
+    x = nx.named(array(8, 2, 3), ["a", "b", None])
+
+    def body(x: Rows):
+        longer = jax.tree.map(lambda v: jnp.concatenate([v, v], -1), x)
+        stacked = jax.tree.map(lambda v: jnp.stack([v, v]), x)
+        rows = jax.vmap(lambda row: row * 2)(stacked)
+        placeholder = jax.tree.map(lambda v: jax.ShapeDtypeStruct((5, 5, 5), v.dtype), x)
+        return longer[..., :3] + nx.sum(rows, 0), placeholder.data.shape[0]
+
+    f = nx.xmap(lambda x: body(x)[0], axis_resources={"a": "x"}, mesh=make_mesh((2, 2)))
+    np.testing.assert_allclose(f(x).data, x.data * 5, rtol=1e-6)
+    assert nx.checked(body)(x)[1] == 5

@@ -344,3 +344,21 @@ def test_what_a_nested_function_takes_from_around_and_hands_to_jax(kind):
     want = np.sin(x.mean()) * x.sum()
     np.testing.assert_allclose(total(nx.sin, (["j"],)), want, rtol=1e-5)
     np.testing.assert_allclose(total(jnp.sin, (["j"], [])), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_arrays_like_a_block_on_a_mesh_with_an_axis_that_is_not_mapped(kind):
+    """JAX asserts that the type of such an array does not vary, where an axis of the mesh is left to the compiler."""
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(kind,) * 3)
+    optimizer = optax.adafactor(0.1, min_dim_size_to_factor=4)
+
+    def body(a):
+        return optimizer.update({"w": a}, optimizer.init({"w": a}), {"w": a})[0]["w"]
+
+    message = (
+        r"^jax.numpy.zeros_like: in the body of .* with an axis that no name is mapped to, .* such as optax.adafactor, needs whole "
+        r"arrays: call it outside the body\. .* write nx.zeros_like\."
+    )
+    for f in (body, on_leaf(lambda leaf: leaf + jnp.zeros_like(jax.eval_shape(lambda leaf: leaf.sum(0), leaf)))):
+        with pytest.raises(nx.errors.RawBlockError, match=message):
+            mapped(f, {"a": "x"}, mesh)(X)

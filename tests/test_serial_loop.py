@@ -832,12 +832,18 @@ ERRORS = {
         r"^jax\.lax\.ppermute moves entries along the axis of SerialLoop\(4\) of 'a', which is executed in 4 steps",
     ),
     "predicate": (
-        lambda: mapped(lambda x: jax.lax.cond(x.data[0, 0] > 0, lambda x: x - nx.mean(x, "a"), lambda x: x, x)),
+        lambda: mapped(
+            lambda x: jax.lax.cond(nx.nmap(lambda v: v[0, 0] > 0)(x.data), lambda x: x - nx.mean(x, "a"), lambda x: x, x)
+        ),
         SerialLoopError,
         r"the predicate of a branch differs from step to step of SerialLoop\(4\) of 'a'.*reduce the condition over the axis first",
     ),
     "condition": (
-        lambda: mapped(lambda x: jax.lax.while_loop(lambda c: c.data[0, 0] < 9, lambda c: c + nx.sum(x, "a") ** 2 + 1, x)),
+        lambda: mapped(
+            lambda x: jax.lax.while_loop(
+                lambda c: nx.nmap(lambda v: v[0, 0] < 9)(c.data), lambda c: c + nx.sum(x, "a") ** 2 + 1, x
+            )
+        ),
         SerialLoopError,
         r"the condition of a while loop differs from step to step of SerialLoop\(4\) of 'a'",
     ),

@@ -8,9 +8,11 @@ on an array without knowing of it.
 from __future__ import annotations
 
 import ast
+import contextlib
+import contextvars
 import functools
 import urllib.parse
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -19,10 +21,26 @@ from jax import export
 from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
 from namedax.core.names import Dims
 from namedax.core.region import Placements, ambient, inhabited, note_left, placements_after
-from namedax.errors import AxisNameError
+from namedax.errors import AxisNameError, AxisSizeError
 from namedax.operands.broadcasting import local_block
 
-__all__ = ["register"]
+__all__ = ["noting_sizes", "register"]
+
+# Not empty while a thread notes the sizes of all arrays that it takes apart, so that others need not ask; and whether this one does.
+_noting_anywhere: set[object] = set()
+_notes_sizes: contextvars.ContextVar[bool] = contextvars.ContextVar("notes_sizes", default=False)
+
+
+@contextlib.contextmanager
+def noting_sizes() -> Iterator[None]:
+    """A context in which an array that is taken apart and put together with other sizes of its named axes is an error, as in a mapped body."""
+    token, before = object(), _notes_sizes.set(True)
+    _noting_anywhere.add(token)
+    try:
+        yield
+    finally:
+        _noting_anywhere.discard(token)
+        _notes_sizes.reset(before)
 
 
 def register() -> None:
@@ -37,39 +55,70 @@ def register() -> None:
 
 
 class _Tail(tuple[Hashable | None, ...]):
-    """The dims of an array that was taken apart in a mapped body, which notes where the body's names live.
+    """The dims of an array that was taken apart in a mapped body or in `noting_sizes`, with what is known of its axes.
 
     To JAX it is a tuple like others: what an array remembers makes no difference between structures.
+
+    Attributes:
+      placements: where the body's names live; `None` outside of bodies.
+      sizes: the sizes of these axes, of blocks in a body; `None` where they are not known.
     """
 
-    placements: Placements
+    placements: Placements | None
+    sizes: tuple[int, ...] | None
 
 
 @functools.lru_cache(maxsize=4096)
-def _noting(tail: Dims, placements: Placements) -> _Tail:
+def _noting(tail: Dims, placements: Placements | None, sizes: tuple[int, ...] | None) -> _Tail:
     noted = _Tail(tail)
-    noted.placements = placements
+    noted.placements, noted.sizes = placements, sizes
     return noted
+
+
+def _check_sizes(tail: _Tail, data: Any) -> None:
+    """Raises if an array of other sizes is to have the axes of one that was taken apart; JAX may put anything else into a tree.
+
+    Raises:
+      AxisSizeError: a named axis had another size.
+    """
+    if tail.sizes is None or not isinstance(data, jax.Array) or len(data.shape) < len(tail):
+        return
+    shape = data.shape[len(data.shape) - len(tail) :]
+    if shape == tail.sizes:
+        return
+    for name, before, after in zip(tail, tail.sizes, shape, strict=True):
+        if name is not None and before != after:
+            raise AxisSizeError(
+                f"jax.tree.unflatten: an array with the axes {tuple(tail)} had data of shape {tail.sizes} when JAX took its tree apart, and is to "
+                f"have data of shape {data.shape}: axis {name!r} would have {after} entries instead of {before}. A function of leaves "
+                "(jax.tree.map, jax.vmap) has moved, cut or added dimensions, and does not see their names. Stop at named arrays with "
+                "is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.slice)."
+            ).about(axis=name, operation="jax.tree.unflatten")
 
 
 def _within(array: NamedArray) -> tuple[Any, Dims]:
     """The leaf and the dims of an array that may be taken apart in a mapped body, or in a rule that is traced after one."""
     region, data, tail = ambient(), array._data, array._tail
+    if not tail:
+        return data, tail
     if region is None:
-        placements = placements_after() if tail else None
+        placements = placements_after()
     elif region.manual:
-        placements = region.placements if tail else None
+        placements = region.placements
         # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
         # told from a block of this one, so the leaf of such an array is its block.
         if (origin := origin_of(array)) is not region and origin != region and isinstance(data, jax.Array):
             data = local_block(array, "the leaves of a pytree", region)._data
     else:
-        return data, tail
-    return data, tail if placements is None else _noting(tail, placements)
+        placements = None
+    notes = isinstance(data, jax.Array) and (placements is not None or region is not None or _notes_sizes.get())
+    shape = data.shape if notes else ()
+    sizes = shape[len(shape) - len(tail) :] if len(shape) >= len(tail) else None
+    return data, tail if placements is None and sizes is None else _noting(tail, placements, sizes)
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    data, tail = _within(array) if inhabited else (array._data, array._tail)
+    data, tail = _within(array) if inhabited or _noting_anywhere else (array._data, array._tail)
     return ((_key(tail), data),), tail
 
 
@@ -85,15 +134,15 @@ def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    if inhabited:
+    if inhabited or _noting_anywhere:
         data, tail = _within(array)
         return (data,), tail
     return (array._data,), array._tail
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
-    # JAX unflattens with placeholders too, and tree functions with whatever they return: no check belongs here.
-    # An array whose data does not fit its dims is refused where it is used (`positions`).
+    # JAX unflattens with placeholders too, and tree functions with whatever they return. An array whose data has too few dimensions is
+    # refused where it is used (`positions`); sizes that contradict those of before are refused here.
     (data,) = children
     if type(tail) is tuple and not inhabited:
         parts: Any = Parts()
@@ -101,8 +150,10 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
         parts.__class__ = NamedArray
         array: NamedArray = parts
         return array
+    if type(tail) is _Tail:
+        _check_sizes(tail, data)
     array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
-    if type(tail) is _Tail and isinstance(data, jax.core.Tracer):
+    if type(tail) is _Tail and tail.placements is not None and isinstance(data, jax.core.Tracer):
         note_left(array, tail.placements)
     return array
 

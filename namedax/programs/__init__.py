@@ -6,7 +6,8 @@ names them for users: `late_sums`, `loop_casts`, and the steps of a `SerialLoop`
 are late. Before sums are postponed, `gathered_forms` takes
 gathers in the form in which their results are used, and `sums_of_calls` takes sums out of what is called; afterwards
 `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in this form. `indices` knows integers that are
-computed from the indices of devices, `raw` looks through a body for what works on blocks, `costs` says what one equation
+computed from the indices of devices, `raw` looks through a body for what works on blocks, with `block_dimensions`, which
+follows the sharded dimensions of blocks by the rules in `dimension_rules`, `costs` says what one equation
 computes, and `plain_layouts` works around a bug of XLA's CPU backend.
 
 Read `primitives`, `waiting` and `evaluator` first, then `late_sums`.

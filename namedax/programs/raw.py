@@ -4,6 +4,8 @@ A named array in a body holds the block of one device. `jax.lax.psum` and the li
 reduction of all of its entries (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device.
 Neither is what the program over names says, so the body is inspected once, when it has been traced.
 
+Of what goes along some dimensions only, `namedax.programs.block_dimensions` knows whether these are sharded.
+
 A collective that namedax makes names its mesh axes by `OwnAxis`, which JAX passes on to what it makes of the collective (its
 transpose, its batched form). A reduction is recognised by where it comes from: the innermost frame outside of JAX.
 """
@@ -18,11 +20,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from namedax.core.array import is_named
 from namedax.core.other_words import namesake
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, show_names
+from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
 from namedax.programs.primitives import (
     COLLECTIVES,
     LOCAL_KINDS,
@@ -36,7 +42,15 @@ from namedax.programs.primitives import (
     programs_of,
 )
 
-__all__ = ["DELIBERATE", "explain_unbound_axes", "explain_values_from_around", "looked_through", "refuse_raw", "said_of_names"]
+__all__ = [
+    "DELIBERATE",
+    "Dimensions",
+    "explain_unbound_axes",
+    "explain_values_from_around",
+    "looked_through",
+    "refuse_raw",
+    "said_of_names",
+]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
 DELIBERATE = "deliberate_collectives"
@@ -45,7 +59,11 @@ _LOOPS = (Kind.SCAN, Kind.WHILE, Kind.MAP)
 
 
 def refuse_raw(
-    closed: ClosedJaxpr, resources: Mapping[Hashable, tuple[str, ...]], function: str, reductions: bool = True
+    closed: ClosedJaxpr,
+    resources: Mapping[Hashable, tuple[str, ...]],
+    function: str,
+    reductions: bool = True,
+    dimensions: Dimensions | None = None,
 ) -> None:
     """Looks through a traced body.
 
@@ -54,9 +72,10 @@ def refuse_raw(
       resources: the mesh axes of every mapped name.
       function: whose body it is, for messages.
       reductions: whether to look for these, too.
+      dimensions: what is known of the dimensions of its operands and results.
 
     Raises:
-      RawBlockError: it has a collective over these mesh axes, or reduces all entries of a block, by a function of JAX.
+      RawBlockError: it has a collective over these mesh axes, or combines entries of a block, by a function of JAX.
     """
     names: dict[str, list[Hashable]] = {}
     for name, axes in resources.items():
@@ -69,6 +88,26 @@ def refuse_raw(
             reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
             if reduced and _is_raw_reduction((*path, eqn)):
                 _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
+    if reductions and names:
+        _refuse_mixing(closed, names, function, dimensions)
+
+
+def _refuse_mixing(
+    closed: ClosedJaxpr, names: Mapping[str, list[Hashable]], function: str, dimensions: Dimensions | None
+) -> None:
+    """Raises where code of the user combines entries along some dimensions of a block, or draws numbers in its shape."""
+    for finding in findings(closed, dimensions):
+        axes = finding.axes & names.keys()
+        is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
+        if is_of_user and is_used(closed.jaxpr, finding.path):
+            _raise_for_mixing(finding, sorted(axes), [name for axis in sorted(axes) for name in names[axis]], function)
+
+
+def _is_of_user(path: tuple[Any, ...]) -> bool:
+    """Whether the last equation of a path comes from code of the user, and not from an operation of namedax or a transpose of JAX."""
+    if _is_of_operation(path) or DELIBERATE in _scope(path):
+        return False
+    return _door(path) is not None and not _is_transpose(path)
 
 
 def looked_through(
@@ -81,6 +120,8 @@ def looked_through(
 
     def run(*args: Any) -> Any:
         given, tree = jax.tree.flatten(args)
+        arrays = jax.tree.leaves(args, is_leaf=is_named)
+        dims = [leaf._dims if is_named(leaf) else None for leaf in arrays] if len(arrays) == len(given) else [None] * len(given)
         datas = [leaf for leaf in given if isinstance(leaf, jax.core.Tracer)]
         noted: list[Any] = []
 
@@ -92,7 +133,8 @@ def looked_through(
             return [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
 
         closed = jax.make_jaxpr(flat)(*datas)
-        refuse_raw(closed, resources, name)
+        own = [own for leaf, own in zip(given, dims, strict=True) if isinstance(leaf, jax.core.Tracer)]
+        refuse_raw(closed, resources, name, dimensions=Dimensions(resources, frozenset(), own))
         supply = iter(jaxpr_as_fun(closed)(*datas))
         structure, constants = noted
         return jax.tree.unflatten(structure, [next(supply) if leaf is None else leaf for leaf in constants])
@@ -184,6 +226,24 @@ def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: 
     )
 
 
+def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], function: str) -> None:
+    path = finding.drawn or finding.path  # a constant has no equation of its own
+    called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
+    where = f"sharded over the mesh axes {show_names(axes)}, on which the axes {show_names(dict.fromkeys(held))} live"
+    if finding.drawn is not None:
+        raise RawBlockError(
+            f"{function}{_line_in_body(path)}: a function of JAX ({called}) makes numbers in the shape of the block of one device, for a dimension "
+            f"that is {where}; every device would have the same, and the result would change with axis_resources. Use nx.random or nx.arange "
+            "with the name of the axis (nx.random.normal(key, named_shape=x.named_shape), nx.arange(8, axis='a'))."
+        )
+    what = "that is not known to namedax is applied along" if finding.is_unknown else "combines entries along"
+    raise RawBlockError(
+        f"{function}{_line_in_body(path)}: a function of JAX ({called}) {what} a dimension of the data of a named array that is {where}; in a "
+        "body these are the block of one device, and the result would change with axis_resources. Use the function of namedax, which takes "
+        "names, or give JAX the whole axis: nx.nmap(function)(nx.untag(x, names))."
+    )
+
+
 @contextlib.contextmanager
 def explain_unbound_axes(function: str) -> Iterator[None]:
     """Turns JAX's complaint that no mesh axis has the name of a raw collective into one that mentions `nx.lax`.
@@ -198,6 +258,14 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             raise RawBlockError(
                 f"jax.lax.pcast: in the body of {function} no cast is needed, and a name is no mesh axis: over which mesh axes a value varies "
                 "follows from its names, and operations of namedax cast their operands to meet. Leave the cast out."
+            ) from error
+        if isinstance(error, AssertionError) and str(error).startswith("ManualAxisType("):
+            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails so where a mesh axis is left to the compiler.
+            raise RawBlockError(
+                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like, full_like) from a jax.ShapeDtypeStruct "
+                "that has the shape of the block of one device; it cannot do so on a mesh with an axis that no name is mapped to, and the "
+                "shape would change with axis_resources. An optimizer that reduces some dimensions of an array, such as optax.adafactor, "
+                "needs whole arrays: call it outside the body. For an array like a named one, write nx.zeros_like."
             ) from error
         if isinstance(error, ValueError):
             raise
@@ -373,6 +441,18 @@ def _called(eqn: Any) -> tuple[str, str]:
             return called, f" ({os.path.basename(file)}:{line})"
         called = name.rsplit(".", 1)[-1]
     return called, ""
+
+
+def _function_of_jax(eqn: Any) -> str:
+    """The outermost public function of JAX that has made an equation, beyond code of the user; empty where there is none."""
+    called = ""
+    for file, name, _ in _frames(eqn):
+        if not _is_of_jax(file):
+            break
+        name = name.rsplit(".", 1)[-1]
+        if any(hasattr(module, name) for module in (jnp, jax.nn, lax, jax.random, jnp.linalg, jnp.fft)):
+            called = name
+    return called
 
 
 def _line_in_body(path: tuple[Any, ...]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from namedax.errors import ArrayTypeError, NamedaxError
+from namedax.operands.pytree import noting_sizes
 from namedax.typing.matching import Compare, read
 from namedax.typing.problems import Problem, Sizes, unreadable
 
@@ -73,7 +74,8 @@ def checked(fun: F) -> F:
     """Compares the arguments and results of a function with its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no additional operation. Within one call a size variable has one size, in arguments and results. Annotations that have
+    no additional operation. Within the call a function of leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one
+    call a size variable has one size, in arguments and results. Annotations that have
     nothing to do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators:
     `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
@@ -140,7 +142,8 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
         for value, compare, where in _given(bound, compared):
             if problem := compare(value, sizes, where):
                 raise ArrayTypeError(f"{op}: {problem.text()}")
-        result = fun(*args, **kwargs)
+        with noting_sizes():
+            result = fun(*args, **kwargs)
         if "return" in compared and (problem := compared["return"](result, sizes, "the result")):
             raise ArrayTypeError(f"{op}: {problem.text()}")
         return result

@@ -1,0 +1,391 @@
+"""Functions of JAX on the blocks of a body, dimension by dimension: a forward pass over the traced body.
+
+The data of each argument of a body have known dimensions, so it is known which of them is sharded over which mesh axes. Each equation passes
+that on by the rule of its primitive (`namedax.programs.dimension_rules`). An operation of namedax may do anything with a sharded dimension. An
+equation that comes from code of the user may not mix entries along it, or draw numbers for the entries of a block.
+
+The pass never claims more than it knows: where no rule tells, a value counts as not sharded, and nothing is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from namedax.core.names import Dims
+from namedax.core.records import Record
+from namedax.core.variance import varying_of
+from namedax.programs.dimension_rules import CALLBACKS, ELEMENTWISE, NONE, RULES, SHARDING, Mixed, Sharding, reshaped, united
+from namedax.programs.primitives import Kind, Scan, While, called_in_steps, kind_of, mapped_program, solve
+
+__all__ = ["Dimensions", "Finding", "findings", "is_used"]
+
+Path = tuple[Any, ...]
+Shardings = tuple[Sharding | None, ...]
+
+# What has different entries along a dimension; other equations may give the same number for each entry.
+_DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
+
+
+class Finding(Record):
+    """An equation that mixes entries of a block, or combines them with numbers that were drawn in its shape.
+
+    Attributes:
+      path: the equations whose programs it is in, the outermost first, and itself.
+      axes: the mesh axes over which the entries are sharded.
+      drawn: the path of the equation that has drawn the numbers; empty where they are a constant, `None` where entries are mixed.
+      is_unknown: whether nothing is known of the primitive.
+      operand: where numbers are an operand of the program: which one, and its dimension. The program around may tell who has drawn them.
+    """
+
+    path: Path
+    axes: Mixed
+    drawn: Path | None = None
+    is_unknown: bool = False
+    operand: tuple[int, int] | None = None
+
+
+class Dimensions(Record):
+    """The dimensions of the operands and results of a body.
+
+    Attributes:
+      resources: the mesh axes of every mapped name.
+      whole: the names that operands and results have whole, with padding.
+      operands: the dims of each operand, where they are known.
+      results: the dims of each result; empty where they are not known.
+    """
+
+    resources: Mapping[Hashable, tuple[str, ...]]
+    whole: Set[Hashable]
+    operands: Sequence[Dims | None]
+    results: Sequence[Dims | None] = ()
+
+    def shardings(self, all_dims: Sequence[Dims | None], count: int) -> Sequence[Sharding | None]:
+        """The shardings of so many arrays with these dims."""
+        if len(all_dims) != count:
+            return [None] * count
+        cut = {name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole}
+        places = {dims: tuple(cut.get(dim, NONE) for dim in dims) for dims in {*all_dims} if dims is not None}
+        return [None if dims is None else places[dims] for dims in all_dims]
+
+
+def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
+    """All findings in a traced body, in its order."""
+    jaxpr, dimensions = closed.jaxpr, dimensions or Dimensions({}, frozenset(), ())
+    flow = _Flow(dict(zip(jaxpr.constvars, closed.consts, strict=True)))
+    shardings = dimensions.shardings(dimensions.operands, len(jaxpr.invars))
+    outs, found = flow.run(jaxpr, tuple(map(_within, jaxpr.invars, shardings)))
+    found = [finding for finding in found if finding.operand is None]
+    return found + flow.drawn_results(jaxpr, outs, dimensions.shardings(dimensions.results, len(jaxpr.outvars)))
+
+
+def _within(var: Any, sharding: Sharding | None) -> Sharding | None:
+    """A sharding without the mesh axes over which the type of a value does not vary."""
+    if sharding is None or not any(sharding) or len(sharding) != len(var.aval.shape):
+        return None
+    varying = varying_of(var.aval)
+    if not all(axes <= varying for axes in sharding):
+        sharding = tuple(axes & varying for axes in sharding)
+    return sharding
+
+
+def is_used(jaxpr: Any, path: Path) -> bool:
+    """Whether a result of the program depends on the first equation of a path; a callback may show the block of one device."""
+    used = {id(var) for var in path[0].outvars}
+    is_after = False
+    for eqn in jaxpr.eqns:
+        if is_after and eqn.primitive.name not in CALLBACKS and any(id(var) in used for var in eqn.invars):
+            used.update(map(id, eqn.outvars))
+        is_after = is_after or eqn is path[0]
+    return any(id(var) in used for var in jaxpr.outvars)
+
+
+class _Frame(Record):
+    """A program that is looked through: what has made each value, and its operands: their numbers, or those in the program around it."""
+
+    made: Mapping[Any, Any]
+    operands: Mapping[Any, Any]
+    path: Path = ()
+    around: Any = None
+
+
+class _Origin(Record):
+    """Where numbers come from: the path of an equation, empty for a constant; or an operand of the program, and its dimension."""
+
+    path: Path = ()
+    operand: tuple[int, int] | None = None
+
+
+def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
+    return Finding(path, axes, origin.path, operand=origin.operand)
+
+
+class _Flow:
+    """One pass over a program and those that it calls; each is run once for the same shardings."""
+
+    def __init__(self, consts: dict[Any, Any]) -> None:
+        self._consts = consts
+        self._known: dict[tuple[int, Shardings], tuple[Shardings, list[Finding]]] = {}
+        self._kept: list[Any] = []  # so that no id is given twice
+        self._made: dict[int, dict[Any, Any]] = {}
+        self._frames: dict[int, _Frame] = {}
+
+    def run(self, jaxpr: Any, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
+        """The shardings of the results, and the findings, whose paths begin in this program."""
+        key = id(jaxpr), shardings
+        if key in self._known:
+            return self._known[key]
+        self._kept.append(jaxpr)
+        env: dict[Any, Sharding] = {var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None}
+        found: list[Finding] = []
+        for eqn in jaxpr.eqns:
+            name, operands = eqn.primitive.name, eqn.invars
+            if name in ELEMENTWISE:
+                if len(operands) == 1:
+                    if type(operands[0]) is not Literal and operands[0] in env:
+                        env[eqn.outvars[0]] = env[operands[0]]
+                    continue
+                known = [None if type(var) is Literal else env.get(var) for var in operands]
+                if (own := known[0]) is not None and own == known[-1] and len(known) == 2:
+                    env[eqn.outvars[0]] = own
+                elif any(known):
+                    self._elementwise(jaxpr, eqn, known, env, found)
+                continue
+            known = [None if type(var) is Literal else env.get(var) for var in operands]
+            rule = RULES.get(name)
+            if rule is None:
+                outs, more = self._inner(jaxpr, eqn, known)
+                found += more
+            elif any(known) or name in SHARDING:
+                outs, mixed = rule(eqn, known)
+                if mixed:
+                    found.append(Finding((eqn,), mixed))
+            else:
+                continue
+            for var, own in zip(eqn.outvars, outs, strict=False):
+                if own is not None and len(own) == len(var.aval.shape):
+                    env[var] = own
+        outs = tuple(None if type(var) is Literal else env.get(var) for var in jaxpr.outvars)
+        self._known[key] = outs, found
+        return outs, found
+
+    def _elementwise(self, jaxpr: Any, eqn: Any, known: list[Any], env: dict[Any, Sharding], found: list[Finding]) -> None:
+        out = eqn.outvars[0]
+        own, mixed = united(known, len(out.aval.shape))
+        if own is None:
+            return
+        for var in eqn.outvars:
+            env[var] = own
+        if mixed:
+            found.append(Finding((eqn,), mixed))
+            return
+        for var, sharding in zip(eqn.invars, known, strict=True):
+            if sharding is not own and len(var.aval.shape) == len(own) and sharding != own:
+                if (drawn := self._drawn(jaxpr, var, own, sharding)) is not None:
+                    found.append(_finding((eqn,), *drawn))
+                    if drawn[0].operand is None:
+                        return
+
+    def _drawn(self, jaxpr: Any, var: Any, own: Sharding, sharding: Sharding | None) -> tuple[_Origin, Mixed] | None:
+        """The origin of numbers that differ along a dimension, which is sharded elsewhere, and the mesh axes."""
+        for i, axes in enumerate(own):
+            missing = axes if sharding is None else axes - sharding[i]
+            if missing and var.aval.shape[i] != 1 and (origin := self._origin_in(jaxpr, var, i, missing)) is not None:
+                return origin, missing
+        return None
+
+    def _origin_in(self, jaxpr: Any, var: Any, dim: int, axes: Mixed) -> _Origin | None:
+        if (frame := self._frames.get(id(jaxpr))) is None:
+            frame = self._frames[id(jaxpr)] = _Frame(self._makers(jaxpr), {var: i for i, var in enumerate(jaxpr.invars)})
+        return self._origin(frame, var, dim, axes)
+
+    def _makers(self, jaxpr: Any) -> dict[Any, Any]:
+        if id(jaxpr) not in self._made:
+            self._kept.append(jaxpr)
+            self._made[id(jaxpr)] = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+        return self._made[id(jaxpr)]
+
+    def drawn_results(self, jaxpr: Any, outs: Shardings, shardings: Sequence[Sharding | None]) -> list[Finding]:
+        """The results that are drawn in the shape of a block, where nothing else meets them."""
+        found = []
+        for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
+            if own and out is None and (drawn := self._drawn(jaxpr, var, own, None)) is not None and drawn[0].path:
+                found.append(_finding(drawn[0].path, *drawn))
+        return found
+
+    def _origin(self, frame: _Frame, var: Any, dim: int, axes: Mixed) -> _Origin | None:
+        """The origin of numbers that differ along a dimension of `var`, and are the same on all devices along these mesh axes."""
+        while True:
+            if len(var.aval.shape) <= dim or var.aval.shape[dim] == 1:
+                return None
+            if type(var) is Literal:
+                return _Origin() if _differs(var.val, dim) else None
+            eqn = frame.made.get(var)
+            if eqn is None:
+                if var in self._consts:
+                    return _Origin() if _differs(self._consts[var], dim) else None
+                if var not in frame.operands:
+                    return None
+                if frame.around is None:
+                    return None if axes & varying_of(var.aval) else _Origin(operand=(frame.operands[var], dim))
+                var, frame = frame.operands[var], frame.around
+                continue
+            name = eqn.primitive.name
+            if name in _DRAWS:
+                is_same = bool(axes & varying_of(var.aval)) or eqn.params.get("dimension", dim) != dim
+                return None if is_same else _Origin((*frame.path, eqn))
+            if name in ELEMENTWISE:
+                several = [self._origin(frame, operand, dim, axes) for operand in eqn.invars]
+                return next(iter(sorted(filter(None, several), key=lambda origin: origin.operand is not None)), None)
+            operand, before = _place_before(eqn, dim)
+            if operand is not None:
+                var, dim = operand, before
+                continue
+            inner = called_in_steps(eqn)
+            if inner is None:
+                return None
+            inner = getattr(inner, "jaxpr", inner)
+            operands = dict(zip(inner.invars, eqn.invars, strict=False))
+            var = inner.outvars[eqn.outvars.index(var)]
+            frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
+
+    # --- equations that run programs --------------------------------------------------------------------------------
+
+    def _inner(self, jaxpr: Any, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        look = _LOOKS.get(kind_of(eqn))
+        if look is None:
+            axes = NONE.union(*(axes for own in known if own is not None for axes in own))
+            return (), [Finding((eqn,), axes, is_unknown=True)] if axes else []
+        outs, inner = look(self, eqn, known)
+        found = []
+        for finding in inner:
+            path, drawn, operand = (eqn, *finding.path), finding.drawn and (eqn, *finding.drawn), finding.operand
+            if operand is not None:
+                origin = self._origin_in(jaxpr, eqn.invars[operand[0]], operand[1], finding.axes)
+                if origin is None:
+                    continue
+                drawn, operand = origin.path, origin.operand
+            found.append(Finding(path, finding.axes, drawn, finding.is_unknown, operand))
+        return outs, found
+
+    def _call(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        inner = called_in_steps(eqn)
+        if not any(known) and not any(varying_of(var.aval) for var in eqn.outvars):
+            return (), []  # what does not vary is not sharded
+        return ((), []) if inner is None else self._open(inner, known)
+
+    def _open(self, jaxpr: Any, known: Sequence[Sharding | None]) -> tuple[Shardings, list[Finding]]:
+        if consts := getattr(jaxpr, "consts", None):
+            self._consts.update(zip(jaxpr.jaxpr.constvars, consts, strict=True))
+        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+        return self.run(jaxpr, tuple(known)) if len(jaxpr.invars) == len(known) else ((), [])
+
+    def _scan(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        scan = Scan.of(eqn)
+        start = scan.consts + scan.carries
+        steps = NONE.union(*(own[0] for own in known[start:] if own is not None))
+        slices = [None if own is None or not any(own[1:]) else own[1:] for own in known[start:]]
+
+        def body(carry: list[Sharding | None]) -> tuple[Shardings, list[Finding]]:
+            return self._open(scan.body, [*known[: scan.consts], *carry, *slices])
+
+        carry, (outs, found) = self._fixed(known[scan.consts : start], body, scan.carries)
+        found = [_of_operand(finding, 0, dict.fromkeys(range(start, len(known)), 1)) for finding in found]
+        if steps and scan.carries:
+            found = [Finding((), steps), *found]
+        stacked: list[Sharding | None] = []
+        for i, var in enumerate(eqn.outvars[scan.carries :], scan.carries):
+            own = (outs[i] if outs else None) or (NONE,) * (len(var.aval.shape) - 1)
+            stacked.append((steps, *own) if steps or any(own) else None)
+        return [*carry, *stacked], found
+
+    def _while(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        loop = While.of(eqn)
+        first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
+
+        def body(carry: list[Sharding | None]) -> tuple[Shardings, list[Finding]]:
+            return self._open(loop.body, [*known[first:start], *carry])
+
+        carry, (_, found) = self._fixed(known[start:], body, len(known) - start)
+        of_condition = [
+            finding for finding in self._open(loop.condition, [*known[:first], *carry])[1] if finding.operand is None
+        ]
+        return carry, [*of_condition, *(_of_operand(finding, first) for finding in found)]
+
+    def _fixed(
+        self, carry: list[Sharding | None], body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]], count: int
+    ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
+        """The sharding of a carry that stays as it is, and what the body gives for it."""
+        while True:
+            outs, found = body(carry)
+            after = [
+                united((before, out), len(before or out or ()))[0]
+                for before, out in zip(carry, outs[:count] or carry, strict=True)
+            ]
+            if after == carry:
+                return carry, (outs, found)
+            carry = after
+
+    def _branches(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        each = [self._open(branch, known[1:]) for branch in eqn.params["branches"]]
+        outs = [
+            united([own[i] if own else None for own, _ in each], len(var.aval.shape))[0] for i, var in enumerate(eqn.outvars)
+        ]
+        return outs, [_of_operand(finding, 1) for _, found in each for finding in found]
+
+    def _mapped(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        return self._open(mapped_program(eqn)[0], known)
+
+    def _solve(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+        outs, found = self._open(*solve(eqn, known))
+        return outs, [finding for finding in found if finding.operand is None]
+
+
+def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {}) -> Finding:
+    """A finding of a program whose operands follow `offset` others, and lack some dimensions in front."""
+    if finding.operand is None:
+        return finding
+    i, dim = finding.operand
+    return Finding(finding.path, finding.axes, finding.drawn, finding.is_unknown, (i + offset, dim + dimensions.get(i, 0)))
+
+
+_LOOKS: Mapping[Kind, Any] = {
+    **dict.fromkeys((Kind.CALL, Kind.RULE, Kind.REMAT), _Flow._call),
+    Kind.SCAN: _Flow._scan,
+    Kind.WHILE: _Flow._while,
+    Kind.BRANCH: _Flow._branches,
+    Kind.MAP: _Flow._mapped,
+    Kind.SOLVE: _Flow._solve,
+}
+
+
+def _differs(value: Any, dim: int) -> bool:
+    """Whether a constant has different entries along a dimension."""
+    if isinstance(value, jax.core.Tracer) or not hasattr(value, "dtype") or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        return False
+    entries = np.moveaxis(np.asarray(value), dim, 0)
+    return bool((entries != entries[:1]).any())
+
+
+def _place_before(eqn: Any, dim: int) -> tuple[Any, int]:
+    """The operand, and its dimension, whose entries a dimension of a result has; `None` where they are the same number or are not known."""
+    name = eqn.primitive.name
+    if name == "broadcast_in_dim":
+        places = tuple(eqn.params["broadcast_dimensions"])
+        return (eqn.invars[0], places.index(dim)) if dim in places else (None, 0)
+    if name == "transpose":
+        return eqn.invars[0], eqn.params["permutation"][dim]
+    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(eqn.outvars[0].aval.shape):
+        return eqn.invars[0], dim
+    if name in ("reshape", "squeeze"):
+        before, after, mark = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape, frozenset({""})
+        for i in range(len(before)):
+            probe = tuple(mark if j == i else NONE for j in range(len(before)))
+            if (found := reshaped(probe, before, after)[0]) is not None and found[dim]:
+                return eqn.invars[0], i
+    return None, 0
