@@ -192,7 +192,12 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
     call = elementwise_call(function)
-    of_one = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, call, (), x))
+
+    def operate(x: Any) -> Any:
+        return compiled_ops.run_elementwise(name, call, (), x)
+
+    operate.__name__ = name
+    of_one = shortcuts.of_one(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
     functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     face.__name__ = face.__qualname__ = name
@@ -222,11 +227,11 @@ def _of_several(
             if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
                 return operator.pow(*args)  # a Python integer is static, as in jnp
             return of_operands(*args)
-        except (TypeError, OverflowError) as error:
-            refuse_overflow(name, (args, kwargs))
-            if isinstance(error, OverflowError):
-                raise
-            _refuse_other_than_two(name, len(args) + len(kwargs))
+        except Exception as error:
+            if isinstance(error, (TypeError, OverflowError)):
+                refuse_overflow(name, (args, kwargs))
+            if isinstance(error, TypeError):
+                _refuse_other_than_two(name, len(args) + len(kwargs))
             refuse_miscall(name, function, args, kwargs, error)
             raise
 

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from namedax.core.miscalls import well_called
 from namedax.errors import ArrayTypeError, NamedaxError
 from namedax.typing.matching import Compare, read
 from namedax.typing.problems import Problem, Sizes, unreadable
@@ -21,6 +22,7 @@ __all__ = ["check", "checked", "matches"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@well_called
 def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> Any:
     """Returns `value`, if it is of the type that `annotation` states.
 
@@ -49,6 +51,7 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
     return value
 
 
+@well_called
 def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> bool:
     """Whether `value` is of the type that `annotation` states. Takes what `check` takes; `sizes` grows if it is.
 
