@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
@@ -147,7 +148,7 @@ def _is_hashable(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    if value is None or jax.dtypes.issubdtype(value, jax.dtypes.extended):  # of random keys
+    if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # of random keys
         return True
     if isinstance(value, type) and issubclass(value, np.generic):  # a class of dtypes, such as jnp.floating
         return True

@@ -72,7 +72,7 @@ def other_way(
       ArgumentError: JAX has refused an integer that does not fit into its type.
       ArgumentTypeError: the function has no such arguments, or one is not of the kind of its parameter.
     """
-    op = getattr(function, "_shown", None) or getattr(function, "_guarded", "an operation")
+    op = str(getattr(function, "_shown", None) or getattr(function, "_guarded", "an operation"))
     if isinstance(error, OverflowError):
         refuse_overflow(op, (args, kwargs))
     if error is None:
