@@ -213,6 +213,7 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
     return wanted
 
 
+@well_called
 def bytes_per_device(tree: Any) -> int:
     """The bytes that a tree of arrays takes on each device, by their shardings.
 

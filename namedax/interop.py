@@ -178,6 +178,7 @@ def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
 # --- checkpointers --------------------------------------------------------------------------------------------------
 
 
+@well_called
 def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
     """Types of arrays with a placement: what a checkpointer restores into.
 
@@ -226,6 +227,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 # --- optimisers -----------------------------------------------------------------------------------------------------
 
 
+@well_called
 def global_norm(tree: Any) -> jax.Array:
     """The Euclidean norm of all elements of all arrays together, over names and positions, in a mapped body too.
 
@@ -258,6 +260,7 @@ def global_norm(tree: Any) -> jax.Array:
     return jnp.sqrt(sum(sums[1:], sums[0])) if sums else jnp.zeros(())
 
 
+@well_called
 def clip_by_global_norm(max_norm: float) -> Any:
     """`optax.clip_by_global_norm` over names: updates are scaled down where their norm is larger than `max_norm`.
 
@@ -300,6 +303,7 @@ def clip_by_global_norm(max_norm: float) -> Any:
 _Places = dict[Hashable, tuple[str, ...]]
 
 
+@well_called
 def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> dict[Hashable, Any]:
     """`axis_resources` of logical axis rules, as Flax and MaxText write them.
 
@@ -393,6 +397,7 @@ def _names_of_box(box: Any) -> Dims | None:
     return None if names is None else tuple(names)
 
 
+@well_called
 def from_flax(tree: Any) -> Any:
     """Parameters with Flax's names of axes as named arrays.
 
@@ -431,6 +436,7 @@ def from_flax(tree: Any) -> Any:
     return jax.tree_util.tree_map_with_path(one, tree, is_leaf=_is_boxed)
 
 
+@well_called
 def to_flax(tree: Any, like: Any) -> Any:
     """Named arrays as parameters with Flax's names of axes: the way back from `from_flax`.
 

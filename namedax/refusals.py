@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh
 
-from namedax.errors import MeshError, SerialLoopError
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, MeshError, SerialLoopError
 from namedax.resources.assignment import Assignment
 from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
@@ -20,8 +22,11 @@ def explain_refusal(error: Exception, function: str, mesh: Any, resources: Assig
 
     Raises:
       SerialLoopError: the function is differentiated forwards, and has a loop.
+      ArgumentError: more mapped functions are nested than Python's recursion limit allows.
       MeshError: an argument under a JAX transformation lies in blocks that JAX cannot describe on the function's mesh.
     """
+    if isinstance(error, RecursionError):
+        _explain_nesting(error, function)
     if not isinstance(error, (KeyError, TypeError, ValueError, jax.errors.JaxRuntimeError)):
         return  # of the user's code
     if isinstance(error, TypeError):
@@ -32,6 +37,21 @@ def explain_refusal(error: Exception, function: str, mesh: Any, resources: Assig
         error.add_note(f"namedax: {_must_be_brought(function)}")
     elif "is incompatible with mesh_shape" in str(error) or _is_of_another_mesh(error, arguments):
         raise MeshError(f"xmap: {_must_be_brought(function)}") from error
+
+
+# Fewer nested functions leave most of the stack to the bodies, so that a recursion without end is one of a body.
+_DEEP = 12
+
+
+def _explain_nesting(error: RecursionError, function: str) -> None:
+    outer = ambient()
+    depth = 1 if outer is None else outer.depth + 1
+    if depth >= _DEEP:
+        raise ArgumentError(
+            f"xmap: {function} is called at depth {depth} of nested mapped functions, which exceeds Python's recursion limit of "
+            f"{sys.getrecursionlimit()}. Map the outermost function only, repeat equal layers with nx.fold or nx.scan, or raise the limit: "
+            f"sys.setrecursionlimit({3 * sys.getrecursionlimit()})."
+        ) from error
 
 
 def _is_of_another_mesh(error: Exception, arguments: Any) -> bool:

@@ -531,6 +531,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", knows_padding=True)
         if outer is not None:
+            region.depth = outer.depth + 1
             new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))
             region.given = frozenset(xmapped._axis_sizes).union(new)
         tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)

@@ -275,7 +275,7 @@ def test_neither_an_axis_nor_an_element_type(function):
     assert message(lambda: function(X, "k", "qq"), ArgumentTypeError) == (
         text.format("qq") + " Did you mean 'q'? Several axes are a tuple; write axis=('k', 'qq')."
     )
-    with pytest.raises(TypeError, match="data type 'flaot' not understood"):
+    with pytest.raises(ArgumentTypeError, match="dtype='flaot' is not a dtype"):
         function(X.data, 0, "flaot")
 
 

@@ -206,6 +206,7 @@ SPECIAL = {
 # Not lifted over a name, and why.
 EXCEPTIONS = {
     "numpy.trim_zeros": DATA,
+    "numpy.frompyfunc": "JAX's own, of a function of scalars",
     "nn.scaled_dot_general": "block-scaled types of particular hardware",
     "nn.scaled_matmul": "block-scaled types of particular hardware",
     "lax.ragged_dot_general": "sampled through ragged_dot, which it generalises",

@@ -15,6 +15,7 @@ from namedax.checkpoints.integrity import is_local, new_identifier, recover, rep
 from namedax.checkpoints.reading import Reading, placed_value
 from namedax.checkpoints.trees import Path, Stored, Value, check_tree, leaves_of, nested, rebuilt, shown, split, stored_leaves
 from namedax.core.array import is_named
+from namedax.core.miscalls import well_called
 from namedax.core.region import ambient
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError
@@ -60,6 +61,7 @@ def _refuse_inside(op: str) -> None:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
+@well_called
 def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     """Writes a tree of arrays to a new folder, with the names of their axes. When it returns, all is written.
 
@@ -108,6 +110,7 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
             raise CheckpointError(f"save: {folder} exists already. Save to another folder, or give overwrite=True.") from None
 
 
+@well_called
 def save_args(tree: Any) -> Any:
     """What orbax's own checkpointers take for a tree, so that they write what `save` writes.
 
@@ -203,6 +206,7 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
     return entry["tree"]
 
 
+@well_called
 def names(path: Any) -> dict[str, dict[Hashable, int]]:
     """The names and sizes of the axes of every array in a checkpoint, without reading the arrays.
 
@@ -231,6 +235,7 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
     return found
 
 
+@well_called
 def types(path: Any) -> Any:
     """The tree that a checkpoint holds, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
 
@@ -260,6 +265,7 @@ def types(path: Any) -> Any:
     return rebuilt(tree, one, "types")
 
 
+@well_called
 def restore(
     path: Any,
     like: Any = None,

@@ -149,7 +149,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                     "other operand first, nx.from_xarray(other), or this one with nx.to_xarray(x)."
                 )
             if name.startswith("_"):  # protocols, for which many ask
-                raise AttributeError(f"'NamedArray' object has no attribute {name!r}", name=name, obj=self)
+                raise ArrayAttributeError(f"{name}: a NamedArray has no such attribute.", name=name, obj=self)
             names = self._names  # which an array that is not made yet lacks
             if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
                 raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)

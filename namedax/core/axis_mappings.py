@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, check_name, is_name
 from namedax.core.records import Record
 from namedax.errors import AxisMappingError, shown, usage
 
@@ -172,6 +172,7 @@ def _check_name(name: Any, text: str, op: str) -> Any:
             f"{op}: {shown(name)} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
             "and '...'."
         )
+    check_name(name, op)
     return name
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from namedax.core.names import Dims
+from namedax.core.names import Dims, escaped
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, NamedAxesLeftError, shape_of, show_dtype, shown
 
@@ -60,7 +60,7 @@ class Shown:
         if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
             data = jax.random.key_data(data)
         values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
-        dims = ", ".join("_" if dim is None else str(dim) for dim in self.dims)
+        dims = ", ".join("_" if dim is None else escaped(str(dim)) for dim in self.dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
     def _type_text(self) -> str:
@@ -143,7 +143,9 @@ def type_text(value: Any) -> str:
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
     sizes = value._sizes
-    named = ", ".join(f"{dim}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None)
+    named = ", ".join(
+        f"{escaped(str(dim))}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None
+    )
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
 

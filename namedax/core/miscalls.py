@@ -12,19 +12,19 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from namedax.core.argument_kinds import is_explained, refuse_kinds
 from namedax.core.flags import check_flags, flags_of
-from namedax.core.refused import guarded
 from namedax.errors import ArgumentTypeError, closest, shown, usage
 
-__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called", "well_called_operation"]
+__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def refuse_miscall(
-    op: str, called: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError
+    op: str, called: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> None:
-    """Raises where a call has failed because the function has no such arguments, or needs more of them.
+    """Raise if a call has failed because the function has no such arguments, needs more of them, or takes other kinds of them.
 
     Args:
       op: the operation.
@@ -34,9 +34,9 @@ def refuse_miscall(
       error: with which the call has failed.
 
     Raises:
-      ArgumentTypeError: the arguments are not those of the function.
+      ArgumentTypeError: the arguments are not those of the function, or one is not of the kind of its parameter.
     """
-    if isinstance(error, ArgumentTypeError):
+    if not is_explained(error):
         return
     try:
         signature = called if isinstance(called, inspect.Signature) else inspect.signature(called)
@@ -51,6 +51,7 @@ def refuse_miscall(
             f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
         ) from None
     refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
+    refuse_kinds(op, signature, given, error)
 
 
 def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool) -> None:
@@ -61,9 +62,10 @@ def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping
     try:
         np.dtype(dtype)  # type: ignore[arg-type]
         return
-    except TypeError:
+    except (TypeError, ValueError):  # of text that is not valid Unicode
         pass
     names = [dtype] if isinstance(dtype, str) else list(dtype) if isinstance(dtype, (list, tuple)) else []
+    names = names if all(isinstance(name, str) for name in names) else []
     if not names:
         remedy = _by_name(signature, {})
     elif sizes_by_name:
@@ -93,8 +95,10 @@ def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
     """`function(*args, **kwargs)`, where it may be a call that the function does not take."""
     try:
         return function(*args, **kwargs)
-    except TypeError as error:
-        refuse_miscall(function.__name__, function, args, kwargs, error)
+    except Exception as error:
+        home = function.__module__.split(".")[1:2]
+        space = f"{home[0]}." if home in (["checkpoints"], ["hlo"]) else ""  # whose functions have names of others
+        refuse_miscall(f"{space}{function.__name__}", function, args, kwargs, error)
         raise
 
 
@@ -109,16 +113,6 @@ def well_called(function: F) -> F:
         return call_or_refuse(function, args, kwargs)
 
     return cast(F, called)
-
-
-def well_called_operation(function: F) -> F:
-    """The same for an operation on arrays that has none of the decorators which say so too; it is `guarded`."""
-
-    def say(error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if isinstance(error, TypeError):
-            refuse_miscall(function.__name__, function, args, kwargs, error)
-
-    return guarded(function.__name__, say)(function)
 
 
 def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from namedax.errors import AxisNameError, shown
 
-__all__ = ["Dims", "check_dims", "is_name"]
+__all__ = ["Dims", "check_dims", "check_name", "escaped", "is_name"]
 
 
 Dims = tuple[Hashable | None, ...]
@@ -37,6 +37,31 @@ def is_name(value: Any) -> bool:
     return True
 
 
+def check_name(name: Hashable, op: str) -> None:
+    """Raise if a name cannot be a key of a dictionary, or cannot be written into a program or a file.
+
+    Raises:
+      AxisNameError: its hash changes, or it is not valid Unicode.
+    """
+    if isinstance(name, str):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise AxisNameError(
+                f"{op}: the axis name {name!a} is not valid Unicode, so that no program or file can contain it. Use another name."
+            ) from None
+    elif hash(name) != hash(name):
+        raise AxisNameError(
+            f"{op}: the hash of the axis name {shown(name)} changes from call to call, so that it cannot be found again. Give "
+            f"{type(name).__name__} a __hash__ that depends on constants only, or use a string."
+        )
+
+
+def escaped(text: str) -> str:
+    """Return a text that can be printed and written into a program: what is not valid Unicode is escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def check_dims(dims: Dims, op: str) -> Dims:
     """Returns `dims` as a tuple; raises if an entry is not a name, or if a name appears twice."""
     dims = tuple(dims)
@@ -49,6 +74,8 @@ def check_dims(dims: Dims, op: str) -> Dims:
                 f"{op}: {shown(dim)} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
                 "for a positional axis."
             )
+        if type(dim) is not str or not dim.isascii():
+            check_name(dim, op)
         if dim in seen:
             raise AxisNameError(
                 f"{op}: axis {dim!r} appears twice in {dims}; one array has an axis at most once. Rename one of them."

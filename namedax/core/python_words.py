@@ -61,7 +61,7 @@ def for_a_list(value: Any, names: Names) -> str:
 
 def for_a_format(form: str, names: Names) -> str:
     """Where an array is to be written in a format for one number."""
-    digits = form.rpartition(".")[2].rstrip("efgEFG%")
+    digits = str(form).rpartition(".")[2].rstrip("efgEFG%")
     decimals = digits if digits.isdigit() else "2"
     return f"Write x.round({decimals}) for the array with so many decimals; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
 

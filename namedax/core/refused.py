@@ -19,9 +19,20 @@ from typing import Any, TypeVar, cast
 from namedax.core.element_types import refuse_overflow
 from namedax.core.flags import check_flags, flags_of
 from namedax.core.foreign_arrays import refuse_foreign_among
+from namedax.core.miscalls import refuse_miscall
 from namedax.errors import NamedaxError
 
-__all__ = ["asks", "guarded", "install", "is_of_sharding", "note", "other_way", "refused", "within_decorators"]
+__all__ = [
+    "asks",
+    "guarded",
+    "install",
+    "is_of_sharding",
+    "note",
+    "other_way",
+    "refused",
+    "well_called_operation",
+    "within_decorators",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,15 +71,22 @@ def other_way(
     Raises:
       PlacementConflictError: the places of the operands do not go together.
       ArgumentError: JAX has refused an integer that does not fit into its type.
-      ArgumentTypeError: an argument is an array with dims of another library.
+      ArgumentTypeError: the function has no such arguments, one is not of the kind of its parameter, or one is an array with dims of
+        another library.
     """
+    op = str(getattr(function, "_shown", None) or getattr(function, "_guarded", "an operation"))
     if error is not None:
-        refuse_foreign_among(getattr(function, "_guarded", "an operation"), (args, kwargs))
+        refuse_foreign_among(op, (args, kwargs))
     if isinstance(error, OverflowError):
-        refuse_overflow(getattr(function, "_guarded", "an operation"), (args, kwargs))
-    if error is not None and (not is_of_sharding(error) or _is_part_of_another()):
+        refuse_overflow(op, (args, kwargs))
+    if error is None:
+        return cast("tuple[Any] | None", _ways[0](False, function, args, kwargs))
+    if _is_part_of_another():
         return None
-    return cast("tuple[Any] | None", _ways[0](error is not None, function, args, kwargs))
+    done = cast("tuple[Any] | None", _ways[0](True, function, args, kwargs)) if is_of_sharding(error) else None
+    if done is None and getattr(function, "_is_of_user", None) is not True:
+        refuse_miscall(op, function, args, kwargs, error)
+    return done
 
 
 def is_of_sharding(error: BaseException) -> bool:
@@ -138,6 +156,11 @@ def guarded(op: str, say: Callable[..., None] | None = None) -> Callable[[F], F]
         return cast("F", asks(guard, op))
 
     return decorate
+
+
+def well_called_operation(function: F) -> F:
+    """An operation on arrays that has no decorator that guards it."""
+    return guarded(function.__name__)(function)
 
 
 def within_decorators(function: Callable[..., Any]) -> Callable[..., Any]:

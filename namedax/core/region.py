@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn
 import jax
 from jax.sharding import AxisType
 
+from namedax.core.names import check_name
 from namedax.core.outside import Outside
 from namedax.core.uneven import Uneven, block_of, dividing_sizes
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
@@ -87,6 +88,7 @@ class Region(frozenset[_Record]):
         "_born",
         "_counts",
         "_mesh_sizes",
+        "depth",
         "given",
         "has_gathered",
         "left_out",
@@ -157,6 +159,8 @@ class Region(frozenset[_Record]):
         self._counts: dict[Hashable, int] = {}
         # Names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
         self.given: frozenset[Hashable] = frozenset()
+        # The number of nested mapped functions, this one included.
+        self.depth = 1
         # A trace, and numbers as values that vary over mesh axes, which have been made in it.
         self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
         # Values of the functions around the body that it has met while it is traced.
@@ -242,6 +246,7 @@ class Region(frozenset[_Record]):
         """Notes that a value in the body has `name`, of which one device holds `block` entries."""
         self.seen.add(name)
         if name not in self.sizes:
+            check_name(name, "a mapped function")
             size = block * self.blocks(name)
             if self._born.setdefault(name, size) != size:
                 self._born[name] = None

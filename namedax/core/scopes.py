@@ -17,8 +17,7 @@ import jax
 
 from namedax.core.array import NamedArray
 from namedax.core.flags import check_flags, flags_of
-from namedax.core.miscalls import refuse_miscall
-from namedax.core.names import is_name
+from namedax.core.names import escaped, is_name
 from namedax.core.records import Record
 from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import check_regions_live, inhabited, outlived
@@ -82,7 +81,7 @@ def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
 
 
 def _told(name: Hashable) -> str:
-    return f"{_told(name.new)}:{_told(name.old)}" if isinstance(name, Renaming) else str(name).translate(_UNTOLD)
+    return f"{_told(name.new)}:{_told(name.old)}" if isinstance(name, Renaming) else escaped(str(name)).translate(_UNTOLD)
 
 
 def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
@@ -220,8 +219,6 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
                 with Scope(text, holds):
                     return function(*args, **kwargs)
             except Exception as error:
-                if isinstance(error, TypeError):
-                    refuse_miscall(said, function, args, kwargs, error)
                 if (done := other_way(error, scoped, args, kwargs)) is None:
                     raise
             return done[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 from jax import lax
 
+from namedax.core.miscalls import refuse_miscall
 from namedax.core.region import ambient
 from namedax.operands.axes import holds_names
 
@@ -24,7 +25,11 @@ def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[.
     def collective(*args: Any, **kwargs: Any) -> Any:
         if not holds_names([*args, *kwargs.values()]) and _all_bound(args, kwargs):
             return theirs(*args, **kwargs)
-        return own(*args, **kwargs)
+        try:
+            return own(*args, **kwargs)
+        except Exception as error:
+            refuse_miscall(own.__name__, own, args, kwargs, error)
+            raise
 
     place = 0 if theirs in (lax.axis_index, lax.axis_size) else 1
 

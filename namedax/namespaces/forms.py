@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
-from namedax.core.miscalls import well_called_operation
 from namedax.core.records import Record
+from namedax.core.refused import well_called_operation
 from namedax.errors import ArgumentError
 from namedax.operands.axes import alone, is_axis_name, resolve_axis
 from namedax.operands.broadcasting import wrap

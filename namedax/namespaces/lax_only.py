@@ -19,6 +19,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.miscalls import call_or_refuse
 from namedax.core.records import Record
 from namedax.core.refused import guarded
 from namedax.core.region import ambient
@@ -62,7 +63,12 @@ def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[l
     Raises:
       ArgumentError: they do not.
     """
-    members = [[operator.index(i) for i in group] for group in groups]
+    try:
+        members = [[operator.index(i) for i in group] for group in groups]
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{op}: axis_index_groups={shown(groups)} is not a list of lists of integers, such as [[0, 1], [2, 3]]."
+        ) from None
     size = _size(op, name)
     if sorted(i for group in members for i in group) != list(range(size)) or not all(members):
         raise ArgumentError(
@@ -92,6 +98,7 @@ def _equal_groups(
 
 def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, tiled: bool) -> int:
     """How many entries of an axis each of `count` instances gets."""
+    axis = as_integer(op, what, axis)
     if not -len(shape) <= axis < len(shape) or (shape[axis] % count if tiled else shape[axis] != count):
         wanted = f"a multiple of {count}" if tiled else f"{count}"
         raise PositionalAxisError(
@@ -315,7 +322,7 @@ def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
             raise ArgumentTypeError(
                 f"{name}: it concerns devices, of which names know nothing, and was called for {of}. {remedy}"
             )
-        return function(*args, **kwargs)
+        return call_or_refuse(function, args, kwargs)
 
     call.__module__ = "namedax.lax"
     call.__doc__ = f"`jax.lax.{name}`, for arrays without names outside of mapped functions. {remedy}"

@@ -38,6 +38,8 @@ _TAKE_FUNCTIONS = _COLLECTIVES.union(f"{name}_start" for name in _COLLECTIVES) |
     "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend ragged_all_to_all rng_bit_generator rng_uniform "
     "scan switch while_loop with_sharding_constraint".split()
 )
+# JAX's are those of NumPy, which take no list.
+_WITHOUT_THEIRS = frozenset({"array_repr", "array_str"})
 # Parameters that may be a name and are not called an axis.
 _NAMES_ELSEWHERE = {"arange": ("start",)}
 
@@ -105,7 +107,7 @@ class Namespace:
             if theirs is _ABSENT or not self.mirrored:
                 return self.own[name]
             also = _NAMES_ELSEWHERE.get(name, ())
-            face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS, also=also)
+            face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS | _WITHOUT_THEIRS, also=also)
             at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
             if face is self.own[name] and at_home is not face:
                 face.__module__ = self.name  # where it is found by its name, so that it can be pickled

@@ -20,7 +20,7 @@ import jax
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.flags import check_flags, flags_of
-from namedax.core.miscalls import bound
+from namedax.core.miscalls import bound, refuse_miscall
 from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
@@ -92,7 +92,13 @@ def mirror(
         if not always and not speaks_of_names(args, kwargs):
             region = ambient()
             # In a mapped function a plain array may have to enter the mesh first, which a lifted function takes care of.
-            return theirs(*args, **kwargs) if region is None or not region.resources else plain(*args, **kwargs)
+            if region is not None and region.resources:
+                return plain(*args, **kwargs)
+            try:
+                return theirs(*args, **kwargs)
+            except Exception as error:
+                refuse_miscall(own.__name__, theirs, args, kwargs, error)
+                raise
         if refused and face in refused and (done := other_way(None, face, args, kwargs)) is not None:
             return done[0]
         try:

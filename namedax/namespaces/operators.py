@@ -18,10 +18,10 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.miscalls import well_called_operation
 from namedax.core.python_words import for_a_list, in_turn
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
+from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, shown
 from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import compiled_ops, pytree, shortcuts
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
@@ -126,16 +126,18 @@ def _integer_power(op: str, exponent: int, x: Any) -> Any:
 
 
 def _divmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArguments]:
-    return self // other, self % other
+    quotient: Any = type(self).__floordiv__(self, other)
+    return quotient if quotient is NotImplemented else (quotient, self % other)
 
 
 def _rdivmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArguments]:
-    return other // self, other % self
+    quotient: Any = type(self).__rfloordiv__(self, other)
+    return quotient if quotient is NotImplemented else (quotient, other % self)
 
 
 def _round(self: NamedArray, ndigits: int | None = None, /) -> LikeArguments:
     if ndigits is not None:
-        return round_(self, ndigits)
+        return round_(self, as_integer("round", "ndigits", ndigits))
     # As in Python and in JAX, the result is of integers.
     return compiled_ops.run_elementwise("round", _to_integers, (), self)
 
@@ -145,7 +147,7 @@ _to_integers = elementwise_call(round)
 
 def round_(self: NamedArray, decimals: int = 0) -> LikeArguments:
     """The values rounded to `decimals` decimals."""
-    return compiled_ops.run_elementwise("round", _round_to, (decimals,), self)
+    return compiled_ops.run_elementwise("round", _round_to, (as_integer("round", "decimals", decimals),), self)
 
 
 def _round_to(op: str, decimals: int, x: Any) -> Any:
@@ -201,7 +203,7 @@ def _positional_method(name: str) -> Callable[..., Any]:
 
     def method(self: NamedArray, *args: Any, **kwargs: Any) -> LikeArguments:
         for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
-            if entry in self.dims and is_axis_name(entry):
+            if is_axis_name(entry) and entry in self.dims:
                 raise ArgumentTypeError(
                     f"{name}: as a method of {type_text(self)} it acts on positional axes, and {shown(entry)} is a name. "
                     f"Call {_BY_NAME[name]}."

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -13,9 +12,9 @@ import jax.scipy as jsp
 from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
-from namedax.errors import AxisSizeError
+from namedax.errors import ArgumentError, AxisSizeError, as_integer, shown
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.spellings import by_name, entries_of, names_in
 from namedax.operands.along_axes import along_axes
@@ -42,6 +41,7 @@ def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., A
     positional = along_axes(getattr(lax, name), name, ("axes",))
 
     def reduce(operand: Any, axes: Any) -> Array:
+        operand = as_array(operand, name)
         return own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -121,6 +121,15 @@ def concatenate(operands: Any, dimension: Any) -> Array:
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
 
 
+def _one_name(op: str, axis: Any) -> Hashable:
+    names = names_in(axis)
+    if len(names) != 1:
+        raise ArgumentError(
+            f"{op}: axis={shown(axis)} has {len(names)} names, and there is one index. Write axis={shown(names[0])}."
+        )
+    return names[0]
+
+
 def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
     """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
 
@@ -130,8 +139,8 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
     """
     if not names_in(axis):
         return _positional_index(operand, index, axis, keepdims)
-    (name,) = names_in(axis)
-    entry = getitem(operand, {name: operator.index(index)})
+    name = _one_name("index_in_dim", axis)
+    entry = getitem(operand, {name: as_integer("index_in_dim", "index", index)})
     return unit_axes.expand_dims(entry, name) if keepdims else entry
 
 
@@ -144,10 +153,10 @@ def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int =
     """
     if not names_in(axis):
         return _positional_slice(operand, start_index, limit_index, stride, axis)
-    (name,) = names_in(axis)
+    name = _one_name("slice_in_dim", axis)
     n = size(operand, name)
-    for index in (start_index, limit_index):
-        if index is not None and not -n <= operator.index(index) <= n:
+    for what, index in (("start_index", start_index), ("limit_index", limit_index)):
+        if index is not None and not -n <= as_integer("slice_in_dim", what, index) <= n:
             raise AxisSizeError(
                 f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
             )

@@ -76,7 +76,7 @@ def _transposed(op: str, positional: Callable[..., Any], a: Any, axes: Any) -> A
     return positional(a, rest) if rest else a
 
 
-_transpose, _permute_dims = nmap(jnp.transpose), nmap(jnp.permute_dims)
+_transpose = nmap(jnp.transpose)
 
 
 @axes_checked
@@ -114,7 +114,7 @@ def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
       AxisNotFoundError: `a` lacks a name.
       PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
     """
-    return _transposed("permute_dims", _permute_dims, a, axes)
+    return _transposed("permute_dims", _transpose, a, axes)
 
 
 def _refuse_moves(op: str, a: Any, *axes: Any) -> None:

@@ -6,7 +6,7 @@ from namedax.namespaces.registry.numpy import NUMPY as _OWN
 # What does not look at the values of arrays, or takes functions, or makes positional arrays.
 _UNTOUCHED = (
     "apply_over_axes bartlett blackman broadcast_shapes can_cast diag_indices dtype einsum_path eye "
-    "finfo from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc fromstring get_printoptions hamming hanning "
+    "finfo from_dlpack frombuffer fromfile fromfunction fromiter fromstring get_printoptions hamming hanning "
     "identity iinfo indices isdtype issubdtype iterable ix_ kaiser load mask_indices printoptions promote_types save savez "
     "set_printoptions tri tril_indices triu_indices vectorize"
 ).split()

@@ -2,7 +2,7 @@
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
 import builtins
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
@@ -52,7 +52,6 @@ from jax.numpy import frombuffer as frombuffer
 from jax.numpy import fromfile as fromfile
 from jax.numpy import fromfunction as fromfunction
 from jax.numpy import fromiter as fromiter
-from jax.numpy import frompyfunc as frompyfunc
 from jax.numpy import fromstring as fromstring
 from jax.numpy import generic as generic
 from jax.numpy import get_printoptions as get_printoptions
@@ -1274,6 +1273,8 @@ def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise floating-point modulo operation."""
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Split floating point values into mantissa and twos exponent."""
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
+    """Create a JAX ufunc from an arbitrary JAX-compatible scalar function."""
 @overload
 def full(
     shape: Any = (),
@@ -1680,7 +1681,7 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(keys: Any, axis: Axis = -1) -> Array:
+def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
     Args:

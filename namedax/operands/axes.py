@@ -215,7 +215,6 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
         except Exception as error:
             if isinstance(error, TypeError):
                 _refuse_numpy(op, args, kwargs)
-                refuse_miscall(op, function, args, kwargs, error)
             if (done := other_way(error, said, args, kwargs)) is None:
                 raise
         return done[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, shown
 from namedax.operands.broadcasting import wrap
@@ -26,6 +26,7 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
         return ()
     if not is_name(out_axis):
         raise PositionalAxisError(f"{op}: out_axis={shown(out_axis)} is not a name; leave it out for a positional axis.")
+    check_name(out_axis, op)
     if out_axis in dims:
         raise AxisSizeError(f"{op}: the result has an axis {shown(out_axis)} already. Choose another out_axis.")
     region = ambient()

@@ -19,6 +19,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import on_cpus
 from namedax.core.display import positional_type_text, type_text
@@ -255,6 +256,7 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
     >>> nx.nmap(jnp.linalg.solve)(a + jnp.eye(3), b).dims
     ('left', 'right', None)
     """
+    check_function("nmap", "function", function)
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -287,6 +289,11 @@ class Lifted:
         """What messages call the function."""
         shown = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
         return "the function" if shown == "<lambda>" else shown
+
+    @property
+    def _is_of_user(self) -> bool:
+        """Return True for a function that a user wrote: its parameters are not compared with its arguments."""
+        return self._op.startswith("nmap(") and not (belongs_to_jax(self.__wrapped__) or _is_our_own(self.__wrapped__))
 
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"

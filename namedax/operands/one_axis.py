@@ -14,7 +14,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, check_name, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.scopes import in_scope
@@ -89,6 +89,8 @@ class Along(Record):
         new = self.name if out_axis is None else out_axis
         if not is_name(new):
             raise AxisNameError(f"{op}: out_axis={shown(new)} is not an axis name.")
+        if new is not self.name:
+            check_name(new, op)
         if new != self.name and new in self.dims:
             raise AxisNameError(f"{op}: the result would have the axis {new!r} twice; choose another out_axis.")
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -11,7 +13,7 @@ from namedax.core.names import check_dims
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean, shown
 
-__all__ = ["check_shape", "named_sizes", "size_of"]
+__all__ = ["check_shape", "named_sizes", "positional_shape", "size_of"]
 
 
 def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
@@ -73,6 +75,25 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
         raise ArgumentTypeError(
             f"{op}: the shape is {shown(shape)}; names have sizes, and are given as in {given.format(sizes)}"
         )
+
+
+def positional_shape(op: str, shape: Any) -> tuple[int, ...]:
+    """Return a positional shape as a tuple.
+
+    Raises:
+      ArgumentTypeError: it is neither an integer nor a sequence of integers.
+      AxisSizeError: a size is negative, or too large for an index.
+    """
+    check_shape(op, shape)
+    try:
+        sizes = tuple(operator.index(size) for size in ((shape,) if np.ndim(shape) == 0 else shape))
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{op}: shape={shown(shape)} is not an integer, or a list or tuple of integers. Write shape=(2, 3)."
+        ) from None
+    if any(not 0 <= size <= sys.maxsize for size in sizes):
+        raise AxisSizeError(f"{op}: shape={shown(shape)} has a size below 0 or above {sys.maxsize}. Give sizes from 0.")
+    return sizes
 
 
 def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:

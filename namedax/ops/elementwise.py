@@ -227,11 +227,11 @@ def _of_several(
             if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
                 return operator.pow(*args)  # a Python integer is static, as in jnp
             return of_operands(*args)
-        except (TypeError, OverflowError) as error:
-            refuse_overflow(name, (args, kwargs))
-            if isinstance(error, OverflowError):
-                raise
-            _refuse_other_than_two(name, len(args) + len(kwargs))
+        except Exception as error:
+            if isinstance(error, (TypeError, OverflowError)):
+                refuse_overflow(name, (args, kwargs))
+            if isinstance(error, TypeError):
+                _refuse_other_than_two(name, len(args) + len(kwargs))
             refuse_miscall(name, function, args, kwargs, error)
             raise
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import jax.numpy as _jnp
 import jax.scipy as _jsp
+import numpy as _np
 
+from namedax.errors import ArgumentTypeError as _ArgumentTypeError
+from namedax.errors import shown as _shown
 from namedax.operands.axes import holds_names as _holds_names
 from namedax.operands.nmap import nmap as _nmap
 
@@ -42,6 +45,10 @@ class RegularGridInterpolator:
     def __init__(
         self, points: Any, values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = _jnp.nan
     ) -> None:
+        if _np.ndim(points) == 0 and not isinstance(points, (list, tuple)):
+            raise _ArgumentTypeError(
+                f"RegularGridInterpolator: points={_shown(points)} is not a list or tuple of arrays, one for each axis of the grid."
+            )
         self._arrays = tuple(points), values
         self._options = method, bounds_error, fill_value
         if not _holds_names(self._arrays):

@@ -66,7 +66,7 @@ def _inside(annotation: Any, kind: Any) -> tuple[Any, ...]:
         return (annotation.__supertype__,)
     if kind is typing.Annotated:
         return tuple(x for x in annotation.__metadata__ if isinstance(x, (ArrayType, ElementType))) or args[:1]
-    if kind in (*_UNIONS, *_QUALIFIERS, tuple):
+    if any(kind is one for one in (*_UNIONS, *_QUALIFIERS, tuple)):
         return tuple(arg for arg in args if arg is not ...)
     return args[-1:] if _is_container(kind) else ()
 

@@ -22,7 +22,16 @@ from namedax.core.region import ambient, hider
 from namedax.core.scopes import operation
 from namedax.core.uneven import Uneven
 from namedax.core.variance import with_varying_form
-from namedax.errors import AxisNameError, AxisNotFoundError, PositionalAxisError, did_you_mean, show_names, shown, usage
+from namedax.errors import (
+    AxisNameError,
+    AxisNotFoundError,
+    PositionalAxisError,
+    as_integer,
+    did_you_mean,
+    show_names,
+    shown,
+    usage,
+)
 from namedax.operands.broadcasting import local_block, wrap
 from namedax.ops.reduction import reductions
 from namedax.resources import communication as comm
@@ -233,7 +242,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     for name in absent:  # repeated as often as there are instances; nothing is to be sent
         data = jnp.broadcast_to(data, (_size_where_lacking("all_gather", name), *data.shape))
         dims = (name, *dims)
-    rank = dims.count(None)
+    rank, axis = dims.count(None), as_integer("all_gather", "axis", axis)
     if not -(rank + (not tiled)) <= axis < rank + (not tiled):
         raise PositionalAxisError(
             f"all_gather: axis={axis} is out of range: {type_text(x)} has {rank} positional axes"

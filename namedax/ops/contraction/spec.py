@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import NoReturn
 
+from namedax.core.names import escaped
 from namedax.core.records import Record
 from namedax.core.scopes import Renaming
 from namedax.errors import EinsumError
@@ -99,6 +100,8 @@ def parse_einsum(text: str) -> EinsumSpec:
        ^
     [NX016]
     """
+    if escaped(text) != text:
+        raise EinsumError(f"einsum: {text!a} is not valid Unicode. Use other axis names.")
     return _Parser(text).parse()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.miscalls import well_called_operation
+from namedax.core.refused import well_called_operation
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run

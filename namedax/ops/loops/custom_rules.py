@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.argument_kinds import check_function
 from namedax.core.array import dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import Region, ambient, enter
@@ -111,6 +112,7 @@ class _Custom:
         raise NotImplementedError
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+        check_function(type(self).__name__, "fun", fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
         self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)

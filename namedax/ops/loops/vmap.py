@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.miscalls import well_called
 from namedax.core.names import Dims
@@ -171,6 +172,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
     >>> nx.vmap(jax.grad(loss), "batch")(w, x).dims
     ('batch', 'k')
     """
+    check_function("vmap", "fun", fun)
 
     @functools.wraps(fun)
     def vectorised(*args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ from namedax.core.element_types import as_inexact, extreme, has_infinity
 from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.miscalls import bound as bound_arguments
+from namedax.core.miscalls import refuse_miscall
 from namedax.core.variance import cast_data
 from namedax.operands import compiled_ops, shortcuts
 from namedax.operands.axes import axis_key
@@ -33,7 +34,12 @@ def _activation(name: str) -> Callable[..., Any]:
     signature = signature_of(function)
 
     of_one = elementwise_call(function, __name__)
-    shortcut = shortcuts.of_one(lambda x: compiled_ops.run_elementwise(name, of_one, (), x))
+
+    def operate(x: Any) -> Any:
+        return compiled_ops.run_elementwise(name, of_one, (), x)
+
+    operate.__name__ = name
+    shortcut = shortcuts.of_one(operate)
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
@@ -51,7 +57,11 @@ def _activation(name: str) -> Callable[..., Any]:
         bound = bound_arguments(name, signature(), args, kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
-        return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
+        try:
+            return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
+        except Exception as error:
+            refuse_miscall(name, function, args, kwargs, error)
+            raise
 
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled

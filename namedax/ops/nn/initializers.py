@@ -22,10 +22,12 @@ import jax
 import numpy as np
 
 from namedax.core.array import NamedArray
+from namedax.core.miscalls import bound as bound_arguments
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names, shown
 from namedax.operands.broadcasting import wrap
+from namedax.operands.sizes import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
 __all__ = ["NamedInitializer", "named_initializer"]
@@ -78,7 +80,7 @@ class NamedInitializer:
           PositionalAxisError: an axis is a position that `shape` lacks.
         """
         sizes = sizes_of(self.name, named_shape)
-        shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
+        shape = positional_shape(self.name, shape)
         if not sizes and not isinstance(key, NamedArray):
             init = self._positional([], len(shape))
             return init(
@@ -154,7 +156,7 @@ def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., 
     signature = inspect.signature(function)
 
     def factory(*args: Any, **kwargs: Any) -> NamedInitializer:
-        bound = signature.bind(*args, **kwargs)
+        bound = bound_arguments(name, signature, args, kwargs)
         bound.apply_defaults()
         return NamedInitializer(name, dict(bound.arguments))
 

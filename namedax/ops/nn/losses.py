@@ -23,9 +23,9 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands import compiled_ops

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
+from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentError, shown
 from namedax.operands.sizes import named_sizes
 from namedax.ops.collectives.reducing import global_index
@@ -45,6 +46,7 @@ def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple
     return [global_index(op, name, sizes[name]) for name in names]
 
 
+@well_called
 def causal_mask(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0, window: int | None = None
 ) -> Array:
@@ -73,6 +75,7 @@ def causal_mask(
     return mask if window is None else mask & (key > place - window)
 
 
+@well_called
 def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0) -> Array:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
 
@@ -97,6 +100,7 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = 
     return (key <= query + offset) | (key < prefix)
 
 
+@well_called
 def alibi_bias(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("head", "query", "key"), offset: Any = 0, dtype: Any = None
 ) -> Array:

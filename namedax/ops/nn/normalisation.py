@@ -31,8 +31,9 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
-from namedax.core.miscalls import well_called_operation
+from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
@@ -301,6 +302,7 @@ def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, whe
     return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
 
 
+@well_called
 def standardize(
     x: Any,
     axis: Any = -1,
@@ -463,6 +465,7 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     return Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in both(values, mask)))
 
 
+@well_called
 def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Moments:
     """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it.
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.miscalls import refuse_no_element_type
-from namedax.errors import ArgumentTypeError
+from namedax.core.miscalls import refuse_no_element_type, well_called
+from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.operands.nmap import nmap
-from namedax.operands.sizes import check_shape
+from namedax.operands.sizes import check_shape, positional_shape
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, with_names_of
 
@@ -50,7 +50,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         refuse_sharding(name, given.get("out_sharding"))
         fixed = {p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters}
-        shape = _shape_of(signature, given, events)
+        shape = _shape_of(name, signature, given, events)
         rank = len(shape) - (name == "multinomial")
         if name == "bernoulli" and "p" in parameters and given.get("mode", "low") == "low":
             return _bernoulli(given["key"], parameters["p"], sizes, shape)
@@ -69,7 +69,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         "`named_shape` has the sizes of named axes, besides the positional ones of `shape`; `None` as a size is the mapped function's. The numbers\n"
         f"do not depend on where names live.{gathered}"
     )
-    presented: Callable[..., Any] = _present(sampler, signature, "named_shape")
+    presented: Callable[..., Any] = well_called(_present(sampler, signature, "named_shape"))
     return presented
 
 
@@ -90,11 +90,11 @@ def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named
         ) from None
 
 
-def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:
+def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:
     """The positional shape of a draw: the one given, or what the parameters' positional axes have together."""
     shape = given.get("shape", signature.parameters["shape"].default)
     if shape is not None:
-        return (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
+        return positional_shape(op, shape)
     shapes = []
     for name, value in given.items():
         if name in ("key", "shape") or not (isinstance(value, NamedArray) or hasattr(value, "dtype")):
@@ -103,7 +103,13 @@ def _shape_of(signature: inspect.Signature, given: Mapping[str, Any], events: Ma
         shapes.append(own[: len(own) - events.get(name, 0)])
     batch = np.broadcast_shapes(*shapes)
     if "p" in events and "n" in given:  # the shape of a multinomial includes the categories
-        return (*batch, np.shape(given["p"])[-1] if not isinstance(given["p"], NamedArray) else given["p"].shape[-1])
+        categories = np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
+        if not categories:
+            raise PositionalAxisError(
+                f"{op}: p={shown(given['p'])} has no positional axis, and the last one is that of the categories. "
+                "Write nx.positional(p, [..., 'category'])."
+            )
+        return (*batch, categories[-1])
     return batch
 
 
@@ -139,6 +145,7 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     return presented
 
 
+@well_called
 def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int] | None = None) -> Any:
     """New keys from one key, along positional axes or names.
 
@@ -159,10 +166,11 @@ def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapp
     sizes = sizes_of("split", named_shape)
     if num is None:
         num = () if sizes else 2
-    shape = (int(num),) if np.ndim(num) == 0 else tuple(int(n) for n in num)  # type: ignore[arg-type, union-attr]
+    shape = positional_shape("split", num)
     return draw("split", lambda key, shape: jax.random.split(key, shape), key, sizes, shape)
 
 
+@well_called
 def key_impl(keys: Any) -> Any:
     """The generator that `keys` are for, as `jax.random.key_impl` says."""
     return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.miscalls import well_called_operation
+from namedax.core.refused import well_called_operation
 from namedax.errors import NamedaxError
 from namedax.operands.leaves import names_of
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE

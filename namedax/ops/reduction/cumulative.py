@@ -19,8 +19,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
 from namedax.core.merged import as_one
-from namedax.core.miscalls import well_called_operation
-from namedax.core.refused import guarded
+from namedax.core.refused import guarded, well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, shown

@@ -16,7 +16,7 @@ from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
 from namedax.core.merged import as_one
-from namedax.core.miscalls import well_called_operation
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, shown

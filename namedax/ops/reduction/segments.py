@@ -21,8 +21,8 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu import extremum
 from namedax.core.display import type_text
 from namedax.core.merged import as_one
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast, cast_data, varying

@@ -11,7 +11,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called_operation
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, refuse_names, shown

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.miscalls import well_called_operation
-from namedax.core.names import check_dims, is_name
+from namedax.core.names import check_dims, check_name, is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import (
@@ -108,6 +108,7 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     """
     dtype = jnp.zeros((), float).dtype if dtype is None else dtype
     if is_name(axis):
+        check_name(axis, "one_hot")
         if isinstance(x, NamedArray) and axis in x.dims:
             raise AxisSizeError(
                 f"one_hot: the argument has the axis {shown(axis)} already, which is to be the new one. Choose another name."
@@ -290,4 +291,4 @@ def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None,
 
 
 def _stacked(a: Any) -> Any:
-    return stack([_stacked(entry) for entry in a]) if isinstance(a, (list, tuple)) else a
+    return stack([_stacked(entry) for entry in a]) if isinstance(a, (list, tuple)) else as_array(a, "asarray")

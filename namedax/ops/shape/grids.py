@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.errors import ArgumentTypeError, shown
 from namedax.operands.leaves import data_of
 from namedax.operands.nmap import Lifted

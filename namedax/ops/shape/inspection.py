@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, as_array
 from namedax.core.miscalls import well_called
 from namedax.operands.axes import axis_needed, resolve_axis
 from namedax.operands.leaves import data_of
@@ -88,7 +89,11 @@ def array_repr(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
     """`repr(x)` of a named array, `jnp.array_repr` of others."""
-    return repr(x) if isinstance(x, NamedArray) else jnp.array_repr(x, max_line_width, precision, suppress_small)
+    return (
+        repr(x)
+        if isinstance(x, NamedArray)
+        else jnp.array_repr(as_array(x, "array_repr"), max_line_width, precision, suppress_small)
+    )
 
 
 @well_called
@@ -96,7 +101,11 @@ def array_str(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
     """`str(x)` of a named array, `jnp.array_str` of others."""
-    return str(x) if isinstance(x, NamedArray) else jnp.array_str(x, max_line_width, precision, suppress_small)
+    return (
+        str(x)
+        if isinstance(x, NamedArray)
+        else jnp.array_str(np.asarray(as_array(x, "array_str")), max_line_width, precision, suppress_small)
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -17,8 +17,8 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called_operation
-from namedax.core.names import Dims, check_dims, is_name
+from namedax.core.names import Dims, check_dims, check_name, is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, shown
@@ -194,6 +194,8 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
     arrays = _list_of("stack", arrays)
     if out is not None:
         raise PositionalAxisError("stack: out= is not supported; JAX arrays are immutable.")
+    if is_name(axis):
+        check_name(axis, "stack")
     return run("stack", _stack, (axis,), (dtype,), *arrays)
 
 

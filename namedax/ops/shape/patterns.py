@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from einops import EinopsError
 from einops.parsing import ParsedExpression
 
+from namedax.core.names import escaped
 from namedax.core.records import Record
 from namedax.errors import RearrangeError, did_you_mean
 
@@ -91,6 +92,8 @@ def parse_pattern(op: str, text: str) -> Pattern:
     >>> pattern.right[1].name, pattern.right[1].axes
     ('pixels', ('h', 'w'))
     """
+    if escaped(text) != text:
+        raise RearrangeError(f"{op}: {text!a} is not valid Unicode. Use other axis names.")
     return _Parser(op, text).parse()
 
 

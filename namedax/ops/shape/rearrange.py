@@ -13,8 +13,8 @@ import numpy as np
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called_operation
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, check_name, is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentTypeError,
@@ -309,6 +309,7 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
             raise AxisNameError(
                 f"split_axis: {shown(name)} is not an axis name. Use rearrange to split an axis into positional ones."
             )
+        check_name(name, "split_axis")
     given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
     known = _as_sizes("split_axis", given)
     return run("split_axis", _split, (axis, *new), (tuple(known.get(name) for name in new),), x)
@@ -361,6 +362,7 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
         raise AxisNameError(
             f"merge_axes: {shown(name)} is not an axis name. Use rearrange to merge axes into a positional one."
         )
+    check_name(name, "merge_axes")
     return run("merge_axes", _merge, (name, *axes), (), x)
 
 

@@ -14,8 +14,8 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
 from namedax.operands.axes import resolve_axis

@@ -11,8 +11,8 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
 from namedax.operands.axes import axis_needed, resolve_axis
 from namedax.operands.broadcasting import wrap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import make_in_region
-from namedax.core.miscalls import well_called_operation
+from namedax.core.refused import well_called_operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
 from namedax.operands import compiled_ops
@@ -133,7 +133,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
 
 
 @well_called_operation
-def lexsort(keys: Any, axis: Any = -1) -> Array:
+def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
     Args:

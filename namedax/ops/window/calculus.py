@@ -145,6 +145,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     if all(_one_name(entry) is None for entry in axes):
         return _gradient(f, *varargs, axis=axis, edge_order=edge_order)
+    twice = [entry for i, entry in enumerate(axes) if entry in axes[:i]]
+    if twice:
+        raise ArgumentError(f"gradient: axis={shown(axis)} has {shown(twice[0])} twice. Give each axis once.")
     if edge_order is not None:
         raise ArgumentError(f"gradient: edge_order={shown(edge_order)} is not supported, as in jnp.gradient; leave it out.")
     if len(varargs) not in (0, 1, len(axes)):

@@ -20,8 +20,8 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, weak_as
-from namedax.core.miscalls import well_called_operation
 from namedax.core.names import is_name
+from namedax.core.refused import well_called_operation
 from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (

@@ -1,0 +1,253 @@
+"""Compare the arguments of a failed call with the kinds of its parameters.
+
+A call that succeeds pays nothing. After a failure each argument is compared with its parameter, by the annotation and by the name. An argument of
+another kind is an error that shows it, in the place of the error of whatever operation happened to receive it first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import os
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh
+
+from namedax.errors import ArgumentTypeError, ArrayAttributeError, NamedaxError, shape_of, shown, usage
+
+__all__ = ["check_function", "is_explained", "refuse_kinds"]
+
+#: Errors of Python and of JAX that an argument of a wrong kind may end in.
+_ERRORS = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError)
+
+
+def is_explained(error: BaseException) -> bool:
+    """Return True if an error may be replaced by one that shows the argument of a wrong kind."""
+    return isinstance(error, _ERRORS) and not (isinstance(error, NamedaxError) and not isinstance(error, ArrayAttributeError))
+
+
+def check_function(op: str, what: str, value: Any) -> None:
+    """Raise if an argument that has to be a function is not callable.
+
+    Raises:
+      ArgumentTypeError: it is not.
+    """
+    if not callable(value):
+        raise ArgumentTypeError(f"{op}: {what}={shown(value)} is not a function.{usage(op)}")
+
+
+def refuse_kinds(op: str, signature: inspect.Signature, given: Mapping[str, Any], error: BaseException) -> None:
+    """Raise if an argument of a call that has failed is not of the kind of its parameter.
+
+    Args:
+      op: the operation.
+      signature: the parameters.
+      given: the arguments by parameter.
+      error: the error of the call.
+
+    Raises:
+      ArgumentTypeError: an argument is of another kind.
+    """
+    if not is_explained(error):
+        return
+    for name, value in given.items():
+        parameter = signature.parameters.get(name)
+        if parameter is None or parameter.kind is parameter.VAR_KEYWORD or name in ("self", "cls"):
+            continue
+        kind, fits = _kind_of(parameter)
+        if fits is None:
+            continue
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        for one in value if several else [value]:
+            if one is parameter.default or _safely(fits, one):
+                continue
+            what = f"the argument {shown(one)}" if several else f"{name}={shown(one)}"
+            raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
+    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):  # JAX has no class for it
+        _refuse_unhashable(op, given, error)
+
+
+def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> None:
+    for name, value in given.items():
+        try:
+            hash(value)
+        except TypeError:
+            if _is_array(value) and name not in _OPTIONS:
+                continue
+            raise ArgumentTypeError(
+                f"{op}: {name}={shown(value)} cannot be hashed, and is an option of the compiled program. Give a number, a string or a tuple."
+            ) from error
+
+
+def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
+    """Return False if a value does not fit, or if an object of others fails when it is looked at."""
+    try:
+        return fits(value)
+    except Exception:
+        return False
+
+
+# --- kinds: a predicate is true of everything that some function with such a parameter may take -----------------------
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind not in "OUSMm"
+    if isinstance(value, (bool, int, float, complex)):
+        return True
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_array, value))
+    if isinstance(value, type) or callable(value):
+        return False
+    return shape_of(value) is not None or hasattr(type(value), "__array__") or hasattr(type(value), "__jax_array__")
+
+
+def _is_tree(value: Any) -> bool:
+    leaves = jax.tree.leaves(value, is_leaf=lambda leaf: leaf is None or shape_of(leaf) is not None)
+    return value is not None and all(leaf is None or _is_array(leaf) for leaf in leaves)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer) or operator.index(value) is not None
+
+
+def _is_size(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iu"
+    return all(map(_is_integer, value)) if isinstance(value, (list, tuple)) else _is_integer(value)
+
+
+def _is_pair(value: Any) -> bool:
+    return len(value) == 2 and all(_is_integer(entry) for side in value for entry in side)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, (bool, int, np.bool_)) or (value.ndim == 0 and value.dtype == bool)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, (list, tuple)) and _is_array(value)
+
+
+def _is_axis(value: Any) -> bool:
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return all(entry is None or entry is ... or (_is_hashable(entry) and not _is_unfit_name(entry)) for entry in entries)
+
+
+def _is_unfit_name(value: Any) -> bool:
+    return callable(value) or isinstance(value, (types.ModuleType, slice, jax.Array, np.ndarray)) or value is NotImplemented
+
+
+def _is_hashable(value: Any) -> bool:
+    return isinstance(hash(value), int)
+
+
+def _is_dtype(value: Any) -> bool:
+    if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # of random keys
+        return True
+    if isinstance(value, type) and issubclass(value, np.generic):  # a class of dtypes, such as jnp.floating
+        return True
+    return np.dtype(getattr(value, "dtype", value)) is not None
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_iterable(value: Any) -> bool:
+    return not isinstance(value, str) and iter(value) is not None
+
+
+def _is_mesh(value: Any) -> bool:
+    return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(value, bool)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(os.fspath(value), str)
+
+
+_Kind = tuple[str, Callable[[Any], bool] | None]
+_ARRAY: _Kind = ("an array of numbers", _is_array)
+_TREE: _Kind = ("an array of numbers, or a tree of arrays", _is_tree)
+_AXIS: _Kind = ("an axis: a name, a position, or a list or tuple of these", _is_axis)
+_DTYPE: _Kind = ("a dtype", _is_dtype)
+_FUNCTION: _Kind = ("a function", callable)
+_INTEGER: _Kind = ("an integer", _is_integer)
+_INTEGERS: _Kind = ("a list or tuple of integers", lambda value: not isinstance(value, str) and all(map(_is_integer, value)))
+_MAPPING: _Kind = ("a dict", _is_mapping)
+_NUMBER: _Kind = ("a number", _is_number)
+_SIZE: _Kind = ("an integer, or a list or tuple of integers", _is_size)
+_TEXT: _Kind = ("a string", lambda value: isinstance(value, str))
+_UNKNOWN: _Kind = ("", None)
+
+_BY_NAME: dict[str, _Kind] = {
+    **dict.fromkeys(("axis", "axes", "axis1", "axis2", "source", "destination", "dimension", "dimensions"), _AXIS),
+    **dict.fromkeys("cond_fun body_fun fun func function fn".split(), _FUNCTION),
+    **dict.fromkeys(("dtype", "preferred_element_type", "out_dtype"), _DTYPE),
+    **dict.fromkeys(("path", "directory"), ("a path", _is_path)),
+    "branches": ("a list or tuple of functions", lambda value: all(map(callable, value))),
+    "ax": ("an axes object of matplotlib", lambda value: value is None or hasattr(value, "get_window_extent")),
+    "epsilon": ("a number", _is_number),
+    "mesh": ("a mesh", _is_mesh),
+    "shape": _SIZE,
+}
+# Options of JAX's functions, which may not be arrays.
+_OPTIONS = frozenset("axis dtype out_sharding keepdims".split())
+# Of parameters that are annotated as `Any`: an operation may take a tree there.
+_ARRAYS = frozenset("x y a b m v arr data operand logits labels indices weights query value lhs rhs q".split())
+
+_BY_ANNOTATION: dict[str, _Kind] = {
+    **dict.fromkeys(("int", "DimSize"), _INTEGER),
+    **dict.fromkeys(("float", "RealNumeric"), _NUMBER),
+    **dict.fromkeys(("Shape", "int | Sequence[int]", "int | tuple[int, ...]"), _SIZE),
+    **dict.fromkeys(("Sequence[int]", "tuple[int, ...]"), _INTEGERS),
+    **dict.fromkeys(
+        ("ArrayLike", "Array", "RealArray", "IntegerArray", "Key | ArrayLike", "Key | Array", "Array | np.ndarray"), _ARRAY
+    ),
+    **dict.fromkeys(("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY),
+    "Hashable": ("the name of an axis", lambda value: _is_hashable(value) and not _is_unfit_name(value)),
+    "Moments": ("a pair of moments, nx.nn.Moments(mean, var)", lambda value: isinstance(value, tuple) and len(value) == 2),
+    "bool": ("True or False", _is_flag),
+    "str": _TEXT,
+    "tuple[Sequence[int], Sequence[int]]": ("a pair of lists of integers", _is_pair),
+}
+_BY_BEGINNING: dict[str, _Kind] = {
+    "Callable": _FUNCTION,
+    "Mapping[": _MAPPING,
+    "dict[": _MAPPING,
+    "DType": _DTYPE,
+    "Sequence[": ("a list or tuple", _is_iterable),
+    "Iterable[": ("a list or tuple", _is_iterable),
+    "jax.Array | numpy.ndarray | numpy.bool": _ARRAY,  # as JAX writes `ArrayLike` out
+}
+
+
+def _kind_of(parameter: inspect.Parameter) -> _Kind:
+    """The kind of a parameter; its predicate is `None` if nothing is known."""
+    if parameter.name in _BY_NAME:
+        return _or_default(parameter, _BY_NAME[parameter.name])
+    annotation = parameter.annotation
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    text = text.removesuffix(" | None").replace("collections.abc.", "").replace("typing.", "")
+    if text in _BY_ANNOTATION:
+        return _or_default(parameter, _BY_ANNOTATION[text])
+    for beginning, kind in _BY_BEGINNING.items():
+        if text.startswith(beginning):
+            # A union of a function or a dict with something else takes that too.
+            return _UNKNOWN if " | " in text.rpartition("]")[2] and kind is not _ARRAY else _or_default(parameter, kind)
+    if text in ("Any", "_empty", "object") and parameter.name in _ARRAYS:
+        return _or_default(parameter, _TREE)
+    return _UNKNOWN
+
+
+def _or_default(parameter: inspect.Parameter, kind: _Kind) -> _Kind:
+    """A kind, besides which `None` is taken where a parameter says so."""
+    what, fits = kind
+    if fits is None or not (parameter.default is None or "None" in str(parameter.annotation)):
+        return kind
+    return what, lambda value: value is None or fits(value)
