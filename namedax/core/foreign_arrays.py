@@ -6,7 +6,6 @@ give other numbers, or an outer product.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -18,7 +17,10 @@ from namedax.errors import ArgumentTypeError, show_names
 __all__ = ["foreign_dims", "is_foreign_type", "refuse_foreign", "refuse_foreign_among"]
 
 
-@functools.lru_cache(maxsize=1024)
+_known: dict[Any, bool] = {}
+_MOST = 1024
+
+
 def is_foreign_type(kind: type) -> bool:
     """Return True if `kind` is a type of arrays with dims of another library.
 
@@ -26,7 +28,13 @@ def is_foreign_type(kind: type) -> bool:
     >>> is_foreign_type(xarray.DataArray), is_foreign_type(np.ndarray)
     (True, False)
     """
-    return hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+    known = _known.get(kind)
+    if known is not None:
+        return known
+    if len(_known) >= _MOST:
+        _known.clear()
+    found = _known[kind] = hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+    return found
 
 
 def foreign_dims(value: Any) -> tuple[Hashable, ...]:

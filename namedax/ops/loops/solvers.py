@@ -121,10 +121,12 @@ class _Space(Record):
 
     def without_padding(self, datas: _Data) -> _Data:
         """The blocks of a vector with zero for padding, so that inner products are those of the real elements."""
-        return [
-            functools.reduce(lambda block, at: masked(block, *at, 0), enumerate(places), data)
-            for data, places in zip(datas, self.places, strict=True)
-        ]
+        cleaned = []
+        for data, places in zip(datas, self.places, strict=True):
+            for dim, place in enumerate(places):
+                data = masked(data, dim, place, 0)
+            cleaned.append(data)
+        return cleaned
 
     def operator(self, function: Any, what: str) -> _Map:
         """A linear map on blocks.
@@ -406,10 +408,11 @@ def _solve(
     if region is not None and region.manual:
         found = _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
         like = [b if getattr(start, "weak_type", False) else start for b, start in zip(datas, x, strict=True)]
-        filled = [
-            functools.reduce(lambda block, at: refilled(block, *at), enumerate(places), data)
-            for data, places in zip(found, space.places, strict=True)
-        ]
+        filled = []
+        for data, places in zip(found, space.places, strict=True):
+            for dim, place in enumerate(places):
+                data = refilled(data, dim, place)
+            filled.append(data)
         return space, list(map(weak_as, filled, like))
 
     def solve(apply: _Map, b: _Data) -> _Data:
