@@ -26,6 +26,7 @@ from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, M
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
 from namedax.resources.mesh import mesh_with_devices
+from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["bytes_per_device", "from_process_local", "process_entries"]
@@ -110,8 +111,8 @@ def from_process_local(
     """Global named arrays, made from the parts that the processes bring. For input, in a program of many processes.
 
     Along every mapped axis, each process passes the entries that `process_entries` names, in that order; along an axis that is
-    not mapped, all of them. Parts that several processes hold must be equal: this is not checked, and nothing is sent. In a
-    single process the part is everything.
+    not mapped, all of them. Parts that several processes hold must be equal: this is not checked. No data is sent; at the first call
+    the processes compare the global sizes. In a single process the part is everything.
 
     Args:
       data: this process's part: an array (of NumPy, say), or a pytree of them.
@@ -126,7 +127,7 @@ def from_process_local(
 
     Raises:
       AxisMappingError: a mapping is malformed or does not fit, or `global_sizes` mentions a name that no array has.
-      AxisSizeError: the part of an axis has a size that it cannot have.
+      AxisSizeError: the part of an axis has a size that it cannot have, or the processes have different global arrays.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: there is no mesh, it lacks a mesh axis or devices, or it spreads an axis such that processes share some of their
         blocks and not all; then give the size of the axis in `global_sizes`, and the whole axis.
@@ -145,6 +146,7 @@ def from_process_local(
     region = Region({}, assignment, mesh, "manual", None)
     wanted = dict(global_sizes or {})
     seen: set[Hashable] = set()
+    types: dict[str, Any] = {}
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
@@ -162,12 +164,16 @@ def from_process_local(
             n if dim is None else _global_size(dim, n, wanted.get(dim), region, what)
             for dim, n in zip(dims, np.shape(block), strict=True)
         )
+        types[jax.tree_util.keystr(path)] = (str(np.dtype(block.dtype)) if hasattr(block, "dtype") else "", shape, dims)
         sharding = NamedSharding(mesh, partition_spec(dims, assignment))
         # In one process JAX takes no shape but that of the data.
         whole = jax.make_array_from_process_local_data(sharding, block, None if jax.process_count() == 1 else shape)
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
     result = map_with_mappings(one, data, axes, op)
+    if spans_processes(mesh):
+        call = {"global arrays": stable_text(types), "axis_resources": stable_text(assignment), "mesh": mesh_text(mesh)}
+        compare(op, call, mesh, AxisSizeError, once=True)
     for name in wanted:
         if name not in seen:
             raise AxisMappingError(

@@ -17,8 +17,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.distributed import is_initialized as is_distributed
 from jax.sharding import Mesh, NamedSharding
 
+from namedax.call_comparison import compare_calls
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import copied, freeze, is_mapping
 from namedax.core.display import type_text
@@ -278,10 +280,13 @@ class Xmapped:
         self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
         self._shared = shared
         self._arrivals = Arrivals(mesh)
+        self._compared: set[Any] = set()  # calls, with the other processes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
         try:
+            if is_distributed() and (not inhabited or ambient() is None):
+                compare_calls(self, args, kwargs)
             is_outside = self._resources and (not inhabited or ambient() is None)
             moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
             if moves or not is_outside:

@@ -43,6 +43,7 @@ ROOMS = (
     "nesting",
     "refusals",
     "tracebacks",
+    "call_comparison",  # compare calls of mapped functions between processes
     "xmap",
     "explicit_axes",  # operations of whole arrays that JAX refuses are mapped functions
     "typing",

@@ -21,6 +21,7 @@ from namedax.errors import ArgumentError, AxisResourceError, CheckpointError
 from namedax.errors import shown as shown_value
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.mesh import concrete_mesh
+from namedax.resources.processes import all_devices, compare, spans_processes
 
 __all__ = ["names", "restore", "save", "save_args", "types"]
 
@@ -40,6 +41,12 @@ def _orbax(op: str) -> Any:
 def _folder(path: Any) -> str:
     text = os.fspath(path)
     return text if "://" in text else os.path.abspath(text)
+
+
+def _compare_processes(op: str, folder: str, options: str) -> None:
+    """Raise `CheckpointError` if another process uses another folder or other options."""
+    if jax.process_count() > 1 and spans_processes(all_devices()):
+        compare(op, {"folder": folder, "options": options}, all_devices(), CheckpointError, once=False)
 
 
 def _refuse_inside(op: str) -> None:
@@ -68,7 +75,8 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
       overwrite: if True, a folder that is there is replaced, when the new one is complete. Default: False, it is an error.
 
     Raises:
-      CheckpointError: a leaf or a name cannot be stored, the folder is there already, or another program is saving to it.
+      CheckpointError: a leaf or a name cannot be stored, the folder is there already, another program is saving to it, or the
+        processes give different folders.
       AxisResourceError: this is inside of a mapped function.
       ImportError: orbax is not installed.
 
@@ -79,6 +87,7 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     ('inputs', 'hidden')
     """
     ocp, folder = _orbax("save"), _folder(path)
+    _compare_processes("save", folder, f"overwrite={overwrite!r}")
     identifier = new_identifier()
     arguments = _save_args(ocp, tree, "save", {"id": identifier})
     if not is_local(folder):
@@ -282,7 +291,7 @@ def restore(
 
     Raises:
       CheckpointError: there is no checkpoint, or it is damaged; or `like` asks for other arrays, names, sizes or element types than it
-        holds.
+        holds, or the processes give different folders.
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
@@ -302,6 +311,7 @@ def restore(
         raise ArgumentError(
             "restore: partial=True leaves out what like= lacks, and there is no like=. Say what to restore with like=."
         )
+    _compare_processes(op, _folder(path), f"partial={partial!r}, verify_files={verify_files!r}")
     placement = _placement(axis_resources, mesh, op)
     folder, tree = _metadata(ocp, path, op, every=verify_files)
     stored = stored_leaves(tree, op)

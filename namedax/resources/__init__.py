@@ -8,6 +8,8 @@ that ask for them. `own_block` is a primitive of our own: a device keeps its blo
 `padding` fills up the last blocks of a name that does not divide, `real_entries` leaves padding out where entries are mixed, and `unfelt`
 has the primitives by which no gradient comes back from it.
 
+`processes` compares calls between processes before they communicate.
+
 `serial` is `SerialLoop`, time as a resource, `microbatches` what a pipeline cuts an axis into, and `refusals` says what cannot be
 done in steps. How a loop is executed is in `namedax.programs.serial`.
 """

@@ -1,0 +1,113 @@
+"""Describe a call of a mapped function, and compare it between processes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from namedax.core.array import NamedArray, is_named
+from namedax.core.functions import source_of
+from namedax.errors import ArgumentError
+from namedax.resources.mesh import concrete_mesh
+from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
+
+__all__ = ["compare_calls"]
+
+
+def compare_calls(xmapped: Any, args: Any, kwargs: Any) -> None:
+    """Compare the first call for each type of arguments with that of the other processes of the mesh.
+
+    Calls under `jax.jit` are not compared: a program may be traced in one process alone.
+    """
+    mesh = concrete_mesh(xmapped._mesh)
+    if mesh is None or not spans_processes(mesh):
+        return
+    key = (mesh, *_types(args, kwargs))
+    if key in xmapped._compared or isinstance(jax.lax.neg(np.int32(0)), jax.core.Tracer):
+        return
+    compare(
+        f"xmap of {xmapped._name}",
+        _description(xmapped, args, kwargs, mesh),
+        mesh,
+        ArgumentError,
+        once=True,
+        more=None if xmapped._shared.jitted is None else lambda: _program(xmapped, args, kwargs),
+    )
+    xmapped._compared.add(key)
+
+
+def _types(args: Any, kwargs: Any) -> tuple[Any, ...]:
+    leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
+    return tree, *(_type(leaf) for leaf in leaves)
+
+
+def _type(leaf: Any) -> Any:
+    dims = leaf._dims if isinstance(leaf, NamedArray) else None
+    data = leaf._data if isinstance(leaf, NamedArray) else leaf
+    return (np.shape(data), str(data.dtype), dims) if hasattr(data, "dtype") else type(leaf).__qualname__
+
+
+def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, str]:
+    source = source_of(xmapped._fun)
+    code = getattr(source, "__code__", None)
+    where = "" if code is None else f" at {code.co_filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+    paths, _ = jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=is_named)
+    arguments = {jax.tree_util.keystr(path): _text(leaf) for path, leaf in paths}
+    return {
+        "function": f"{xmapped._name}{where}",
+        "axis_resources": stable_text(xmapped._resources),
+        "mesh": mesh_text(mesh),
+        "arguments": stable_text(arguments),
+        "in_axes": stable_text(xmapped._in_axes),
+        "out_axes": stable_text(xmapped._out_axes),
+        "axis_sizes": stable_text(xmapped._axis_sizes),
+        "options": stable_text((xmapped._partitioning, xmapped._overlap, xmapped._left_out, xmapped._static_argnums)),
+    }
+
+
+def _text(leaf: Any) -> Any:
+    data = leaf._data if isinstance(leaf, NamedArray) else leaf
+    if hasattr(data, "dtype"):
+        # Without the placement: the shards of a traced or uncommitted array are not the same everywhere.
+        dims = leaf._dims if isinstance(leaf, NamedArray) else ()
+        return (
+            f"{data.dtype}{list(np.shape(data))} of axes {stable_text(dims)}" if dims else f"{data.dtype}{list(np.shape(data))}"
+        )
+    return type(leaf).__qualname__
+
+
+def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
+    """A hash of the program's equations; of the error, if it cannot be traced."""
+    try:
+        args, kwargs = xmapped._place(args, kwargs, only_type=True)
+        jaxpr = xmapped.trace(*args, **kwargs).jaxpr
+    except Exception as error:  # the call itself raises it, in each process that has it
+        return f"{type(error).__name__}: {str(error)[:500]}"
+    found = hashlib.sha256()
+    _hash_equations(jaxpr.jaxpr, found)
+    return f"hash {found.hexdigest()[:16]}"
+
+
+def _hash_equations(jaxpr: Any, found: Any) -> None:
+    """Hash primitives, types and plain parameters. Objects of other kinds have no text that all processes share."""
+    for equation in jaxpr.eqns:
+        types = [(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")]
+        found.update(f"{equation.primitive.name} {types}".encode())
+        for name in sorted(equation.params):
+            _hash_parameter(name, equation.params[name], found)
+
+
+def _hash_parameter(name: str, value: Any, found: Any) -> None:
+    inner = getattr(value, "jaxpr", value)
+    if hasattr(inner, "eqns"):
+        _hash_equations(inner, found)
+    elif isinstance(value, (str, int, float, complex, np.dtype, type(None))):
+        found.update(f"{name}={value!r}".encode())
+    elif isinstance(value, (tuple, list)):
+        found.update(f"{name}[{len(value)}]".encode())
+        for entry in value:
+            _hash_parameter(name, entry, found)
