@@ -362,3 +362,21 @@ def test_arrays_like_a_block_on_a_mesh_with_an_axis_that_is_not_mapped(kind):
     for f in (body, on_leaf(lambda leaf: leaf + jnp.zeros_like(jax.eval_shape(lambda leaf: leaf.sum(0), leaf)))):
         with pytest.raises(nx.errors.RawBlockError, match=message):
             mapped(f, {"a": "x"}, mesh)(X)
+
+
+def test_programs_share_one_object_for_each_mesh_axis():
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def axes_of(factor):
+        mapped = nx.xmap(lambda x: nx.sum(x, "a") * factor, (["a", "b"],), ["b"], axis_resources={"a": "x"}, mesh=mesh)
+        found, waiting = [], [mapped.trace(np.ones((8, 4), np.float32)).jaxpr.jaxpr]
+        while waiting:
+            for equation in waiting.pop().eqns:
+                found += [axis for axis in equation.params.get("axes", ()) if isinstance(axis, str)]
+                inner = [getattr(value, "jaxpr", value) for value in equation.params.values()]
+                waiting += [value for value in inner if hasattr(value, "eqns")]
+        return found
+
+    found = [axis for factor in (2.0, 3.0, 4.0) for axis in axes_of(factor)]
+    assert len(found) == 3
+    assert len({id(axis) for axis in found}) == 1

@@ -7,6 +7,7 @@ does not vary nothing is sent: every device knows the result already.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -295,4 +296,10 @@ class OwnAxis(str):
 
 def own(axes: tuple[str, ...]) -> tuple[str, ...]:
     """Mesh axes for a collective that namedax makes."""
-    return tuple(OwnAxis(axis) if type(axis) is str else axis for axis in axes)
+    return tuple(_own_axis(axis) if type(axis) is str else axis for axis in axes)
+
+
+@functools.lru_cache(maxsize=256)
+def _own_axis(axis: str) -> OwnAxis:
+    # One object for each mesh axis: caches that keep a collective's parameters keep no copies of its axes.
+    return OwnAxis(axis)
