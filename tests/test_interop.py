@@ -1125,7 +1125,9 @@ def test_array_with_dims_of_another_library():
 
 
 @pytest.mark.parametrize(
-    "leaf", ["relu", np.array(["a", "b"]), np.datetime64("2020-01-01"), jnp.sin, np.array([None, 1])], ids=["text", "texts", "date", "function", "objects"]
+    "leaf",
+    ["relu", np.array(["a", "b"]), np.datetime64("2020-01-01"), jnp.sin, np.array([None, 1])],
+    ids=["text", "texts", "date", "function", "objects"],
 )
 def test_shard_reports_the_path_of_a_leaf(leaf):
     tree = {"layers": [{"w": nx.named(jnp.ones((4, 2)), ["a", "b"]), "activation": leaf, "rate": 0.5, "none": None}]}
