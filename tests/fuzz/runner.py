@@ -240,23 +240,25 @@ def _refusal(ref: Reference, layout: Layout, error: Exception) -> Outcome:
 
 def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
     """The refusals that the documentation knows."""
+    statements = list(statements_of(ref.program.main))
     if isinstance(error, nx.errors.AxisResourceError):  # every device needs the whole kernel
-        return any(s.op == "conv" and s["tap"] in dict(layout.resources) for s in statements_of(ref.program.main))
+        return any(s.op == "conv" and s["tap"] in dict(layout.resources) for s in statements)
     if isinstance(error, nx.errors.PlacementConflictError):
         if conflicts(layout, ref.meetings):
             return True
-        if any(s.op == "attention" and cannot_share(s, layout) for s in statements_of(ref.program.main)):
+        if any(s.op == "attention" and cannot_share(s, layout) for s in statements):
+            return True
+        if any(s.op == "pipeline" and len(s["axes"]) > 1 and all(map(layout.mesh_axes, s["axes"])) for s in statements):
             return True
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
-        return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements_of(ref.program.main))
+        return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements)
     if isinstance(error, nx.errors.UnevenAxisError):
         return error.axis in layout.uneven
     if isinstance(error, (nx.errors.AxisSizeError, nx.errors.PipelineError)):
-        return any(s.op == "pipeline" and cannot_be_cut(s, layout) for s in statements_of(ref.program.main))
+        return any(s.op == "pipeline" and cannot_be_cut(s, layout) for s in statements)
     if isinstance(error, nx.errors.RawBlockError):  # a nested function hands an array of the one around it to JAX
-        return any(s.op == "xmap" for s in statements_of(ref.program.main)) and "called inside of another" in str(error)
+        return any(s.op == "xmap" for s in statements) and "called inside of another" in str(error)
     if isinstance(error, nx.errors.SerialLoopError):
-        statements = list(statements_of(ref.program.main))
         return bool(layout.loops) and any(s.blocks or s.op == "median" or Operation.table[s.op].moves for s in statements)
     return False
 
