@@ -1086,7 +1086,8 @@ def checked(fun: Any) -> Any:
     """Compares the arguments and results of a function with its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no additional operation. Within one call a size variable has one size, in arguments and results. Annotations that have
+    no additional operation. Within the call a function of leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one
+    call a size variable has one size, in arguments and results. Annotations that have
     nothing to do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators:
     `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from namedax.core.array import NamedArray, is_named
 from namedax.core.functions import source_of
 from namedax.errors import ArgumentError
+from namedax.programs import costs
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 
@@ -96,9 +97,10 @@ def _hash_equations(jaxpr: Any, found: Any) -> None:
     """Hash primitives, types and plain parameters. Objects of other kinds have no text that all processes share."""
     for equation in jaxpr.eqns:
         types = [(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")]
-        found.update(f"{equation.primitive.name} {types}".encode())
-        for name in sorted(equation.params):
-            _hash_parameter(name, equation.params[name], found)
+        primitive, parameters = costs.what_it_does(equation)
+        found.update(f"{primitive} {types}".encode())
+        for name, value in parameters:
+            _hash_parameter(name, value, found)
 
 
 def _hash_parameter(name: str, value: Any, found: Any) -> None:

@@ -1133,7 +1133,7 @@ def test_shard_reports_the_path_of_a_leaf(leaf):
     tree = {"layers": [{"w": nx.named(jnp.ones((4, 2)), ["a", "b"]), "activation": leaf, "rate": 0.5, "none": None}]}
     with pytest.raises(
         ArgumentTypeError,
-        match=r"^shard: the leaf \['layers'\]\[0\]\['activation'\], .* is not an array that JAX supports\. Remove",
+        match=r"^shard, x\['layers'\]\[0\]\['activation'\]: .* is not an array that JAX supports\. Remove",
     ):
         nx.shard(tree, {"a": "x"}, make_mesh((2,)))
     with pytest.raises(ArgumentTypeError, match=r"^shard: .* is not an array that JAX supports\. Pass an array, or a pytree"):

@@ -157,7 +157,7 @@ def test_protocols_are_asked_for_as_of_any_object():
         assert not any(hasattr(X, name) for name in ("__jax_array__", "_mesh", "aval", "unbox"))
     with pytest.raises(AttributeError) as error:
         X.__jax_array__  # noqa: B018 - the attribute is what is tried
-    assert type(error.value) is AttributeError
+    assert type(error.value) is ArrayAttributeError
     assert pickle.loads(pickle.dumps(X)).dims == copy.deepcopy(X).dims == X.dims
 
 

@@ -149,7 +149,7 @@ LOADED = {
 }
 # What of namedax is loaded: an array with its methods, and `xmap`. No namespace of JAX's, and none of the rooms that few programs enter.
 OWN = (
-    "core errors explicit_axes lowering nesting operands programs refusals resources tracebacks xmap namespaces.operators "
+    "call_comparison core errors explicit_axes lowering nesting operands programs refusals resources tracebacks xmap namespaces.operators "
     "namespaces.reduction_forms ops.contraction ops.elementwise ops.indexing ops.reduction ops.shape ops.sorting ops.statistics"
 ).split()
 

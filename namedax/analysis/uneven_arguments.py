@@ -14,7 +14,6 @@ from namedax.core.records import Record
 from namedax.programs import costs
 from namedax.programs.evaluator import is_inexact
 from namedax.programs.primitives import Kind, block_of
-from namedax.resources.unfelt import UNFELT
 
 __all__ = ["UnevenAxis", "uneven_axes"]
 
@@ -79,7 +78,7 @@ def _is_padding(value: Value, of: Value | None) -> bool:
     made = value.maker
     if made is None or made.eqn is None:
         return False
-    return made.eqn.primitive is UNFELT or (not is_inexact(value.aval) and made.operands[:1] == [of])
+    return costs.is_unfelt(made.eqn) or (not is_inexact(value.aval) and made.operands[:1] == [of])
 
 
 def _name(node: Node, argument: Value, dim: int, mesh_axes: tuple[str, ...]) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-import jax
-
 from namedax.core.display import Shown
 from namedax.errors import ArgumentTypeError, show_names
 
@@ -53,20 +51,27 @@ def refuse_foreign(op: str, value: Any) -> None:
 
 
 def refuse_foreign_among(op: str, arguments: Any) -> None:
-    """Raise if a leaf of a pytree is an array with dims of another library.
+    """Raise if one of these arguments, or an entry of a container among them, is an array with dims of another library.
 
     Raises:
       ArgumentTypeError: one is.
     """
-    for leaf in jax.tree.leaves(arguments, is_leaf=lambda value: isinstance(value, Shown)):
-        if is_foreign_type(type(leaf)):
-            raise ArgumentTypeError(_text(op, leaf)) from None
+    # JAX's own functions of trees sort the keys of dicts, and keys of several kinds have no order.
+    waiting = [arguments]
+    while waiting:
+        here = waiting.pop()
+        if type(here) in (tuple, list):
+            waiting += here
+        elif type(here) is dict:
+            waiting += here.values()
+        elif is_foreign_type(type(here)):
+            raise ArgumentTypeError(_text(op, here)) from None
 
 
 def _text(op: str, value: Any) -> str:
     kind, dims = type(value), foreign_dims(value)
     named = f"the dims {show_names(dims)}" if dims else "no dims"
-    if kind.__module__.partition(".")[0] == "xarray" and kind.__name__ in ("DataArray", "Dataset"):
+    if kind.__module__.partition(".")[0] == "xarray" and hasattr(kind, "coords"):
         remedy = "Convert it first: nx.from_xarray(x)."
     elif kind.__module__.partition(".")[0] == "xarray":
         remedy = "Convert it first: nx.from_xarray(xarray.DataArray(x))."

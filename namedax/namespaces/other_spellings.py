@@ -14,6 +14,7 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
+from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentError, AxisSizeError, as_integer, shown
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.spellings import by_name, entries_of, names_in
@@ -28,7 +29,7 @@ from namedax.ops.shape.inspection import size
 from namedax.ops.sorting import sorting
 from namedax.ops.statistics.without_nans import nanstd
 
-__all__ = ["LAX", "NN", "STATS"]
+__all__ = ["LAX", "NN", "STATS", "frompyfunc"]
 
 _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("sqrt", "log", "isnan"))
 _sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
@@ -238,3 +239,26 @@ LAX = by_name(
 )
 NN = by_name(logmeanexp)
 STATS = by_name(sem)
+
+
+@well_called
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
+    """`jax.numpy.frompyfunc`: a `jnp.ufunc` of a function of scalars.
+
+    Args:
+      func: a function of `nin` scalars.
+      nin: the number of its arguments.
+      nout: the number of its results.
+      identity: the neutral element of its reductions.
+
+    Returns:
+      A `jnp.ufunc`, for arrays without names; call it in `nx.nmap` on named ones.
+
+    Raises:
+      ArgumentTypeError: `func` is not a function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.frompyfunc(lambda x, y: x + y, 2, 1)(jnp.arange(3), 1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    return jnp.frompyfunc(func, nin, nout, identity=identity)

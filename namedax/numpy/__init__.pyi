@@ -1274,7 +1274,20 @@ def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Split floating point values into mantissa and twos exponent."""
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """Create a JAX ufunc from an arbitrary JAX-compatible scalar function."""
+    """`jax.numpy.frompyfunc`: a `jnp.ufunc` of a function of scalars.
+
+    Args:
+      func: a function of `nin` scalars.
+      nin: the number of its arguments.
+      nout: the number of its results.
+      identity: the neutral element of its reductions.
+
+    Returns:
+      A `jnp.ufunc`, for arrays without names; call it in `nx.nmap` on named ones.
+
+    Raises:
+      ArgumentTypeError: `func` is not a function.
+    """
 @overload
 def full(
     shape: Any = (),

@@ -131,7 +131,8 @@ def plan(
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit)
-            raise PlanError(f"{text} {uneven_advice(space.not_dividing(), chosen)}".rstrip())
+            text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
+            raise PlanError(text)
         if verify:
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census))

@@ -20,16 +20,26 @@ from jax.extend.core import Literal
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
-from namedax.programs.dimension_rules import CALLBACKS, ELEMENTWISE, NONE, RULES, SHARDING, Mixed, Sharding, reshaped, united
-from namedax.programs.primitives import Kind, Scan, While, called_in_steps, kind_of, mapped_program, solve
+from namedax.programs.dimension_rules import (
+    CALLBACKS,
+    ELEMENTWISE,
+    NONE,
+    RULES,
+    SHARDING,
+    Mixed,
+    Sharding,
+    differs_along,
+    draws_numbers,
+    names_of,
+    place_before,
+    united,
+)
+from namedax.programs.primitives import Kind, Scan, While, bodies_of, called_in_steps, kind_of, mapped_program, name_of, solve
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]
 
 Path = tuple[Any, ...]
 Shardings = tuple[Sharding | None, ...]
-
-# What has different entries along a dimension; other equations may give the same number for each entry.
-_DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 
 class Finding(Record):
@@ -99,7 +109,7 @@ def is_used(jaxpr: Any, path: Path) -> bool:
     used = {id(var) for var in path[0].outvars}
     is_after = False
     for eqn in jaxpr.eqns:
-        if is_after and eqn.primitive.name not in CALLBACKS and any(id(var) in used for var in eqn.invars):
+        if is_after and name_of(eqn) not in CALLBACKS and any(id(var) in used for var in eqn.invars):
             used.update(map(id, eqn.outvars))
         is_after = is_after or eqn is path[0]
     return any(id(var) in used for var in jaxpr.outvars)
@@ -143,8 +153,8 @@ class _Flow:
         self._kept.append(jaxpr)
         env: dict[Any, Sharding] = {var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None}
         found: list[Finding] = []
-        for eqn in jaxpr.eqns:
-            name, operands = eqn.primitive.name, eqn.invars
+        for name, eqn in zip(names_of(jaxpr.eqns), jaxpr.eqns, strict=True):
+            operands = eqn.invars
             if name in ELEMENTWISE:
                 if len(operands) == 1:
                     if type(operands[0]) is not Literal and operands[0] in env:
@@ -235,14 +245,13 @@ class _Flow:
                     return None if axes & varying_of(var.aval) else _Origin(operand=(frame.operands[var], dim))
                 var, frame = frame.operands[var], frame.around
                 continue
-            name = eqn.primitive.name
-            if name in _DRAWS:
-                is_same = bool(axes & varying_of(var.aval)) or eqn.params.get("dimension", dim) != dim
+            if draws_numbers(eqn):
+                is_same = bool(axes & varying_of(var.aval)) or not differs_along(eqn, dim)
                 return None if is_same else _Origin((*frame.path, eqn))
-            if name in ELEMENTWISE:
+            if name_of(eqn) in ELEMENTWISE:
                 several = [self._origin(frame, operand, dim, axes) for operand in eqn.invars]
                 return next(iter(sorted(filter(None, several), key=lambda origin: origin.operand is not None)), None)
-            operand, before = _place_before(eqn, dim)
+            operand, before = place_before(eqn, dim)
             if operand is not None:
                 var, dim = operand, before
                 continue
@@ -332,7 +341,7 @@ class _Flow:
             carry = after
 
     def _branches(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
-        each = [self._open(branch, known[1:]) for branch in eqn.params["branches"]]
+        each = [self._open(branch, known[1:]) for branch in bodies_of(eqn)]
         outs = [
             united([own[i] if own else None for own, _ in each], len(var.aval.shape))[0] for i, var in enumerate(eqn.outvars)
         ]
@@ -370,22 +379,3 @@ def _differs(value: Any, dim: int) -> bool:
         return False
     entries = np.moveaxis(np.asarray(value), dim, 0)
     return bool((entries != entries[:1]).any())
-
-
-def _place_before(eqn: Any, dim: int) -> tuple[Any, int]:
-    """The operand, and its dimension, whose entries a dimension of a result has; `None` where they are the same number or are not known."""
-    name = eqn.primitive.name
-    if name == "broadcast_in_dim":
-        places = tuple(eqn.params["broadcast_dimensions"])
-        return (eqn.invars[0], places.index(dim)) if dim in places else (None, 0)
-    if name == "transpose":
-        return eqn.invars[0], eqn.params["permutation"][dim]
-    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(eqn.outvars[0].aval.shape):
-        return eqn.invars[0], dim
-    if name in ("reshape", "squeeze"):
-        before, after, mark = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape, frozenset({""})
-        for i in range(len(before)):
-            probe = tuple(mark if j == i else NONE for j in range(len(before)))
-            if (found := reshaped(probe, before, after)[0]) is not None and found[dim]:
-                return eqn.invars[0], i
-    return None, 0

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.resources.unfelt import UNFELT
+
 __all__ = [
     "KNOWN",
     "concatenates",
@@ -25,6 +27,7 @@ __all__ = [
     "is_fused",
     "is_idempotent",
     "is_in_order",
+    "is_unfelt",
     "is_update",
     "is_view",
     "joins",
@@ -183,6 +186,11 @@ def subtracts(eqn: Any) -> bool:
 def concatenates(eqn: Any) -> bool:
     """Return True if the result has the elements of each operand in turn, along one dimension."""
     return bool(eqn.primitive.name == "concatenate")
+
+
+def is_unfelt(eqn: Any) -> bool:
+    """Return True if the cotangent of the result is zero, as that of padding is."""
+    return eqn.primitive is UNFELT
 
 
 def is_idempotent(eqn: Any) -> bool:

@@ -15,7 +15,10 @@ from namedax.programs.primitives import TABLE, Kind, axes_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
-__all__ = ["CALLBACKS", "ELEMENTWISE", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding", "reshaped", "united"]
+__all__ = [
+    *("CALLBACKS", "ELEMENTWISE", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),
+    *("differs_along", "draws_numbers", "names_of", "place_before", "reshaped", "united"),
+]
 
 Sharding = tuple[frozenset[str], ...]
 Mixed = frozenset[str]
@@ -373,3 +376,40 @@ RULES: Mapping[str, Rule] = {
 
 # Those of whose results a dimension may be sharded where none of an operand is.
 SHARDING = frozenset(name for name, known in TABLE.items() if known.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.OWN_BLOCK))
+
+# What has different entries along a dimension; other equations may give the same number for each entry.
+_DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
+
+
+def names_of(eqns: Sequence[Any]) -> list[str]:
+    """Return the names of the primitives of equations; one call for all, since every body is looked through."""
+    return [eqn.primitive.name for eqn in eqns]
+
+
+def draws_numbers(eqn: Any) -> bool:
+    """Return True if the result has different entries that no operand has."""
+    return eqn.primitive.name in _DRAWS
+
+
+def differs_along(eqn: Any, dim: int) -> bool:
+    """Return True if numbers that an equation draws differ along a dimension."""
+    return bool(eqn.params.get("dimension", dim) == dim)
+
+
+def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
+    """The operand, and its dimension, whose entries a dimension of a result has; `None` where they are the same number or are not known."""
+    name = eqn.primitive.name
+    if name == "broadcast_in_dim":
+        places = tuple(eqn.params["broadcast_dimensions"])
+        return (eqn.invars[0], places.index(dim)) if dim in places else (None, 0)
+    if name == "transpose":
+        return eqn.invars[0], eqn.params["permutation"][dim]
+    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(eqn.outvars[0].aval.shape):
+        return eqn.invars[0], dim
+    if name in ("reshape", "squeeze"):
+        before, after, mark = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape, frozenset({""})
+        for i in range(len(before)):
+            probe = tuple(mark if j == i else NONE for j in range(len(before)))
+            if (found := reshaped(probe, before, after)[0]) is not None and found[dim]:
+                return eqn.invars[0], i
+    return None, 0

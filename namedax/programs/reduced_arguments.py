@@ -65,10 +65,12 @@ def take_reduced(
 
 def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> MeshAxes:
     """The axes of the body over which an argument is reduced, if it can be differentiated and is replicated over all of them."""
-    if not isinstance(data, jax.Array) or not jnp.issubdtype(data.dtype, jnp.inexact):
+    if not isinstance(data, jax.Array):
         return frozenset()
     sharding = jax.typeof(data).sharding
     reduced = frozenset(sharding.spec.reduced) if isinstance(sharding, NamedSharding) else frozenset()
+    if not reduced or not jnp.issubdtype(data.dtype, jnp.inexact):
+        return frozenset()
     cut = {axis for dim in range(data.ndim) for axis in entry_of(spec, dim)}
     return reduced if reduced <= set(used) - cut else frozenset()
 

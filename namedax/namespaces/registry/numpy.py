@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
-from namedax.core.miscalls import well_called
 from namedax.namespaces import spellings
 from namedax.namespaces.forms import FORMS
+from namedax.namespaces.other_spellings import frompyfunc
 from namedax.namespaces.reduction_forms import REDUCTION_FORMS
 from namedax.namespaces.registry.tables import Functions, only, without
 from namedax.ops.contraction.einsum import einsum
@@ -46,7 +44,7 @@ NUMPY: Functions = {
     **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
     "einsum": einsum,
     "take": take,
-    "frompyfunc": well_called(jnp.frompyfunc),  # JAX's own, which reads the name of what is no function
+    "frompyfunc": frompyfunc,
     **FORMS,
     **REDUCTION_FORMS,
     **CALCULUS,

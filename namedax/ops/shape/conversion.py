@@ -437,13 +437,12 @@ def _check_leaves(tree: Any) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
         if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
             continue
-        refuse_foreign(f"shard: {jax.tree_util.keystr(path)}" if path else "shard", leaf)
+        refuse_foreign(_at("shard", path), leaf)
         is_numeric = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "MmOSU" and leaf.dtype.names is None
         if is_numeric or hasattr(leaf, "__jax_array__"):
             continue
-        where = f"the leaf {jax.tree_util.keystr(path)}, {shown(leaf)}," if path else shown(leaf)
         remedy = "Remove it from the tree, or set it to None." if path else "Pass an array, or a pytree of arrays."
-        raise ArgumentTypeError(f"shard: {where} is not an array that JAX supports. {remedy}")
+        raise ArgumentTypeError(f"{_at('shard', path)}: {shown(leaf)} is not an array that JAX supports. {remedy}")
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
