@@ -97,7 +97,8 @@ def _hash_equations(jaxpr: Any, found: Any) -> None:
     """Hash primitives, types and plain parameters. Objects of other kinds have no text that all processes share."""
     for equation in jaxpr.eqns:
         types = [(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")]
-        primitive, parameters = costs.what_it_does(equation)
+        parts: Any = costs.what_it_does(equation)
+        primitive, parameters = parts
         found.update(f"{primitive} {types}".encode())
         for name, value in parameters:
             _hash_parameter(name, value, found)
