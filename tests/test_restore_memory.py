@@ -32,7 +32,7 @@ def watch():
     while not done.wait(0.001):
         peak = max(peak, resident())
 before = resident()
-thread = threading.Thread(target=watch)
+thread = threading.Thread(target=watch, daemon=True)
 thread.start()
 if library == "orbax":
     args = ocp.RestoreArgs(restore_type=np.ndarray)

@@ -333,10 +333,12 @@ def restore(
     return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_named), [results[where] for where in wanted])
 
 
-def _found(read: Any, where: Path, folder: str, op: str) -> Any:
-    """What orbax has found for a path."""
+def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> Any:
+    """Return what orbax has found for a path. With `take`, remove it from `read`, so that it is freed once a device has a copy."""
+    *parents, last = where or ("",)
     try:
-        data = functools.reduce(operator.getitem, where or ("",), read)
+        parent = functools.reduce(operator.getitem, parents, read)
+        data = parent.pop(last) if take else parent[last]
     except (KeyError, TypeError):
         data = None
     if not hasattr(data, "shape"):
@@ -386,7 +388,7 @@ def _read(
                 "Restore another checkpoint."
             ) from error
     for where, reading in readings.items():
-        data = None if reading.stored.empty else _found(read, where, folder, "restore")
+        data = None if reading.stored.empty else _found(read, where, folder, "restore", take=True)
         if data is not None:
             reading.stored.compare(data, where, folder, "restore")
         result, want = reading.finish(data), wanted[where]

@@ -80,7 +80,10 @@ class Reading(NamedTuple):
             if stored.key is not None:
                 data = jax.random.wrap_key_data(data, impl=stored.key)
         if not wanted.host:
+            on_host = isinstance(data, np.ndarray)
             data = jnp.asarray(data) if self.sharding is None else jax.device_put(data, self.sharding)
+            if on_host:
+                jax.block_until_ready(data)  # so that the copies of one array at a time are in memory
         return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
 
 

@@ -45,7 +45,7 @@ class RegularGridInterpolator:
     def __init__(
         self, points: Any, values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = _jnp.nan
     ) -> None:
-        if _np.ndim(points) == 0 and not isinstance(points, (list, tuple)):
+        if not isinstance(points, (list, tuple)) and _np.ndim(points) == 0:
             raise _ArgumentTypeError(
                 f"RegularGridInterpolator: points={_shown(points)} is not a list or tuple of arrays, one for each axis of the grid."
             )
