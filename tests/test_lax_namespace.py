@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.spatial.transform
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
