@@ -29,6 +29,7 @@ from namedax.core.functions import shown_as, source_of
 from namedax.core.miscalls import well_called
 from namedax.core.names import is_name
 from namedax.core.region import Region, ambient, inhabited
+from namedax.core.variance import under_automatic_casts
 from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, shown
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
@@ -297,7 +298,8 @@ class Xmapped:
                 if not isinstance(self._mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
-            result = _run(self, *args, **kwargs) if self._shared.jitted is None else self._shared.jitted(*args, **kwargs)
+            run = functools.partial(_run, self) if self._shared.jitted is None else self._shared.jitted
+            result = under_automatic_casts(run, *args, **kwargs)
             return without_types(result, self._mesh) if moves else result
         except Exception as error:
             explain_refusal(error, self._name, self._mesh, self._resources, (args, kwargs))
@@ -328,17 +330,17 @@ class Xmapped:
         unknown = self._resources and without_devices(self._mesh, jax.tree.leaves((args, kwargs))) is not None
         # JAX must be told the kind of devices that are not there.
         options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
-        lowered: jax.stages.Lowered = self.trace(*args, **kwargs).lower(**options)
+        lowered: jax.stages.Lowered = under_automatic_casts(self.trace(*args, **kwargs).lower, **options)
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Traces the function for these arguments, as `jax.jit(f).trace` does."""
-        traced: jax.stages.Traced = self._compiled_form().trace(*args, **kwargs)
+        traced: jax.stages.Traced = under_automatic_casts(self._compiled_form().trace, *args, **kwargs)
         return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and types of the results, without computing anything, as `jax.jit(f).eval_shape` does."""
-        return self._compiled_form().eval_shape(*args, **kwargs)
+        return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
 
     def _check_devices(self, args: Any, kwargs: Any) -> None:
         """Raises if no device is known to compute on."""

@@ -5,12 +5,17 @@ from collections.abc import Hashable, Iterator
 
 import jax
 import pytest
+from hypothesis import settings
 
 from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, products, traits
 from tests.harness import Placement
 
 # As the flag of XLA says already. Notebooks say it in their first cell as a laptop has to, which JAX allows later only if it is so.
 jax.config.update("jax_num_cpu_devices", 8)
+
+# A test that fails has to fail again; `make fuzz` is there to draw other programs each time.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 def values_of(item: pytest.Item) -> Iterator[Hashable]:

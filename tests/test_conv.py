@@ -40,6 +40,8 @@ def plain(x, k, strides=(1, 1), padding="SAME", dilation=(1, 1)):
 @example((6, 5), (2, 2), (3, 2), (1, 1), ((0, 0), (2, -1)), "batch")  # rows are left over
 def test_geometry(sizes, taps, strides, dilation, padding, along):
     """Values and gradients, with what is no window on the mesh or nothing."""
+    if padding not in ("SAME", "VALID") and any(size + sum(pair) < 1 for size, pair in zip(sizes, padding, strict=True)):
+        return  # nothing is left to convolve: JAX raises an error, and XLA may abort the process
     x, k = array(2, *sizes, 2), array(*taps, 2, 4, seed=1)
     want = jax.eval_shape(functools.partial(plain, strides=strides, padding=padding, dilation=dilation), x, k)
     if 0 in want.shape:

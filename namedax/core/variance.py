@@ -41,6 +41,7 @@ __all__ = [
     "remembered",
     "saves_when_cast",
     "share_memory",
+    "under_automatic_casts",
     "varying",
     "varying_of",
     "was_cast",
@@ -74,6 +75,18 @@ def cast_data(data: Any, axes: Iterable[str]) -> Any:
     wide = widened(data)  # the transpose is a sum
     value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
     return value if wide is data else value.astype(data.dtype)
+
+
+def under_automatic_casts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function with `jax_auto_pcast` switched on, where the user or a later version of JAX has switched it off.
+
+    Arrays with names are cast explicitly. What is left are constants: those of a body, which has no mesh axes to cast them over, and those within
+    JAX's own functions (`jax.nn.gelu`) and derivative rules, which nobody else can cast.
+    """
+    if getattr(jax.config, "jax_auto_pcast", True):
+        return function(*args, **kwargs)
+    with jax.auto_pcast(True):
+        return function(*args, **kwargs)
 
 
 class UntrackedAxis(str):
