@@ -20,6 +20,7 @@ from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from namedax.core.leaf_marks import mark_for
 from namedax.programs import costs, dimension_rules, primitives
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.primitives import TABLE, Kind
@@ -50,6 +51,7 @@ def numbers(*shape, dtype=jnp.float32, seed=0):
 
 
 V, M, X = numbers(6), numbers(3, 6), numbers(8, 8)
+MARK = mark_for(("a", "b"), (2, 2), {"a": ("x",)})
 PLACE = make.array([[4], [1], [4]])
 
 
@@ -112,7 +114,7 @@ PLAIN = {
     "argmax": (lambda a: lax.argmax(a, 0, jnp.int32), M),
     "argmin": (lambda a: lax.argmin(a, 0, jnp.int32), M),
     "iota": (lambda: lax.iota(jnp.int32, 3),),
-    "name": (lambda a: checkpoint_name(a, "x"), M),
+    "name": (lambda a: checkpoint_name(a, MARK), M),
     "lt": (lax.lt, M, M + 1),
     "feels_real": (feels_real, M, M > 0),
     "unfelt": (unfelt, M),
@@ -274,6 +276,7 @@ def test_nothing_more_is_linear(name):
 INTS = make.array([5, 3, 7], jnp.int32)
 # Functions that are linear for some types or parameters, and for these are not.
 NOT_LINEAR = {
+    "name, that a user chose": (lambda a: checkpoint_name(a, "a"), V),
     "div": (lambda a: lax.div(a, jnp.full_like(a, 2)), INTS),
     "div, of floats": (lambda a: a / 2, V),
     "mul, of floats": (lambda a: a * 2048, V),

@@ -223,3 +223,87 @@ def test_an_uneven_axis():
     np.testing.assert_allclose(f(on_leaves(lambda v: v * 2))(X[:7, 0]), X[:7, 0] * 2)
     with pytest.raises(nx.errors.RawBlockError, match="combines entries"):
         f(on_leaves(lambda v: jnp.cumsum(v)))(X[:7, 0])
+
+
+# --- names that a function of leaves moves to other dimensions of a square block ------------------------------------
+
+
+def transposed(a):
+    return jax.tree.map(lambda v: v.T, a)
+
+
+def looped(a):
+    return nx.scan(lambda c, _: (transposed(c), None), a, length=3)[0]
+
+
+MOVING = {
+    "transposed": transposed,
+    "used once more": lambda a: a * nx.sum(transposed(a), "b"),
+    "einsum": on_leaves(lambda v: jnp.einsum("ij->ji", v)),
+    "shape of before": on_leaves(lambda v: v.T.reshape(v.shape)),
+    "in jit": jax.jit(transposed),
+    "in checkpoint": jax.checkpoint(transposed),
+    "in lax.scan": lambda a: lax.scan(lambda c, _: (transposed(c), None), a, None, length=3)[0],
+    "in nx.scan": looped,
+    "in while": lambda a: lax.fori_loop(0, 3, lambda i, c: transposed(c), a),
+    "in a branch": lambda a: nx.cond(nx.sum(a, ("a", "b")) > 0, transposed, lambda a: a, a),
+    "gradient": jax.grad(lambda a: nx.sum(transposed(a) * nx.sum(a * a, "b"), ("a", "b"))),
+    "in front": lambda a: nx.named(on_leaves(lambda v: v.T)(nx.untag(a, ["b"])), {0: "b"}),
+}
+SQUARE = {"a": "x"}, {"a": nx.SerialLoop(4)}, {"a": ("y", nx.SerialLoop(2))}
+
+
+@pytest.mark.parametrize(("what", "resources"), [(what, SQUARE[i % 3]) for i, what in enumerate(MOVING)], ids=str)
+def test_names_of_a_square_block_do_not_move(what, resources):
+    """The block has the shape (2, 2), so that sizes cannot contradict."""
+    message = (
+        r"jax.tree.unflatten: in .* \(test_raw_dimensions.py:\d+\) a function of leaves moves a dimension of a named array, whose block has "
+        r"the shape \(2, 2\): the dimension that is sharded over the mesh axes .* is_leaf=lambda v: isinstance\(v, nx.NamedArray\)"
+    )
+    with pytest.raises(nx.errors.RawBlockError, match=message):
+        mapped(MOVING[what], resources)(X[:, :2])
+
+
+@pytest.mark.parametrize(
+    "resources", [{"a": "x", "b": "y"}, {"a": "y", "b": "x"}, {"a": "x", "b": ("y", nx.SerialLoop(2))}], ids=str
+)
+def test_names_of_a_block_with_two_sharded_dimensions_do_not_move(resources):
+    x = array(8, 8) if len(resources["b"]) == 2 else array(8, 4) if resources["a"] == "x" else array(4, 8)
+    for body in (transposed, looped):
+        with pytest.raises(nx.errors.RawBlockError, match="a function of leaves moves a dimension"):
+            mapped(body, resources)(x)
+
+
+STAYING = {
+    "elementwise": on_leaves(lambda v: jnp.where(v > 0, v, -v) * 2),
+    "there and back": on_leaves(lambda v: (v.T * 2).T),
+    "renamed": lambda a: nx.rename(on_leaves(jnp.sin)(nx.rename(a, {"a": "c"})), {"c": "a"}),
+    "transposed by name": lambda a: on_leaves(jnp.sin)(nx.transpose(a, ("b", "a"))),
+    "rows": lambda a: lax.scan(lambda c, _: (c * nx.sum(c, "a") * 0.1, None), a, None, length=3)[0],
+    "adam": lambda a: optax.adam(0.1).update({"w": a}, optax.adam(0.1).init({"w": a}), {"w": a})[0]["w"],
+    "clip": lambda a: optax.clip(0.5).update(a, optax.clip(0.5).init(a))[0],
+    "gradient": jax.grad(lambda a: nx.sum(on_leaves(jnp.tanh)(a) ** 2 * nx.mean(a, "a"), ("a", "b"))),
+}
+
+
+@pytest.mark.parametrize("what", STAYING)
+def test_leaves_of_a_square_block_that_keep_their_dimensions(what):
+    want = mapped(STAYING[what], {})(X[:, :2])
+    for resources in ({"a": "x"}, {"a": nx.SerialLoop(4)}):
+        np.testing.assert_allclose(mapped(STAYING[what], resources)(X[:, :2]), want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_square_block_costs_no_collective():
+    """Gradients of two microbatches are added up before they are summed over devices, as those of a block of another shape are."""
+
+    def body(w, x, y):
+        grads = [jax.grad(lambda w, x: nx.sum(nx.sin(nx.dot(w, x, "k")) ** 2, ("b", "m")))(w, v) for v in (x, y)]
+        return jax.tree.map(jnp.add, *grads)
+
+    counts = []
+    for size in (8, 12):
+        in_axes = (["k", "m"], ["b", "k"], ["b", "k"])
+        f = nx.xmap(body, in_axes, ["k", "m"], axis_resources={"k": "x", "b": "y"}, mesh=make_mesh((4, 2)))
+        w, x = array(4 * size, 8), array(16, 4 * size)
+        counts.append(nx.explain(f, w, x, x).summary()["all-reduce"][0])
+    assert counts == [3, 3]

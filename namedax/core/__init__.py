@@ -12,5 +12,6 @@ fields, `cells` says what the cells of a notebook are called, `scopes` what oper
 asks what the parameters of a function are, when a call needs them. `miscalls` says which arguments a function has that was
 called with others, `argument_kinds` which of them are of another kind, `flags` which of them are a yes or a no, `other_words`
 what the attributes of other libraries' arrays are called here, `python_words` and `numpy_functions` what to write in place of
-functions of Python and NumPy. `refused` is where operations ask what to do with arrays that JAX refuses since they are cut.
+functions of Python and NumPy. `leaf_marks` marks leaves whose names a pytree operation may have moved. `refused` is where
+operations ask what to do with arrays that JAX refuses since they are cut.
 """

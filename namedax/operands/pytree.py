@@ -17,8 +17,10 @@ from typing import Any
 
 import jax
 from jax import export
+from jax.ad_checkpoint import checkpoint_name
 
 from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
+from namedax.core.leaf_marks import mark_for
 from namedax.core.names import Dims
 from namedax.core.region import Placements, ambient, inhabited, note_left, placements_after
 from namedax.errors import AxisNameError, AxisSizeError
@@ -62,16 +64,19 @@ class _Tail(tuple[Hashable | None, ...]):
     Attributes:
       placements: where the body's names live; `None` outside of bodies.
       sizes: the sizes of these axes, of blocks in a body; `None` where they are not known.
+      mark: the mark for a leaf with these axes, if a move of a sharded dimension may keep the sizes.
     """
 
     placements: Placements | None
     sizes: tuple[int, ...] | None
+    mark: str | None
 
 
 @functools.lru_cache(maxsize=4096)
 def _noting(tail: Dims, placements: Placements | None, sizes: tuple[int, ...] | None) -> _Tail:
     noted = _Tail(tail)
     noted.placements, noted.sizes = placements, sizes
+    noted.mark = mark_for(tail, sizes, dict(placements)) if placements and sizes is not None else None
     return noted
 
 
@@ -152,6 +157,8 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
         return array
     if type(tail) is _Tail:
         _check_sizes(tail, data)
+        if tail.mark is not None and isinstance(data, jax.core.Tracer) and isinstance(data, jax.Array):
+            data = checkpoint_name(data, tail.mark)
     array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
     if type(tail) is _Tail and tail.placements is not None and isinstance(data, jax.core.Tracer):
         note_left(array, tail.placements)

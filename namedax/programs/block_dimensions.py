@@ -23,6 +23,7 @@ from namedax.core.variance import varying_of
 from namedax.programs.dimension_rules import (
     CALLBACKS,
     ELEMENTWISE,
+    MARK,
     NONE,
     RULES,
     SHARDING,
@@ -30,6 +31,7 @@ from namedax.programs.dimension_rules import (
     Sharding,
     differs_along,
     draws_numbers,
+    moved_axes,
     names_of,
     place_before,
     united,
@@ -50,6 +52,7 @@ class Finding(Record):
       axes: the mesh axes over which the entries are sharded.
       drawn: the path of the equation that has drawn the numbers; empty where they are a constant, `None` where entries are mixed.
       is_unknown: whether nothing is known of the primitive.
+      is_moved: True where a pytree operation gives the name of a sharded dimension to another one.
       operand: where numbers are an operand of the program: which one, and its dimension. The program around may tell who has drawn them.
     """
 
@@ -58,6 +61,7 @@ class Finding(Record):
     drawn: Path | None = None
     is_unknown: bool = False
     operand: tuple[int, int] | None = None
+    is_moved: bool = False
 
 
 class Dimensions(Record):
@@ -158,7 +162,9 @@ class _Flow:
             if name in ELEMENTWISE:
                 if len(operands) == 1:
                     if type(operands[0]) is not Literal and operands[0] in env:
-                        env[eqn.outvars[0]] = env[operands[0]]
+                        env[eqn.outvars[0]] = own = env[operands[0]]
+                        if name == MARK and (moved := moved_axes(eqn, own)):
+                            found.append(Finding((eqn,), moved, is_moved=True))
                     continue
                 known = [None if type(var) is Literal else env.get(var) for var in operands]
                 if (own := known[0]) is not None and own == known[-1] and len(known) == 2:
@@ -279,7 +285,7 @@ class _Flow:
                 if origin is None:
                     continue
                 drawn, operand = origin.path, origin.operand
-            found.append(Finding(path, finding.axes, drawn, finding.is_unknown, operand))
+            found.append(Finding(path, finding.axes, drawn, finding.is_unknown, operand, finding.is_moved))
         return outs, found
 
     def _call(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
@@ -330,6 +336,7 @@ class _Flow:
         self, carry: list[Sharding | None], body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]], count: int
     ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
         """The sharding of a carry that stays as it is, and what the body gives for it."""
+        moved: list[Finding] = []  # in an iteration whose carry does not have the moved dimension yet
         while True:
             outs, found = body(carry)
             after = [
@@ -337,7 +344,8 @@ class _Flow:
                 for before, out in zip(carry, outs[:count] or carry, strict=True)
             ]
             if after == carry:
-                return carry, (outs, found)
+                return carry, (outs, [*moved, *found])
+            moved += [finding for finding in found if finding.is_moved]
             carry = after
 
     def _branches(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:

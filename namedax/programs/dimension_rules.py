@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from namedax.core.leaf_marks import marked_axes
 from namedax.programs.primitives import TABLE, Kind, axes_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
 __all__ = [
-    *("CALLBACKS", "ELEMENTWISE", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),
-    *("differs_along", "draws_numbers", "names_of", "place_before", "reshaped", "united"),
+    *("CALLBACKS", "ELEMENTWISE", "MARK", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),
+    *("differs_along", "draws_numbers", "moved_axes", "names_of", "place_before", "reshaped", "united"),
 ]
 
 Sharding = tuple[frozenset[str], ...]
@@ -29,6 +30,9 @@ NONE: Mixed = frozenset()
 
 # They run once on every device, on purpose, with its block.
 CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
+
+# It names a value, and marks leaves (`namedax.core.leaf_marks`).
+MARK = "name"
 
 # Each entry of a result is computed of the entries of the operands at the same place, or of scalars.
 ELEMENTWISE = frozenset(
@@ -384,6 +388,17 @@ _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 def names_of(eqns: Sequence[Any]) -> list[str]:
     """Return the names of the primitives of equations; one call for all, since every body is looked through."""
     return [eqn.primitive.name for eqn in eqns]
+
+
+def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
+    """The mesh axes that shard another dimension of a marked leaf than its mark has; empty for names that a user chose."""
+    claimed = marked_axes(eqn.params["name"])
+    if claimed is None or claimed == sharding or len(claimed) > len(sharding):
+        return NONE
+    claimed = (*[NONE] * (len(sharding) - len(claimed)), *claimed)
+    gained = NONE.union(*(own - mark for own, mark in zip(sharding, claimed, strict=True)))
+    lost = NONE.union(*(mark - own for own, mark in zip(sharding, claimed, strict=True)))
+    return gained & lost
 
 
 def draws_numbers(eqn: Any) -> bool:

@@ -21,6 +21,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import NamedSharding
 
+from namedax.core.leaf_marks import marked_axes
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.resources.own_block import PRIMITIVE
@@ -112,6 +113,11 @@ def _conversion(eqn: Any, operand: int) -> bool:
     )
 
 
+def _marking(eqn: Any, operand: int) -> bool:
+    # A value that a user named for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
+    return marked_axes(eqn.params["name"]) is not None
+
+
 def _taking(eqn: Any, operand: int) -> bool:
     # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
     filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
@@ -198,7 +204,7 @@ TABLE: Mapping[str, Known] = {
     "argmin": Known(takes="the place of the minimum"),
     # Others of which something is said.
     "iota": Known(is_cheap=True),
-    "name": Known(),
+    "name": Known(linear=_ONE, when=_marking),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
     "optimization_barrier": Known(Kind.BARRIER),

@@ -229,6 +229,14 @@ def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: 
 def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], function: str) -> None:
     path = finding.drawn or finding.path  # a constant has no equation of its own
     called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
+    if finding.is_moved:
+        shape = path[-1].invars[0].aval.shape
+        raise RawBlockError(
+            f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a dimension of a named array, whose block has the "
+            f"shape {shape}: the dimension that is sharded over the mesh axes {show_names(axes)} gets another name, and the data are no "
+            f"longer those of the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with is_leaf=lambda v: isinstance(v, "
+            "nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.rename)."
+        )
     where = f"sharded over the mesh axes {show_names(axes)}, on which the axes {show_names(dict.fromkeys(held))} live"
     if finding.drawn is not None:
         raise RawBlockError(
@@ -368,6 +376,8 @@ def _directory(file: str) -> str:
 
 
 _JAX, _NAMEDAX = _directory(jax.__file__), os.path.dirname(_directory(__file__)[:-1]) + os.sep
+# JAX calls it, from code of the user too, to put a named array together.
+_PYTREE = os.path.join(_NAMEDAX, "operands", "pytree.py")
 # The functions of namedax that call what the user has written for whole arrays: their files, and their names there.
 _BACKWARD = ("ops/loops/custom_rules.py", "backward")
 _DOORS = {
@@ -398,7 +408,7 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
 
 def _own_frames(eqn: Any) -> list[tuple[str, str]]:
     """The files and functions of namedax in which an equation was made, the innermost first."""
-    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
+    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX) and file != _PYTREE]
     return [(file.removeprefix(_NAMEDAX).replace(os.sep, "/"), name.rsplit(".", 1)[-1]) for file, name in frames]
 
 
@@ -460,9 +470,9 @@ def _line_in_body(path: tuple[Any, ...]) -> str:
     for eqn in path:
         found = ""
         for file, _, line in _frames(eqn):
-            if file.startswith(_NAMEDAX):
+            if file.startswith(_NAMEDAX) and file != _PYTREE:
                 break
-            if not _is_of_jax(file):
+            if not _is_of_jax(file) and file != _PYTREE:
                 found = f" ({os.path.basename(file)}:{line})"
         if found:
             return found
