@@ -52,7 +52,7 @@ PATTERNS = {
         : average cumulative_prod cumulative_sum gradient norm trapezoid
         numpy: average
         numpy.fft: fft ifft rfft irfft hfft ihfft
-        numpy.linalg: norm vector_norm
+        numpy.linalg: vector_norm
         scipy.fft: dct idct
         scipy.special: softmax log_softmax logsumexp
         scipy.stats: mode rankdata
@@ -252,7 +252,6 @@ CALLS = {
 
 CALLS |= {
     # jax.lax
-    "numpy.unique": 'F(i, axis="k", size=4, out_axis="value")',
     "lax.all_to_all": 'F(jnp.arange(N * 1.0) * x, "k", 0, 0)',
     "lax.argmax": 'F(z, "k", jnp.int32)',
     "lax.argmin": 'F(z, "k", jnp.int32)',
