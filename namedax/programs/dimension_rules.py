@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from namedax.core.leaf_marks import marked_axes
+from namedax.programs.hijax import parameters_of, primitive_name
 from namedax.programs.primitives import TABLE, Kind, axes_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
@@ -387,12 +388,12 @@ _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 def names_of(eqns: Sequence[Any]) -> list[str]:
     """Return the names of the primitives of equations; one call for all, since every body is looked through."""
-    return [eqn.primitive.name for eqn in eqns]
+    return list(map(primitive_name, eqns))
 
 
 def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
     """The mesh axes that shard another dimension of a marked leaf than its mark has; empty for names that a user chose."""
-    claimed = marked_axes(eqn.params["name"])
+    claimed = marked_axes(parameters_of(eqn)["name"])
     if claimed is None or claimed == sharding or len(claimed) > len(sharding):
         return NONE
     claimed = (*[NONE] * (len(sharding) - len(claimed)), *claimed)

@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
 from namedax.programs.evaluator import as_one_call, source_of
+from namedax.programs.hijax import is_high
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -33,8 +34,8 @@ from namedax.programs.primitives import (
     operands_of_bodies,
     parameters_with,
     with_bodies,
-    with_program,
 )
+from namedax.programs.remat import with_program
 from namedax.programs.serial.nodes import Added, Body, Node, Value
 from namedax.resources.mesh import without_mesh
 
@@ -238,7 +239,7 @@ class Writer:
                 outputs = self._control(node, inputs)
             elif kind is Added.BARRIER and len({atom.aval.manual_axis_type for atom in inputs}) > 1:
                 outputs = self._barrier(node.eqn, inputs)
-            elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
+            elif kind in _TRACED or node.once or is_high(node.eqn) or (kind is Kind.PLACE and self._axis in node.axes):
                 outputs = self._traced(node, inputs)
             else:
                 if (
