@@ -16,7 +16,6 @@ from jax.extend.core import subjaxprs
 __all__ = [
     "HIGH",
     "bind_name",
-    "is_high",
     "parameters_of",
     "primitive_name",
     "program_of",
@@ -31,11 +30,6 @@ _OLDER = {
     "CheckpointName": "name",
     "CheckpointNameFwd": "name",
 }
-
-
-def is_high(eqn: Any) -> bool:
-    """Return True if the primitive of an equation is a high one."""
-    return bool(eqn.primitive.name == HIGH)
 
 
 def primitive_name(eqn: Any) -> str:

@@ -21,10 +21,10 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import NamedSharding
 
-from namedax.core.leaf_marks import marked_axes
+from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
-from namedax.programs.hijax import HIGH, bind_name, is_high, parameters_of, primitive_name, program_of
+from namedax.programs.hijax import HIGH, bind_name, primitive_name, program_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
@@ -67,6 +67,7 @@ class Kind(enum.Enum):
     TRANSFORM = "is a Fourier transform"
     SLICE = "takes a block that begins where numbers say"
     UPDATE = "puts a block where numbers say"
+    NAME = "names a value for jax.checkpoint"
     OWN_BLOCK = "takes the block of its device"
 
 
@@ -111,11 +112,6 @@ def _conversion(eqn: Any, operand: int) -> bool:
     return bool(
         jnp.issubdtype(before, jnp.integer) and jnp.issubdtype(after, jnp.integer) and after.itemsize <= before.itemsize
     )
-
-
-def _marking(eqn: Any, operand: int) -> bool:
-    # A value that a user named for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
-    return marked_axes(parameters_of(eqn)["name"]) is not None
 
 
 def _taking(eqn: Any, operand: int) -> bool:
@@ -204,7 +200,8 @@ TABLE: Mapping[str, Known] = {
     "argmin": Known(takes="the place of the minimum"),
     # Others of which something is said.
     "iota": Known(is_cheap=True),
-    "name": Known(linear=_ONE, when=_marking),
+    # What a user names for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
+    "name": Known(Kind.NAME, ("name",)),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
     "optimization_barrier": Known(Kind.BARRIER),
@@ -223,7 +220,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
-    **dict.fromkeys((FEELS_REAL.name, UNFELT.name), Known(linear=_ONE)),
+    **dict.fromkeys((FEELS_REAL.name, UNFELT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
@@ -242,10 +239,9 @@ TABLE: Mapping[str, Known] = {
     "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh", "newly_manual_axes")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
-_FIRST = {name: known for name, known in TABLE.items() if name != HIGH}
 # Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
 # scatter that adds has the program of one addition.
-LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
+LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE, Kind.NAME)
 _LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add")
 # Those that name mesh axes, and run no programs either.
 _NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
@@ -264,17 +260,21 @@ COLLECTIVES = frozenset(
 
 def facts(eqn: Any) -> Known:
     """What is known of the primitive of an equation."""
-    return TABLE.get(primitive_name(eqn), _NOTHING)
+    return TABLE.get(name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn), _NOTHING)
 
 
 def facts_of(eqns: Sequence[Any]) -> list[Known]:
     """What is known of the primitives of many equations, which one look at a whole program asks for."""
-    return [_FIRST[name] if (name := eqn.primitive.name) in _FIRST else facts(eqn) for eqn in eqns]
+    names = [eqn.primitive.name for eqn in eqns]
+    if HIGH in names:
+        return list(map(facts, eqns))
+    return [TABLE[name] if name in TABLE else _NOTHING for name in names]
 
 
 def kind_of(eqn: Any) -> Kind:
     """What an equation does."""
-    return (_FIRST.get(eqn.primitive.name) or facts(eqn)).kind  # for every equation of every program
+    known = TABLE.get(name, _NOTHING) if (name := eqn.primitive.name) != HIGH else facts(eqn)
+    return known.kind  # for every equation of every program
 
 
 def collective_kind(eqn: Any) -> Kind:
@@ -294,7 +294,7 @@ def name_of(eqn: Any) -> str:
 
 def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
     """The results of an equation for these operands, with some parameters changed."""
-    if is_high(eqn) and primitive_name(eqn) == "name":
+    if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
         return bind_name(eqn, *values)
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
@@ -383,8 +383,8 @@ def programs_of(eqn: Any) -> list[Any]:
     """The programs that an equation has among its parameters, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
-    if is_high(eqn):
-        return [] if kind_of(eqn) is Kind.PLAIN else [program_of(eqn)]
+    if eqn.primitive.name == HIGH:
+        return [] if kind_of(eqn) is Kind.NAME else [program_of(eqn)]
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
@@ -407,7 +407,7 @@ def called_in_steps(eqn: Any) -> Any:
     """The jaxpr, open or closed, that an equation calls once, with its operands, where it has been differentiated; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
-    if is_high(eqn):
+    if eqn.primitive.name == HIGH:
         return program_of(eqn)
     return next((eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None)
 

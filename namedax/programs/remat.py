@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from namedax.programs.hijax import is_high, parameters_of
+from namedax.programs.hijax import HIGH, parameters_of
 from namedax.programs.primitives import bind
 
 __all__ = ["is_remat_of_gradient", "remat_again", "remat_like", "with_program"]
@@ -25,7 +25,7 @@ def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequenc
 
 
 def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
-    if is_high(eqn):
+    if eqn.primitive.name == HIGH:
         prim = eqn.params["_prim"]
         return {"_prim": type(prim)(**{**prim.params, "jaxpr": jaxpr, "prevent_cse": _prevents_cse(eqn)})}
     name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)

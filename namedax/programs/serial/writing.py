@@ -22,7 +22,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
 from namedax.programs.evaluator import as_one_call, source_of
-from namedax.programs.hijax import is_high
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -49,7 +48,7 @@ Asks = Callable[[Node], bool]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 # What does something else in a step than it was traced to do.
-_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT)
+_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
 def constant_of(literal: Any) -> Any:
@@ -239,7 +238,7 @@ class Writer:
                 outputs = self._control(node, inputs)
             elif kind is Added.BARRIER and len({atom.aval.manual_axis_type for atom in inputs}) > 1:
                 outputs = self._barrier(node.eqn, inputs)
-            elif kind in _TRACED or node.once or is_high(node.eqn) or (kind is Kind.PLACE and self._axis in node.axes):
+            elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
                 outputs = self._traced(node, inputs)
             else:
                 if (
