@@ -119,7 +119,7 @@ test-flags: $(VENV)/.ready-test
 
 test-oldest:
 	@python=$$(tools/find-python $(OLDEST)) || { echo "The tests are not run on JAX 0.10.2."; exit 0; }; \
-	$(MAKE) test-suite PYTHON="$$python" VENV=.venv-python$(OLDEST)
+	$(MAKE) .venv-python$(OLDEST)/.ready-docs test-suite PYTHON="$$python" VENV=.venv-python$(OLDEST)
 
 test-versions:
 	@failed=; missing=; \

@@ -108,15 +108,20 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
 HIGH_FLAGS = {"remat": ("jax_remat3",), "rules": ("jax_custom_jvp3", "jax_custom_vjp3")}
 
 
-@contextlib.contextmanager
-def flags_on(*names: str) -> Iterator[None]:
-    """Flags of JAX, which have no context managers of their own, switched on; a test is skipped where JAX has no such flag."""
+def flags_on(*names: str) -> contextlib.AbstractContextManager[None]:
+    """Flags of JAX, switched on; a test is skipped where JAX has no such flag."""
     if not all(hasattr(jax.config, name) for name in names):
         pytest.skip(f"JAX {jax.__version__} has no flags {names}")
-    before = {name: getattr(jax.config, name) for name in names}
+    return flags_set(True, *names)
+
+
+@contextlib.contextmanager
+def flags_set(on: bool, *names: str) -> Iterator[None]:
+    """Flags of JAX that have no context managers of their own, switched on or off; those that JAX does not have are left out."""
+    before = {name: getattr(jax.config, name) for name in names if hasattr(jax.config, name)}
     try:
-        for name in names:
-            jax.config.update(name, True)
+        for name in before:
+            jax.config.update(name, on)
         yield
     finally:
         for name, value in before.items():

@@ -113,6 +113,29 @@ def test_jax_cannot_lower_a_derivative_that_is_cast_throughout():
             traced.lower()
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="lists what the newest JAX cannot do")
+@pytest.mark.parametrize(("function", "name"), [(jax.nn.relu, "select_n"), (lambda v: jnp.pad(v, 1), "pad"), (jnp.sort, "eq")])
+def test_jax_cannot_transpose_or_lower_other_functions(function, name):
+    """Once JAX can, remove this test, and run tests/without_auto_pcast.txt again."""
+
+    def by_hand(x):
+        with jax.auto_pcast(True):
+            spec = jax.sharding.PartitionSpec("x")
+            return jnp.sum(jax.shard_map(function, mesh=make_mesh((2,)), in_specs=spec, out_specs=spec)(x))
+
+    with jax.auto_pcast(False), pytest.raises(ValueError, match=f"{name} requires varying manual axes to match"):
+        jax.jit(by_hand).lower(jnp.ones(4)) if name == "eq" else jax.grad(by_hand)(jnp.ones(4))
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="lists what the newest JAX cannot do")
+def test_jax_cannot_differentiate_erf():
+    """Once JAX can, remove the section about it from docs/guides/debugging.md, and this test."""
+    spec = jax.sharding.PartitionSpec("x")
+    by_hand = jax.shard_map(jax.lax.erf, mesh=make_mesh((2,)), in_specs=spec, out_specs=spec)
+    with pytest.raises(ValueError, match="polynomial requires varying manual axes to match"):
+        jax.grad(lambda x: jnp.sum(by_hand(x)))(jnp.ones(4))
+
+
 # --- high primitives ------------------------------------------------------------------------------------------------
 
 

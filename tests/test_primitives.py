@@ -29,7 +29,7 @@ from namedax.programs.waiting import linear_groups
 from namedax.resources.own_block import PRIMITIVE, own_block
 from namedax.resources.unfelt import FEELS_REAL, UNFELT, feels_real, unfelt
 from tests import make
-from tests.harness import HIGH_FLAGS, flags_on
+from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
@@ -443,8 +443,15 @@ def test_rematerialisation():
     np.testing.assert_allclose(remat.remat_like(first, jnp.cos)(V), jnp.cos(V), rtol=1e-6)
 
 
+@pytest.fixture(autouse=True)
+def low_flags():
+    """The older primitives, also where the flags of high primitives are switched on for all tests."""
+    with flags_set(False, *HIGH_FLAGS["remat"], *HIGH_FLAGS["rules"]):
+        yield
+
+
 @pytest.fixture
-def high_flags():
+def high_flags(low_flags):
     with flags_on(*HIGH_FLAGS["remat"], *HIGH_FLAGS["rules"]):
         yield
 
