@@ -1,6 +1,7 @@
 """Marks what `make test` and `make test-all` leave out (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
 
 import collections
+import pathlib
 from collections.abc import Hashable, Iterator
 
 import jax
@@ -59,6 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {i for i, item in enumerate(others) if not item.get_closest_marker("full")}
     for i in products([case_of(item) for item in others], kept):
         others[i].add_marker("product")
+    if not getattr(jax.config, "jax_auto_pcast", True):
+        lines = pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines()
+        left_out = [item for item in items if item.nodeid in lines]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="module")

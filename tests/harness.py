@@ -12,13 +12,14 @@ import functools
 import importlib
 import os
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
@@ -101,6 +102,30 @@ def array(*shape: int, seed: int = 0, kind: str = "float") -> jax.Array:
         "float": lambda: rng.normal(size=shape),
     }[kind]()
     return put(values)
+
+
+# The flags under which JAX 0.12 makes high primitives of checkpoints and of rules for derivatives, as they are to be switched on together.
+HIGH_FLAGS = {"remat": ("jax_remat3",), "rules": ("jax_custom_jvp3", "jax_custom_vjp3")}
+
+
+def flags_on(*names: str) -> contextlib.AbstractContextManager[None]:
+    """Flags of JAX, switched on; a test is skipped where JAX has no such flag."""
+    if not all(hasattr(jax.config, name) for name in names):
+        pytest.skip(f"JAX {jax.__version__} has no flags {names}")
+    return flags_set(True, *names)
+
+
+@contextlib.contextmanager
+def flags_set(on: bool, *names: str) -> Iterator[None]:
+    """Flags of JAX that have no context managers of their own, switched on or off; those that JAX does not have are left out."""
+    before = {name: getattr(jax.config, name) for name in names if hasattr(jax.config, name)}
+    try:
+        for name in before:
+            jax.config.update(name, on)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
 
 
 class Lazily:

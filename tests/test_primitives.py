@@ -20,18 +20,20 @@ from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from namedax.core.leaf_marks import mark_for
-from namedax.programs import costs, dimension_rules, primitives
-from namedax.programs.evaluator import collective_axes
+from namedax.core.leaf_marks import LEAF
+from namedax.programs import costs, dimension_rules, hijax, primitives, remat
+from namedax.programs.evaluator import collective_axes, has_reverse_rules
+from namedax.programs.hijax import HIGH
 from namedax.programs.primitives import TABLE, Kind
 from namedax.programs.waiting import linear_groups
 from namedax.resources.own_block import PRIMITIVE, own_block
 from namedax.resources.unfelt import FEELS_REAL, UNFELT, feels_real, unfelt
 from tests import make
+from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
-OWN = {PRIMITIVE.name, FEELS_REAL.name, UNFELT.name}
+OWN = {PRIMITIVE.name, FEELS_REAL.name, UNFELT.name, LEAF.name}
 
 
 def broken(name, what):
@@ -51,7 +53,6 @@ def numbers(*shape, dtype=jnp.float32, seed=0):
 
 
 V, M, X = numbers(6), numbers(3, 6), numbers(8, 8)
-MARK = mark_for(("a", "b"), (2, 2), {"a": ("x",)})
 PLACE = make.array([[4], [1], [4]])
 
 
@@ -114,7 +115,8 @@ PLAIN = {
     "argmax": (lambda a: lax.argmax(a, 0, jnp.int32), M),
     "argmin": (lambda a: lax.argmin(a, 0, jnp.int32), M),
     "iota": (lambda: lax.iota(jnp.int32, 3),),
-    "name": (lambda a: checkpoint_name(a, MARK), M),
+    "name": (lambda a: checkpoint_name(a, "kept"), M),
+    LEAF.name: (lambda a: LEAF.bind(a, mark=(("x",), ())), M),
     "lt": (lax.lt, M, M + 1),
     "feels_real": (feels_real, M, M > 0),
     "unfelt": (unfelt, M),
@@ -200,6 +202,7 @@ PROGRAMS = {
     "while": while_loop,
     "cond": lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
     "shard_map": lambda x: mapped(jnp.sin, P("x"))(jnp.concatenate([x, x[:2]])),
+    HIGH: lambda x: jnp.nonzero(x, size=3)[0],
 }
 # The same thing in two versions of JAX.
 VERSIONS = {"closed_call": "eval_jaxpr", "eval_jaxpr": "closed_call"}
@@ -229,7 +232,8 @@ def equation(name):
 def current():
     """The entries of the table, those of other versions of JAX left out."""
     live = public.closed_call_p.name  # of what is called, but not compiled on its own
-    return [name for name in TABLE if name not in VERSIONS or name == live or VERSIONS[name] != live]
+    absent = {HIGH} if jax.__version_info__ < (0, 12) else set()
+    return [name for name in TABLE if name not in absent and (name not in VERSIONS or name == live or VERSIONS[name] != live)]
 
 
 def test_every_entry_has_a_program():
@@ -431,14 +435,68 @@ def test_inlining():
 def test_rematerialisation():
     jaxpr = jax.make_jaxpr(jax.grad(lambda x: jnp.sum(jnp.sin(jax.checkpoint(lambda v: jnp.sin(jnp.sin(v)))(x)))))(V).jaxpr
     (again,) = (eqn for eqn in equations(jaxpr) if TABLE.get(eqn.primitive.name, TABLE["neg"]).kind == Kind.REMAT)
-    assert primitives.is_remat_of_gradient(again), broken(
-        "remat2", "what is computed anew is not told from what is computed first."
-    )
+    assert remat.is_remat_of_gradient(again), broken("remat2", "what is computed anew is not told from what is computed first.")
     first = equation("remat2")
-    assert not primitives.is_remat_of_gradient(first)
+    assert not remat.is_remat_of_gradient(first)
     other = jax.make_jaxpr(jnp.cos)(V)
-    np.testing.assert_allclose(primitives.remat_again(first, other.jaxpr, [V])[0], jnp.cos(V), rtol=1e-6)
-    np.testing.assert_allclose(primitives.remat_like(first, jnp.cos)(V), jnp.cos(V), rtol=1e-6)
+    np.testing.assert_allclose(remat.remat_again(first, other.jaxpr, [V])[0], jnp.cos(V), rtol=1e-6)
+    np.testing.assert_allclose(remat.remat_like(first, jnp.cos)(V), jnp.cos(V), rtol=1e-6)
+
+
+@pytest.fixture(autouse=True)
+def low_flags():
+    """The older primitives, also where the flags of high primitives are switched on for all tests."""
+    with flags_set(False, *HIGH_FLAGS["remat"], *HIGH_FLAGS["rules"]):
+        yield
+
+
+@pytest.fixture
+def high_flags(low_flags):
+    with flags_on(*HIGH_FLAGS["remat"], *HIGH_FLAGS["rules"]):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("remat2", Kind.REMAT), ("custom_jvp_call", Kind.RULE), ("custom_vjp_call", Kind.RULE)]
+)
+def test_high_primitives_with_programs(name, kind, high_flags):
+    function = {"remat2": jax.checkpoint(jnp.sin), "custom_jvp_call": ruled("jvp"), "custom_vjp_call": ruled("vjp")}[name]
+    (eqn,) = jax.make_jaxpr(function)(V).jaxpr.eqns
+    assert eqn.primitive.name == HIGH
+    assert primitives.name_of(eqn) == name
+    assert primitives.kind_of(eqn) == kind
+    np.testing.assert_allclose(run(primitives.called_in_steps(eqn), V)[0], function(V), rtol=1e-6)
+    assert (primitives.called(eqn) is None) == (kind == Kind.RULE)
+    assert [len(program.eqns) for program in hijax.programs_within(jax.make_jaxpr(function)(V).jaxpr)] == [1]
+    assert primitives.programs_of(eqn)
+    assert not primitives.commutes(eqn)
+    assert name != "custom_vjp_call" or has_reverse_rules(jax.make_jaxpr(function)(V).jaxpr)
+
+
+def test_other_programs_in_high_rematerialisation(high_flags):
+    (eqn,) = jax.make_jaxpr(jax.checkpoint(jnp.sin))(V).jaxpr.eqns
+    other = jax.make_jaxpr(jnp.cos)(V).jaxpr
+    for again in (remat.remat_like(eqn, jnp.cos), lambda v: remat.remat_again(eqn, other, [v])[0]):
+        np.testing.assert_allclose(again(V), jnp.cos(V), rtol=1e-6)
+        (made,) = jax.make_jaxpr(again)(V).jaxpr.eqns
+        assert primitives.kind_of(made) == Kind.REMAT
+        np.testing.assert_allclose(jax.grad(lambda v, again=again: again(v).sum())(V), -jnp.sin(V), rtol=1e-6)
+    assert not remat.is_remat_of_gradient(eqn)
+
+
+def test_names_in_high_rematerialisation(high_flags):
+    (eqn,) = jax.make_jaxpr(lambda v: checkpoint_name(v, "kept"))(V).jaxpr.eqns
+    assert eqn.primitive.name == HIGH
+    assert primitives.name_of(eqn) == "name"
+    (again,) = primitives.bind(eqn, [M])  # of another shape
+    assert np.array_equal(again, M)
+
+
+def test_high_primitives_of_one_kind_have_programs_of_their_own(high_flags):
+    (one,), (other,) = (jax.make_jaxpr(lambda v: jnp.nonzero(v, size=3)[0])(v).jaxpr.eqns for v in (V, V[:4]))
+    first, second = map(hijax.program_of, (one, other))
+    assert hijax.program_of(one) is first
+    assert [aval.shape for aval in second.in_avals] == [(4,)]
 
 
 def test_linear_solves():
@@ -568,12 +626,12 @@ def complaints(path, tree):
 
 
 def test_no_other_module_names_a_primitive():
-    tables = [pathlib.Path(module.__file__) for module in (primitives, costs, dimension_rules)]
+    tables = [pathlib.Path(module.__file__) for module in (primitives, costs, dimension_rules, hijax, remat)]
     sources = [path for path in sorted(ROOT.rglob("*.py")) if path not in tables]
     assert len(sources) > 100
     found = [line for path in sources for line in complaints(path.relative_to(ROOT), ast.parse(path.read_text()))]
-    assert not found, "only primitives.py, costs.py and dimension_rules.py in namedax/programs/ know primitives: " + "; ".join(
-        found
+    assert not found, (
+        "only primitives, costs, dimension_rules, hijax and remat in namedax/programs/ know primitives: " + "; ".join(found)
     )
 
 

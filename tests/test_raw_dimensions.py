@@ -274,7 +274,21 @@ def test_names_of_a_block_with_two_sharded_dimensions_do_not_move(resources):
             mapped(body, resources)(x)
 
 
+@jax.custom_jvp
+def squared(a):
+    return a * a
+
+
+@squared.defjvp
+def _(primals, tangents):
+    """The tangents are leaves that become named arrays, and JAX transposes what the rule does with them."""
+    (a,), (da,) = primals, tangents
+    return a * a, jax.tree.map(lambda v: 2 * v, da) * a
+
+
 STAYING = {
+    "rule": jax.grad(lambda a: nx.sum(squared(a) * nx.sum(a, "a"), ("a", "b"))),
+    "vmap": lambda a: jax.vmap(lambda v: on_leaves(jnp.sin)(a * v))(jnp.arange(3.0))[1],
     "elementwise": on_leaves(lambda v: jnp.where(v > 0, v, -v) * 2),
     "there and back": on_leaves(lambda v: (v.T * 2).T),
     "renamed": lambda a: nx.rename(on_leaves(jnp.sin)(nx.rename(a, {"a": "c"})), {"c": "a"}),

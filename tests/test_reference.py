@@ -122,7 +122,9 @@ SAMPLE = sorted(RECORD["functions"])[::36]
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize(
+    "name", SAMPLE if SAME_JAX else [name for name in SAMPLE if name != "nx.lax.erf"]
+)  # JAX 0.12 cannot differentiate it
 def test_what_is_recorded_is_so(writer, name):
     """`python tools/reference.py --check` compares them all."""
     (entry,) = writer.functions([name])

@@ -29,12 +29,12 @@ from namedax.programs.primitives import (
     collective_kind,
     constraint,
     has_side_effects,
-    is_remat_of_gradient,
     mapped_axes,
     mapped_program,
     mesh_sizes,
     solve,
 )
+from namedax.programs.remat import is_remat_of_gradient
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build"]
 

@@ -17,10 +17,9 @@ from typing import Any
 
 import jax
 from jax import export
-from jax.ad_checkpoint import checkpoint_name
 
 from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
-from namedax.core.leaf_marks import mark_for
+from namedax.core.leaf_marks import LEAF, Mark, mark_for
 from namedax.core.names import Dims
 from namedax.core.region import Placements, ambient, inhabited, note_left, placements_after
 from namedax.errors import AxisNameError, AxisSizeError
@@ -69,7 +68,7 @@ class _Tail(tuple[Hashable | None, ...]):
 
     placements: Placements | None
     sizes: tuple[int, ...] | None
-    mark: str | None
+    mark: Mark | None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -158,7 +157,8 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     if type(tail) is _Tail:
         _check_sizes(tail, data)
         if tail.mark is not None and isinstance(data, jax.core.Tracer) and isinstance(data, jax.Array):
-            data = checkpoint_name(data, tail.mark)
+            in_front = data.ndim - len(tail.mark)
+            data = LEAF.bind(data, mark=(*[()] * in_front, *tail.mark)) if in_front >= 0 else data
     array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
     if type(tail) is _Tail and tail.placements is not None and isinstance(data, jax.core.Tracer):
         note_left(array, tail.placements)

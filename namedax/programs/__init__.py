@@ -1,6 +1,7 @@
 """What is done to traced programs, before JAX differentiates and compiles them.
 
-`primitives` is the only table of what is known of each of JAX's primitives, and `waiting` the rule whether a sum may wait;
+`primitives` is the only table of what is known of each of JAX's primitives, `hijax` tells it what the high primitives of JAX 0.12 do, `remat` makes
+programs that are computed again for the gradient, and `waiting` is the rule whether a sum may wait;
 `evaluator` evaluates a program, some equations in another way than they are written. The passes build on these, and `passes`
 names them for users: `late_sums`, `loop_casts`, and the steps of a `SerialLoop`, in `serial`. `psum_plan` decides which sums
 are late. Before sums are postponed, `gathered_forms` takes

@@ -50,7 +50,7 @@ _ELEMENTWISE = frozenset(
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
     and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
     eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
-    stop_gradient name feels_real unfelt
+    stop_gradient name feels_real unfelt named_leaf
     """.split()
 )
 #: Of these, the ones that take many instructions: XLA does not compute them twice.
@@ -69,7 +69,7 @@ _REPEATS = frozenset("broadcast_in_dim transpose slice dynamic_slice rev device_
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
 )
-_FREE = frozenset("name stop_gradient feels_real unfelt convert_element_type".split())
+_FREE = frozenset("name stop_gradient feels_real unfelt named_leaf convert_element_type".split())
 #: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 

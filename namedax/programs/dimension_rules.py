@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from namedax.core.leaf_marks import marked_axes
+from namedax.core.leaf_marks import LEAF
+from namedax.programs.hijax import HIGH, primitive_name
 from namedax.programs.primitives import TABLE, Kind, axes_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
@@ -31,8 +32,8 @@ NONE: Mixed = frozenset()
 # They run once on every device, on purpose, with its block.
 CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
 
-# It names a value, and marks leaves (`namedax.core.leaf_marks`).
-MARK = "name"
+# It marks leaves (`namedax.core.leaf_marks`).
+MARK = LEAF.name
 
 # Each entry of a result is computed of the entries of the operands at the same place, or of scalars.
 ELEMENTWISE = frozenset(
@@ -44,7 +45,7 @@ ELEMENTWISE = frozenset(
     sharding_constraint shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh threefry2x32
     pvary xor zeta
     """.split()
-) | {FEELS_REAL.name, UNFELT.name}
+) | {FEELS_REAL.name, UNFELT.name, LEAF.name}
 
 
 def united(known: Known, ndim: int) -> tuple[Sharding | None, Mixed]:
@@ -387,15 +388,14 @@ _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 def names_of(eqns: Sequence[Any]) -> list[str]:
     """Return the names of the primitives of equations; one call for all, since every body is looked through."""
-    return [eqn.primitive.name for eqn in eqns]
+    return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
 def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
-    """The mesh axes that shard another dimension of a marked leaf than its mark has; empty for names that a user chose."""
-    claimed = marked_axes(eqn.params["name"])
-    if claimed is None or claimed == sharding or len(claimed) > len(sharding):
+    """The mesh axes that shard another dimension of a marked leaf than its mark has."""
+    claimed = tuple(map(frozenset, eqn.params["mark"]))
+    if claimed == sharding:
         return NONE
-    claimed = (*[NONE] * (len(sharding) - len(claimed)), *claimed)
     gained = NONE.union(*(own - mark for own, mark in zip(sharding, claimed, strict=True)))
     lost = NONE.union(*(mark - own for own, mark in zip(sharding, claimed, strict=True)))
     return gained & lost

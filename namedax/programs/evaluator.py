@@ -12,9 +12,10 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import current_name_stack, user_context
 
+from namedax.programs.hijax import programs_within
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -137,18 +138,18 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     """The mesh axes along which a program communicates; with `or_index` also those along which it asks where its device is."""
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
-    return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in subjaxprs(jaxpr)))
+    return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr)))
 
 
 def has_reverse_rules(jaxpr: Any) -> bool:
     """Whether a program, or one that it runs, has a rule of its own for its gradient."""
-    return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(map(has_reverse_rules, subjaxprs(jaxpr)))
+    return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(map(has_reverse_rules, programs_within(jaxpr)))
 
 
 def summed_axes(jaxpr: Any) -> MeshAxes:
     """The mesh axes over which a program adds up."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
-    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in subjaxprs(jaxpr)))
+    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
 
 
 def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bool:

@@ -29,18 +29,9 @@ from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, opened
 from namedax.programs.gathered_forms import with_varying_gathers
-from namedax.programs.primitives import (
-    Algebra,
-    Kind,
-    Scan,
-    axes_of,
-    bind,
-    cast_axes,
-    facts,
-    kind_of,
-    remat_again,
-)
+from namedax.programs.primitives import Algebra, Kind, Scan, axes_of, bind, cast_axes, facts, kind_of
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
+from namedax.programs.remat import remat_again
 from namedax.resources import communication as comm
 from namedax.resources.own_block import sliced
 

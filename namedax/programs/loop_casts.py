@@ -23,7 +23,8 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import Evaluator, is_inexact, opened, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
-from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of, remat_like, with_program
+from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of
+from namedax.programs.remat import remat_like, with_program
 from namedax.resources.mesh import brought_in, is_foreign
 
 __all__ = ["Body", "CastFinder", "Forms", "Hoist", "Hoisted", "WithForms", "apart_from_constants"]

@@ -12,9 +12,10 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.extend.core import jaxpr_as_fun, subjaxprs
+from jax.extend.core import jaxpr_as_fun
 
 from namedax.programs.evaluator import Evaluator, inlined
+from namedax.programs.hijax import programs_within
 from namedax.programs.primitives import Kind, bind, called, kind_of
 
 __all__ = ["with_plain_layouts"]
@@ -40,7 +41,7 @@ def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> An
 
 
 def _transforms(jaxpr: Any) -> bool:
-    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(map(_transforms, subjaxprs(jaxpr)))
+    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(map(_transforms, programs_within(jaxpr)))
 
 
 def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:

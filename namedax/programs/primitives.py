@@ -21,9 +21,10 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import NamedSharding
 
-from namedax.core.leaf_marks import marked_axes
+from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
+from namedax.programs.hijax import HIGH, bind_name, primitive_name, program_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
@@ -32,10 +33,9 @@ __all__ = [
     *("Algebra", "Kind", "Known", "MeshAxes", "Scan", "While"),
     *("axes_of", "barrier", "bind", "block_of", "bodies_of", "call_whole", "called", "called_in_steps"),
     *("cast_axes", "collective_kind", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
-    *("is_in_groups", "is_inlined", "is_local", "is_remat_of_gradient", "is_tiled", "is_to_be_inlined"),
+    *("is_in_groups", "is_inlined", "is_local", "is_tiled", "is_to_be_inlined"),
     *("is_whole_sum", "kind_of", "mapped_program", "name_of", "operands_of_bodies"),
-    *("parameters_with", "programs_of", "remat_again", "remat_like", "slice_sizes", "solve"),
-    *("with_bodies", "with_program"),
+    *("parameters_with", "programs_of", "slice_sizes", "solve", "with_bodies"),
 ]
 
 MeshAxes = frozenset[str]
@@ -67,6 +67,7 @@ class Kind(enum.Enum):
     TRANSFORM = "is a Fourier transform"
     SLICE = "takes a block that begins where numbers say"
     UPDATE = "puts a block where numbers say"
+    NAME = "names a value for jax.checkpoint"
     OWN_BLOCK = "takes the block of its device"
 
 
@@ -111,11 +112,6 @@ def _conversion(eqn: Any, operand: int) -> bool:
     return bool(
         jnp.issubdtype(before, jnp.integer) and jnp.issubdtype(after, jnp.integer) and after.itemsize <= before.itemsize
     )
-
-
-def _marking(eqn: Any, operand: int) -> bool:
-    # A value that a user named for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
-    return marked_axes(eqn.params["name"]) is not None
 
 
 def _taking(eqn: Any, operand: int) -> bool:
@@ -204,7 +200,8 @@ TABLE: Mapping[str, Known] = {
     "argmin": Known(takes="the place of the minimum"),
     # Others of which something is said.
     "iota": Known(is_cheap=True),
-    "name": Known(linear=_ONE, when=_marking),
+    # What a user names for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
+    "name": Known(Kind.NAME, ("name",)),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
     "optimization_barrier": Known(Kind.BARRIER),
@@ -223,7 +220,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
-    **dict.fromkeys((FEELS_REAL.name, UNFELT.name), Known(linear=_ONE)),
+    **dict.fromkeys((FEELS_REAL.name, UNFELT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
@@ -233,6 +230,7 @@ TABLE: Mapping[str, Known] = {
     "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr", "bwd")),
     "custom_vmap_call": Known(Kind.RULE, ("call",)),
     "custom_partitioning": Known(Kind.RULE, ("call",)),
+    HIGH: Known(Kind.RULE, ("_prim",)),  # JAX 0.12
     "remat2": Known(Kind.REMAT, ("jaxpr", "prevent_cse", "differentiated", "policy")),
     "custom_linear_solve": Known(Kind.SOLVE, ("const_lengths", "jaxprs")),
     "scan": Known(Kind.SCAN, ("jaxpr", "length", "reverse", "unroll")),
@@ -243,7 +241,7 @@ TABLE: Mapping[str, Known] = {
 _NOTHING = Known(Kind.UNKNOWN)
 # Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
 # scatter that adds has the program of one addition.
-LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE)
+LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE, Kind.NAME)
 _LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add")
 # Those that name mesh axes, and run no programs either.
 _NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
@@ -262,22 +260,26 @@ COLLECTIVES = frozenset(
 
 def facts(eqn: Any) -> Known:
     """What is known of the primitive of an equation."""
-    return TABLE.get(eqn.primitive.name, _NOTHING)
+    return TABLE.get(name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn), _NOTHING)
 
 
 def facts_of(eqns: Sequence[Any]) -> list[Known]:
     """What is known of the primitives of many equations, which one look at a whole program asks for."""
-    return [TABLE[name] if (name := eqn.primitive.name) in TABLE else _NOTHING for eqn in eqns]
+    names = [eqn.primitive.name for eqn in eqns]
+    if HIGH in names:
+        return list(map(facts, eqns))
+    return [TABLE[name] if name in TABLE else _NOTHING for name in names]
 
 
 def kind_of(eqn: Any) -> Kind:
     """What an equation does."""
-    return TABLE.get(eqn.primitive.name, _NOTHING).kind  # for every equation of every program
+    known = TABLE.get(name, _NOTHING) if (name := eqn.primitive.name) != HIGH else facts(eqn)
+    return known.kind  # for every equation of every program
 
 
 def collective_kind(eqn: Any) -> Kind:
     """Return the kind of an equation; if it starts an asynchronous collective, which another equation ends, the kind of the collective."""
-    return TABLE.get(eqn.primitive.name.removesuffix("_start"), _NOTHING).kind
+    return TABLE.get(primitive_name(eqn).removesuffix("_start"), _NOTHING).kind
 
 
 def is_local(eqn: Any) -> bool:
@@ -287,11 +289,13 @@ def is_local(eqn: Any) -> bool:
 
 def name_of(eqn: Any) -> str:
     """What users call the function of JAX that an equation is, for messages."""
-    return facts(eqn).called or str(eqn.primitive.name)
+    return facts(eqn).called or primitive_name(eqn)
 
 
 def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
     """The results of an equation for these operands, with some parameters changed."""
+    if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
+        return bind_name(eqn, *values)
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
 
@@ -379,6 +383,8 @@ def programs_of(eqn: Any) -> list[Any]:
     """The programs that an equation has among its parameters, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
+    if eqn.primitive.name == HIGH:
+        return [] if kind_of(eqn) is Kind.NAME else [program_of(eqn)]
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
@@ -401,6 +407,8 @@ def called_in_steps(eqn: Any) -> Any:
     """The jaxpr, open or closed, that an equation calls once, with its operands, where it has been differentiated; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
+    if eqn.primitive.name == HIGH:
+        return program_of(eqn)
     return next((eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None)
 
 
@@ -444,29 +452,6 @@ def is_to_be_inlined(eqn: Any) -> bool:
     # A truth value, or, in JAX 0.12, one of several ways: JAX's own, which it leaves to its lowering, are meant.
     inline = eqn.params.get("inline", False)
     return inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
-
-
-def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of another open jaxpr, computed anew for the gradient as that of this equation is."""
-    return bind(eqn, values, jaxpr=jaxpr)
-
-
-def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """This call, of another open jaxpr, which takes these operands and gives these results."""
-    name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)
-    program = ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr
-    return eqn.replace(invars=list(operands), outvars=list(results), params={**eqn.params, name: program})
-
-
-def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, computed anew for the gradient as the program of this equation is."""
-    again: Callable[..., Any] = jax.checkpoint(function, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])
-    return again
-
-
-def is_remat_of_gradient(eqn: Any) -> bool:
-    """Whether this is the computation anew, which must stay apart from the first one."""
-    return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
 
 
 def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:

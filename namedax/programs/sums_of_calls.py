@@ -11,7 +11,8 @@ from typing import Any
 
 from jax.extend.core import DropVar, Literal, Var
 
-from namedax.programs.primitives import Kind, called, facts_of, is_whole_sum, with_program
+from namedax.programs.primitives import Kind, called, facts_of, is_whole_sum
+from namedax.programs.remat import with_program
 
 __all__ = ["with_sums_after_calls"]
 

@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.exchange import Exchange
 from namedax.ops.experts.slots import Slots
 from namedax.programs.evaluator import collective_axes
+from namedax.programs.hijax import programs_within
 from namedax.programs.primitives import cast_axes
 from namedax.resources import communication as comm
 
@@ -40,7 +41,7 @@ def talking(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
 
 
 def _all_casts(jaxpr: Any) -> frozenset[str]:
-    return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, subjaxprs(jaxpr)))
+    return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr)))
 
 
 class Rounds(Record):

@@ -26,11 +26,11 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     facts_of,
-    is_remat_of_gradient,
     name_of,
     programs_of,
     solve,
 )
+from namedax.programs.remat import is_remat_of_gradient
 from namedax.programs.waiting import Wait, may_wait
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]

@@ -26,12 +26,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun, subjaxprs
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
+from namedax.programs.hijax import programs_within
 from namedax.programs.late_sums import postponing
 from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
@@ -311,7 +312,9 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
 def _has_float16(jaxpr: Any) -> bool:
     """Whether 16-bit floats of the small range occur: there the size of the cotangent matters (loss scaling)."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
-    return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(map(_has_float16, subjaxprs(jaxpr)))
+    return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
+        map(_has_float16, programs_within(jaxpr))
+    )
 
 
 def _without(spec: Spec, axis: str) -> Spec:

@@ -33,8 +33,8 @@ from namedax.programs.primitives import (
     operands_of_bodies,
     parameters_with,
     with_bodies,
-    with_program,
 )
+from namedax.programs.remat import with_program
 from namedax.programs.serial.nodes import Added, Body, Node, Value
 from namedax.resources.mesh import without_mesh
 
@@ -48,7 +48,7 @@ Asks = Callable[[Node], bool]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 # What does something else in a step than it was traced to do.
-_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT)
+_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
 def constant_of(literal: Any) -> Any:
