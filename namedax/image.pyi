@@ -1,10 +1,10 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.image`: `jax.image` for named arrays."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from jax.image import ResizeMethod as ResizeMethod
+from jax.image import ResizeMethod as ResizeMethod  # type: ignore[attr-defined, unused-ignore]
 
 def resize(
     image: Any,

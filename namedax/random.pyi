@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
 Every sampler takes `named_shape={"batch": 128}` by keyword, besides its shape (in a mapped function `None` stands for the size
@@ -10,8 +10,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
-from jax.random import key_dtype as key_dtype
-from jax.random import random_gamma_p as random_gamma_p
+from jax.random import Key as Key  # type: ignore[attr-defined, unused-ignore]
+from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
@@ -20,9 +21,9 @@ def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> Array:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
-    key: ArrayLike,
+    key: Any,
     d: int,
-    p: float = 2,
+    p: Any = 2,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -32,18 +33,12 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def ball(
-    key: ArrayLike,
-    d: int,
-    p: float = 2,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, d: int, p: Any = 2, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
-    key: ArrayLike,
+    key: Any,
     p: ArrayLike = 0.5,
     shape: int | Sequence[int] | None = None,
     mode: str = 'low',
@@ -54,7 +49,7 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def bernoulli(
-    key: ArrayLike,
+    key: Any,
     p: ArrayLike = 0.5,
     shape: int | Sequence[int] | None = None,
     mode: str = 'low',
@@ -64,30 +59,32 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def beta(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def beta(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Array,
+    key: Any,
     n: Any,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
@@ -97,13 +94,11 @@ def binomial(
 ) -> NamedArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
-def binomial(
-    key: Array, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
-) -> Array:
+def binomial(key: Any, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None) -> Array:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -112,7 +107,7 @@ def bits(
 ) -> NamedArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
-def bits(key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def bits(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
@@ -161,7 +156,7 @@ def categorical(
     """
 @overload
 def cauchy(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -170,28 +165,28 @@ def cauchy(
 ) -> NamedArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
-def cauchy(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def cauchy(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike,
+    key: Any,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike,
+    key: Any,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Chisquare random values with given shape and float dtype."""
@@ -238,11 +233,11 @@ def choice(
     Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
     where the axis itself is drawn along); `a` is not gathered, `p` is.
     """
-def clone(key: Any) -> Any:
+def clone(key: Any) -> Array:
     """Clone a key for reuse"""
 @overload
 def dirichlet(
-    key: ArrayLike,
+    key: Any,
     alpha: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -253,17 +248,12 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def dirichlet(
-    key: ArrayLike,
-    alpha: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, alpha: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike,
+    key: Any,
     loc: Any,
     scale: ArrayLike,
     shape: int | Sequence[int] = (),
@@ -274,12 +264,12 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: Any, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
 ) -> Array:
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -288,13 +278,11 @@ def exponential(
 ) -> NamedArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
-def exponential(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def exponential(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike,
+    key: Any,
     dfnum: Any,
     dfden: Any,
     shape: int | Sequence[int] | None = None,
@@ -306,7 +294,7 @@ def f(
     """Sample F-distribution random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike,
+    key: Any,
     dfnum: Any,
     dfden: Any,
     shape: int | Sequence[int] | None = None,
@@ -315,33 +303,35 @@ def f(
     out_sharding: Any = None,
 ) -> Array:
     """Sample F-distribution random values with given shape and float dtype."""
-def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
+def fold_in(key: Any, data: ArrayLike) -> Array:
     """Folds in data to a PRNG key to form a new PRNG key."""
 @overload
 def gamma(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def gamma(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
-    key: ArrayLike,
-    p: float,
+    key: Any,
+    p: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -351,12 +341,12 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def generalized_normal(
-    key: ArrayLike, p: float, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: Any, p: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
-    key: ArrayLike,
+    key: Any,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -367,7 +357,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def geometric(
-    key: ArrayLike,
+    key: Any,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -377,7 +367,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     mode: str | None = None,
@@ -388,7 +378,7 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     mode: str | None = None,
@@ -398,13 +388,13 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
-def key_data(keys: ArrayLike) -> Array:
+def key_data(keys: Any) -> Array:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: Any) -> Any:
     """The generator that `keys` are for, as `jax.random.key_impl` says."""
 @overload
 def laplace(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -413,34 +403,34 @@ def laplace(
 ) -> NamedArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
-def laplace(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def laplace(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike,
+    key: Any,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -449,13 +439,11 @@ def logistic(
 ) -> NamedArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
-def logistic(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def logistic(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike,
+    key: Any,
     sigma: Any = ...,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -466,7 +454,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike,
+    key: Any,
     sigma: Any = ...,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -476,7 +464,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -485,13 +473,11 @@ def maxwell(
 ) -> NamedArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
-def maxwell(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def maxwell(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: Array,
+    key: Any,
     n: Any,
     p: Any,
     *,
@@ -503,7 +489,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: Array,
+    key: Any,
     n: Any,
     p: Any,
     *,
@@ -514,7 +500,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
-    key: ArrayLike,
+    key: Any,
     mean: Any,
     cov: Any,
     shape: int | Sequence[int] | None = None,
@@ -527,7 +513,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def multivariate_normal(
-    key: ArrayLike,
+    key: Any,
     mean: Any,
     cov: Any,
     shape: int | Sequence[int] | None = None,
@@ -539,7 +525,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -548,13 +534,11 @@ def normal(
 ) -> NamedArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
-def normal(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def normal(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
-    key: ArrayLike,
+    key: Any,
     n: int,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
@@ -566,7 +550,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def orthogonal(
-    key: ArrayLike,
+    key: Any,
     n: int,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
@@ -577,7 +561,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
-    key: ArrayLike,
+    key: Any,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -588,7 +572,7 @@ def pareto(
     """Sample Pareto random values with given shape and float dtype."""
 @overload
 def pareto(
-    key: ArrayLike,
+    key: Any,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -615,28 +599,30 @@ def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, 
     """
 @overload
 def poisson(
-    key: ArrayLike,
+    key: Any,
     lam: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def poisson(
-    key: ArrayLike,
+    key: Any,
     lam: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
+    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -645,13 +631,11 @@ def rademacher(
 ) -> NamedArray:
     """Sample from a Rademacher distribution."""
 @overload
-def rademacher(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+def rademacher(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int],
     minval: Any,
     maxval: Any,
@@ -663,18 +647,12 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def randint(
-    key: ArrayLike,
-    shape: int | Sequence[int],
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, shape: int | Sequence[int], minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike,
+    key: Any,
     scale: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -685,7 +663,7 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike,
+    key: Any,
     scale: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -704,7 +682,7 @@ def split(key: Any, num: int | Sequence[int] | None = None) -> Array:
     """
 @overload
 def t(
-    key: ArrayLike,
+    key: Any,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -715,17 +693,12 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def t(
-    key: ArrayLike,
-    df: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, df: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike,
+    key: Any,
     left: Any,
     mode: Any,
     right: Any,
@@ -738,7 +711,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike,
+    key: Any,
     left: Any,
     mode: Any,
     right: Any,
@@ -750,7 +723,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike,
+    key: Any,
     lower: Any,
     upper: Any,
     shape: int | Sequence[int] | None = None,
@@ -762,7 +735,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike,
+    key: Any,
     lower: Any,
     upper: Any,
     shape: int | Sequence[int] | None = None,
@@ -773,7 +746,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     minval: Any = 0.0,
@@ -785,7 +758,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def uniform(
-    key: ArrayLike,
+    key: Any,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     minval: Any = 0.0,
@@ -796,7 +769,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
-    key: ArrayLike,
+    key: Any,
     mean: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -807,17 +780,12 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def wald(
-    key: ArrayLike,
-    mean: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, mean: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
-    key: ArrayLike,
+    key: Any,
     scale: ArrayLike,
     concentration: Any,
     shape: int | Sequence[int] = (),
@@ -828,8 +796,8 @@ def weibull_min(
     """Sample from a Weibull distribution."""
 @overload
 def weibull_min(
-    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: Any, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
 ) -> Array:
     """Sample from a Weibull distribution."""
-def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Array:
     """Wrap an array of key data bits into a PRNG key array."""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
 import builtins
@@ -7,198 +7,200 @@ from typing import Any, overload
 
 import jax
 import jax.typing
-from jax.lax import AccuracyMode as AccuracyMode
-from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
-from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
-from jax.lax import DotAlgorithm as DotAlgorithm
-from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
-from jax.lax import DotDimensionNumbers as DotDimensionNumbers
-from jax.lax import FftType as FftType
-from jax.lax import GatherDimensionNumbers as GatherDimensionNumbers
-from jax.lax import GatherScatterMode as GatherScatterMode
-from jax.lax import Precision as Precision
-from jax.lax import PrecisionLike as PrecisionLike
-from jax.lax import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
-from jax.lax import RandomAlgorithm as RandomAlgorithm
-from jax.lax import RoundingMethod as RoundingMethod
-from jax.lax import ScatterDimensionNumbers as ScatterDimensionNumbers
-from jax.lax import Tolerance as Tolerance
-from jax.lax import abs_p as abs_p
-from jax.lax import acos_p as acos_p
-from jax.lax import acosh_p as acosh_p
-from jax.lax import add_p as add_p
-from jax.lax import after_all as after_all
-from jax.lax import after_all_p as after_all_p
-from jax.lax import all_gather_p as all_gather_p
-from jax.lax import all_to_all_p as all_to_all_p
-from jax.lax import and_p as and_p
-from jax.lax import approx_top_k_p as approx_top_k_p
-from jax.lax import argmax_p as argmax_p
-from jax.lax import argmin_p as argmin_p
-from jax.lax import asin_p as asin_p
-from jax.lax import asinh_p as asinh_p
-from jax.lax import atan2_p as atan2_p
-from jax.lax import atan_p as atan_p
-from jax.lax import atanh_p as atanh_p
-from jax.lax import axis_index_p as axis_index_p
-from jax.lax import bessel_i0e_p as bessel_i0e_p
-from jax.lax import bessel_i1e_p as bessel_i1e_p
-from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p
-from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p
-from jax.lax import broadcast_shapes as broadcast_shapes
-from jax.lax import broadcasted_iota as broadcasted_iota
-from jax.lax import cbrt_p as cbrt_p
-from jax.lax import ceil_p as ceil_p
-from jax.lax import clamp_p as clamp_p
-from jax.lax import clz_p as clz_p
-from jax.lax import complex_p as complex_p
-from jax.lax import composite as composite
-from jax.lax import concatenate_p as concatenate_p
-from jax.lax import cond_p as cond_p
-from jax.lax import conj_p as conj_p
-from jax.lax import conv_dimension_numbers as conv_dimension_numbers
-from jax.lax import conv_general_dilated_p as conv_general_dilated_p
-from jax.lax import conv_general_permutations as conv_general_permutations
-from jax.lax import conv_general_shape_tuple as conv_general_shape_tuple
-from jax.lax import conv_shape_tuple as conv_shape_tuple
-from jax.lax import conv_transpose_shape_tuple as conv_transpose_shape_tuple
-from jax.lax import convert_element_type_p as convert_element_type_p
-from jax.lax import copy_p as copy_p
-from jax.lax import cos_p as cos_p
-from jax.lax import cosh_p as cosh_p
-from jax.lax import create_token as create_token
-from jax.lax import create_token_p as create_token_p
-from jax.lax import cumlogsumexp_p as cumlogsumexp_p
-from jax.lax import cummax_p as cummax_p
-from jax.lax import cummin_p as cummin_p
-from jax.lax import cumprod_p as cumprod_p
-from jax.lax import cumsum_p as cumsum_p
-from jax.lax import custom_linear_solve as custom_linear_solve
-from jax.lax import custom_root as custom_root
-from jax.lax import dce_sink as dce_sink
-from jax.lax import dce_sink_p as dce_sink_p
-from jax.lax import device_put_p as device_put_p
-from jax.lax import digamma_p as digamma_p
-from jax.lax import div_p as div_p
-from jax.lax import dot_general_p as dot_general_p
-from jax.lax import dtype as dtype
-from jax.lax import dynamic_slice_p as dynamic_slice_p
-from jax.lax import dynamic_update_slice_p as dynamic_update_slice_p
-from jax.lax import empty as empty
-from jax.lax import eq_p as eq_p
-from jax.lax import eq_to_p as eq_to_p
-from jax.lax import erf_inv_p as erf_inv_p
-from jax.lax import erf_p as erf_p
-from jax.lax import erfc_p as erfc_p
-from jax.lax import exp2_p as exp2_p
-from jax.lax import exp_p as exp_p
-from jax.lax import expm1_p as expm1_p
-from jax.lax import fft_p as fft_p
-from jax.lax import floor_p as floor_p
-from jax.lax import full as full
-from jax.lax import gather_p as gather_p
-from jax.lax import ge_p as ge_p
-from jax.lax import gt_p as gt_p
-from jax.lax import igamma_grad_a_p as igamma_grad_a_p
-from jax.lax import igamma_p as igamma_p
-from jax.lax import igammac_p as igammac_p
-from jax.lax import imag_p as imag_p
-from jax.lax import integer_pow_p as integer_pow_p
-from jax.lax import iota as iota
-from jax.lax import iota_p as iota_p
-from jax.lax import is_finite_p as is_finite_p
-from jax.lax import le_p as le_p
-from jax.lax import le_to_p as le_to_p
-from jax.lax import lgamma_p as lgamma_p
-from jax.lax import linear_solve_p as linear_solve_p
-from jax.lax import log1p_p as log1p_p
-from jax.lax import log_p as log_p
-from jax.lax import logistic_p as logistic_p
-from jax.lax import lt_p as lt_p
-from jax.lax import lt_to_p as lt_to_p
-from jax.lax import max_p as max_p
-from jax.lax import min_p as min_p
-from jax.lax import mul_p as mul_p
-from jax.lax import mulhi_p as mulhi_p
-from jax.lax import ne_p as ne_p
-from jax.lax import neg_p as neg_p
-from jax.lax import nextafter_p as nextafter_p
-from jax.lax import not_p as not_p
-from jax.lax import optimization_barrier_p as optimization_barrier_p
-from jax.lax import or_p as or_p
-from jax.lax import pad_p as pad_p
-from jax.lax import padtype_to_pads as padtype_to_pads
-from jax.lax import platform_dependent as platform_dependent
-from jax.lax import pmax_p as pmax_p
-from jax.lax import pmin_p as pmin_p
-from jax.lax import polygamma_p as polygamma_p
-from jax.lax import population_count_p as population_count_p
-from jax.lax import pow_p as pow_p
-from jax.lax import ppermute_p as ppermute_p
-from jax.lax import psum_p as psum_p
-from jax.lax import ragged_all_to_all_p as ragged_all_to_all_p
-from jax.lax import real_p as real_p
-from jax.lax import reduce_and_p as reduce_and_p
-from jax.lax import reduce_max_p as reduce_max_p
-from jax.lax import reduce_min_p as reduce_min_p
-from jax.lax import reduce_or_p as reduce_or_p
-from jax.lax import reduce_p as reduce_p
-from jax.lax import reduce_precision_p as reduce_precision_p
-from jax.lax import reduce_prod_p as reduce_prod_p
-from jax.lax import reduce_sum_p as reduce_sum_p
-from jax.lax import reduce_window_max_p as reduce_window_max_p
-from jax.lax import reduce_window_min_p as reduce_window_min_p
-from jax.lax import reduce_window_p as reduce_window_p
-from jax.lax import reduce_window_shape_tuple as reduce_window_shape_tuple
-from jax.lax import reduce_window_sum_p as reduce_window_sum_p
-from jax.lax import reduce_xor_p as reduce_xor_p
-from jax.lax import regularized_incomplete_beta_p as regularized_incomplete_beta_p
-from jax.lax import rem_p as rem_p
-from jax.lax import reshape_p as reshape_p
-from jax.lax import rev_p as rev_p
-from jax.lax import rng_bit_generator_p as rng_bit_generator_p
-from jax.lax import rng_uniform_p as rng_uniform_p
-from jax.lax import round_p as round_p
-from jax.lax import rsqrt_p as rsqrt_p
-from jax.lax import scan_p as scan_p
-from jax.lax import scatter_add_p as scatter_add_p
-from jax.lax import scatter_max_p as scatter_max_p
-from jax.lax import scatter_min_p as scatter_min_p
-from jax.lax import scatter_mul_p as scatter_mul_p
-from jax.lax import scatter_p as scatter_p
-from jax.lax import scatter_sub_p as scatter_sub_p
-from jax.lax import select_and_gather_add_p as select_and_gather_add_p
-from jax.lax import select_and_scatter_add_p as select_and_scatter_add_p
-from jax.lax import select_and_scatter_p as select_and_scatter_p
-from jax.lax import select_n_p as select_n_p
-from jax.lax import shape_as_value as shape_as_value
-from jax.lax import sharding_constraint_p as sharding_constraint_p
-from jax.lax import shift_left_p as shift_left_p
-from jax.lax import shift_right_arithmetic_p as shift_right_arithmetic_p
-from jax.lax import shift_right_logical_p as shift_right_logical_p
-from jax.lax import sign_p as sign_p
-from jax.lax import sin_p as sin_p
-from jax.lax import sinh_p as sinh_p
-from jax.lax import slice_p as slice_p
-from jax.lax import sort_p as sort_p
-from jax.lax import split_p as split_p
-from jax.lax import sqrt_p as sqrt_p
-from jax.lax import square_p as square_p
-from jax.lax import squeeze_p as squeeze_p
-from jax.lax import stack_p as stack_p
-from jax.lax import stage as stage
-from jax.lax import stage_p as stage_p
-from jax.lax import stop_gradient_p as stop_gradient_p
-from jax.lax import sub_p as sub_p
-from jax.lax import tan_p as tan_p
-from jax.lax import tanh_p as tanh_p
-from jax.lax import tile_p as tile_p
-from jax.lax import top_k_p as top_k_p
-from jax.lax import transpose_p as transpose_p
-from jax.lax import unstack_p as unstack_p
-from jax.lax import while_p as while_p
-from jax.lax import xor_p as xor_p
-from jax.lax import zeta_p as zeta_p
+from jax.lax import AccuracyMode as AccuracyMode  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotAlgorithm as DotAlgorithm  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotDimensionNumbers as DotDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import FftType as FftType  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import GatherDimensionNumbers as GatherDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import GatherScatterMode as GatherScatterMode  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import Precision as Precision  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import PrecisionLike as PrecisionLike  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RandomAlgorithm as RandomAlgorithm  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RoundingMethod as RoundingMethod  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ScatterDimensionNumbers as ScatterDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import Tolerance as Tolerance  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import abs_p as abs_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import acos_p as acos_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import acosh_p as acosh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import add_p as add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import after_all as after_all  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import after_all_p as after_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import all_gather_p as all_gather_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import all_to_all_p as all_to_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import and_p as and_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import approx_top_k_p as approx_top_k_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import argmax_p as argmax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import argmin_p as argmin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import asin_p as asin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import asinh_p as asinh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atan2_p as atan2_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atan_p as atan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atanh_p as atanh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import axis_index_p as axis_index_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bessel_i0e_p as bessel_i0e_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bessel_i1e_p as bessel_i1e_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcasted_iota as broadcasted_iota  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cbrt_p as cbrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ceil_p as ceil_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import clamp_p as clamp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import clz_p as clz_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import complex_p as complex_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import composite as composite  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import concatenate_p as concatenate_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cond_p as cond_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conj_p as conj_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_dimension_numbers as conv_dimension_numbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_dilated_p as conv_general_dilated_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_permutations as conv_general_permutations  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_shape_tuple as conv_general_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_shape_tuple as conv_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_transpose_shape_tuple as conv_transpose_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import convert_element_type_p as convert_element_type_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import copy_p as copy_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cos_p as cos_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cosh_p as cosh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import create_token as create_token  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import create_token_p as create_token_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumlogsumexp_p as cumlogsumexp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cummax_p as cummax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cummin_p as cummin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumprod_p as cumprod_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumsum_p as cumsum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import custom_linear_solve as custom_linear_solve  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import custom_root as custom_root  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dce_sink as dce_sink  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import device_put_p as device_put_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import digamma_p as digamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import div_p as div_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dot_general_p as dot_general_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dtype as dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dynamic_slice_p as dynamic_slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dynamic_update_slice_p as dynamic_update_slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import empty as empty  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import eq_p as eq_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import eq_to_p as eq_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erf_inv_p as erf_inv_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erf_p as erf_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erfc_p as erfc_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import exp2_p as exp2_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import exp_p as exp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import expm1_p as expm1_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import fft_p as fft_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import floor_p as floor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import full as full  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import gather_p as gather_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ge_p as ge_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import gt_p as gt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igamma_grad_a_p as igamma_grad_a_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igamma_p as igamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igammac_p as igammac_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import imag_p as imag_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import integer_pow_p as integer_pow_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import iota as iota  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import iota_p as iota_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import is_finite_p as is_finite_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import le_p as le_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import le_to_p as le_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lgamma_p as lgamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import linear_solve_p as linear_solve_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import log1p_p as log1p_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import log2_p as log2_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import log_p as log_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import logistic_p as logistic_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lt_p as lt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lt_to_p as lt_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import max_p as max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import min_p as min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import mul_p as mul_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import mulhi_p as mulhi_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ne_p as ne_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import neg_p as neg_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import nextafter_p as nextafter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import not_p as not_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import one_minus_square_p as one_minus_square_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import optimization_barrier_p as optimization_barrier_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import or_p as or_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pad_p as pad_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import padtype_to_pads as padtype_to_pads  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import platform_dependent as platform_dependent  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pmax_p as pmax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pmin_p as pmin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import polygamma_p as polygamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import polynomial_p as polynomial_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import population_count_p as population_count_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pow_p as pow_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ppermute_p as ppermute_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import psum_p as psum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ragged_all_to_all_p as ragged_all_to_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import real_p as real_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_and_p as reduce_and_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_max_p as reduce_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_min_p as reduce_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_or_p as reduce_or_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_p as reduce_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_precision_p as reduce_precision_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_prod_p as reduce_prod_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_sum_p as reduce_sum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_max_p as reduce_window_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_min_p as reduce_window_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_p as reduce_window_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_shape_tuple as reduce_window_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_sum_p as reduce_window_sum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_xor_p as reduce_xor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import regularized_incomplete_beta_p as regularized_incomplete_beta_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rem_p as rem_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reshape_p as reshape_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rev_p as rev_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rng_bit_generator_p as rng_bit_generator_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rng_uniform_p as rng_uniform_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import round_p as round_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rsqrt_p as rsqrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scan_p as scan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_add_p as scatter_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_max_p as scatter_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_min_p as scatter_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_mul_p as scatter_mul_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_p as scatter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_sub_p as scatter_sub_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_gather_add_p as select_and_gather_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_scatter_add_p as select_and_scatter_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_scatter_p as select_and_scatter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_n_p as select_n_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shape_as_value as shape_as_value  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sharding_constraint_p as sharding_constraint_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_left_p as shift_left_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_right_arithmetic_p as shift_right_arithmetic_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_right_logical_p as shift_right_logical_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sign_p as sign_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sin_p as sin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sinh_p as sinh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import slice_p as slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sort_p as sort_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import split_p as split_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sqrt_p as sqrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import square_p as square_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import squeeze_p as squeeze_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stack_p as stack_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stage as stage  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stage_p as stage_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stop_gradient_p as stop_gradient_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sub_p as sub_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tan_p as tan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tanh_p as tanh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tile_p as tile_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import top_k_p as top_k_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import transpose_p as transpose_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import unstack_p as unstack_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import while_p as while_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import xor_p as xor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
@@ -283,22 +285,22 @@ def all_to_all(
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
-    operand: Array,
+    operand: jax.Array,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[jax.Array, jax.Array]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def approx_min_k(
-    operand: Array,
+    operand: jax.Array,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[jax.Array, jax.Array]:
     """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
     """`jax.lax.argmax`, by name or position. Over a sharded name: reductions of the size of the result.
@@ -377,35 +379,11 @@ def axis_size(axis_name: Any) -> int:
     """
 def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
     """Batch matrix multiplication."""
-@overload
-def bessel_i0e(x: NamedArray) -> NamedArray:
-    """Exponentially scaled modified Bessel function of order 0:
-    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
-    """
-@overload
-def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 0:
-    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
-    """
-@overload
-def bessel_i1e(x: NamedArray) -> NamedArray:
-    """Exponentially scaled modified Bessel function of order 1:
-    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
-    """
-@overload
-def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 1:
-    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
-    """
-@overload
-def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
-    """Elementwise regularized incomplete beta integral."""
-@overload
-def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
-@overload
-def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
-@overload
-def betainc(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+def bessel_i0e(x: ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 0:"""
+def bessel_i1e(x: ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 1:"""
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete beta integral."""
 @overload
 def bitcast_convert_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
@@ -720,11 +698,7 @@ def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
 
     See `nx.cumsum`.
     """
-@overload
-def digamma(x: NamedArray) -> NamedArray:
-    """Elementwise digamma: :math:`\\psi(x)`."""
-@overload
-def digamma(x: jax.typing.ArrayLike) -> jax.Array:
+def digamma(x: ArrayLike) -> jax.Array:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
 def div(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -897,28 +871,12 @@ def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise equals: :math:`x = y`."""
-@overload
-def erf(x: NamedArray) -> NamedArray:
+def erf(x: ArrayLike) -> jax.Array:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
-@overload
-def erf(x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
-@overload
-def erf_inv(x: NamedArray) -> NamedArray:
+def erf_inv(x: ArrayLike) -> jax.Array:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
-@overload
-def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
-@overload
-def erfc(x: NamedArray) -> NamedArray:
-    """Elementwise complementary error function:
-    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
-    """
-@overload
-def erfc(x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise complementary error function:
-    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
-    """
+def erfc(x: ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise complementary error function:"""
 @overload
 def exp(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
     """Elementwise exponential: :math:`e^x`."""
@@ -1046,29 +1004,11 @@ def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than: :math:`x > y`."""
-@overload
-def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
+def igamma(a: ArrayLike, x: ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete gamma function."""
-@overload
-def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
-@overload
-def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise regularized incomplete gamma function."""
-@overload
-def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> jax.Array:
     """Elementwise derivative of the regularized incomplete gamma function."""
-@overload
-def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
-@overload
-def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise derivative of the regularized incomplete gamma function."""
-@overload
-def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
-    """Elementwise complementary regularized incomplete gamma function."""
-@overload
-def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
-@overload
-def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+def igammac(a: ArrayLike, x: ArrayLike) -> jax.Array:
     """Elementwise complementary regularized incomplete gamma function."""
 @overload
 def imag(x: NamedArray) -> NamedArray:
@@ -1105,11 +1045,7 @@ def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
-@overload
-def lgamma(x: NamedArray) -> NamedArray:
-    """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
-@overload
-def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
+def lgamma(x: ArrayLike) -> jax.Array:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
 @overload
 def log(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
@@ -1123,6 +1059,12 @@ def log1p(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 @overload
 def log1p(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
+@overload
+def log2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
+@overload
+def log2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
 @overload
 def logistic(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
@@ -1211,6 +1153,12 @@ def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
+@overload
+def one_minus_square(x: NamedArray) -> NamedArray:
+    """Elementwise :math:`1 - x^2`."""
+@overload
+def one_minus_square(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise :math:`1 - x^2`."""
 def optimization_barrier(operand: Any, /) -> Any:
     """The operands, none of which is computed later than any use of the results; see `jax.lax.optimization_barrier`. Changes no value."""
 @overload
@@ -1312,7 +1260,6 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
     Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
 
-
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
@@ -1328,14 +1275,14 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
-@overload
-def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
+def polygamma(m: ArrayLike, x: ArrayLike) -> jax.Array:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
-def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
+def polynomial(x: NamedArray, coeffs: Sequence[ArrayLike], *, unroll: int | None = None) -> NamedArray:
+    """Evaluates a polynomial using Horner's rule:"""
 @overload
-def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
+def polynomial(x: jax.typing.ArrayLike, coeffs: Sequence[ArrayLike], *, unroll: int | None = None) -> jax.Array:
+    """Evaluates a polynomial using Horner's rule:"""
 @overload
 def population_count(x: NamedArray) -> NamedArray:
     """Elementwise popcount, count the number of set bits in each element."""
@@ -1371,10 +1318,6 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
       AxisSizeError: an index is out of range, or appears twice.
     """
-def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
-    """`jax.lax.precv`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
-def psend(x: Any, axis_name: Any, perm: Any) -> Any:
-    """`jax.lax.psend`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
 
@@ -1420,6 +1363,8 @@ def psum_scatter(
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
+def psum_scatter_start(*args: Any, **kwargs: Any) -> Any:
+    """`jax.lax.psum_scatter_start`, for arrays without names outside of mapped functions. Use nx.lax.psum_scatter, which XLA makes asynchronous where that helps."""
 def pswapaxes(x: Any, axis_name: Any, axis: Axis, *, axis_index_groups: Any = None) -> Any:
     """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given."""
 def ragged_all_to_all(
@@ -1488,21 +1433,25 @@ def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_max(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_max(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
     """`jax.lax.reduce_max`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
+
+    `nx.lax.reduce_max` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
-def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_min(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
     """`jax.lax.reduce_min`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
+
+    `nx.lax.reduce_min` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
 def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_or`, by name or position; the element type stays.
@@ -1592,13 +1541,13 @@ def rsqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def rsqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
-    lhs: Array,
-    rhs: Array,
+    lhs: jax.Array,
+    rhs: jax.Array,
     *,
-    lhs_scale: Array | None = None,
-    rhs_scale: Array | None = None,
+    lhs_scale: jax.Array | None = None,
+    rhs_scale: jax.Array | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
-    preferred_element_type: Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
 ) -> Any:
     """Computes a scaled dot product."""
 def scan(
@@ -2051,7 +2000,9 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
-def top_k(operand: ArrayLike, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any:
+def top_k(
+    operand: ArrayLike, k: int, *, axis: Axis = -1, is_stable: bool = True, out_axis: Hashable | None = None,
+) -> Any:
     """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 
     See `nx.top_k`.
@@ -2093,11 +2044,5 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."""
-@overload
-def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
-    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
-@overload
-def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
-@overload
-def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
+def zeta(x: ArrayLike, q: ArrayLike) -> jax.Array:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.nn`: `jax.nn` for named arrays."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 
 import jax
 import jax.typing
-from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config
+from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
@@ -599,7 +599,9 @@ def moments(x: Any, axis: Axis, *, where: Any = None) -> Any:
 
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds none.
     """
-def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1) -> Array:
+def one_hot(
+    x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1, out_sharding: Any = None,
+) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
     Args:

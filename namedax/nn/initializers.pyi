@@ -1,10 +1,10 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.nn.initializers`: `jax.nn.initializers` whose axes may be names."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from jax.nn.initializers import Initializer as Initializer
+from jax.nn.initializers import Initializer as Initializer  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import ArrayLike
 from namedax.ops.nn.initializers import NamedInitializer

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
 import builtins
@@ -7,107 +7,109 @@ from typing import Any, overload
 
 import jax
 import jax.typing
-from jax.numpy import ComplexWarning as ComplexWarning
-from jax.numpy import apply_over_axes as apply_over_axes
-from jax.numpy import bartlett as bartlett
-from jax.numpy import bfloat16 as bfloat16
-from jax.numpy import blackman as blackman
-from jax.numpy import bool as bool
-from jax.numpy import bool_ as bool_
-from jax.numpy import broadcast_shapes as broadcast_shapes
-from jax.numpy import c_ as c_
-from jax.numpy import can_cast as can_cast
-from jax.numpy import cdouble as cdouble
-from jax.numpy import character as character
-from jax.numpy import complex128 as complex128
-from jax.numpy import complex64 as complex64
-from jax.numpy import complex_ as complex_
-from jax.numpy import complexfloating as complexfloating
-from jax.numpy import csingle as csingle
-from jax.numpy import diag_indices as diag_indices
-from jax.numpy import double as double
-from jax.numpy import dtype as dtype
-from jax.numpy import e as e
-from jax.numpy import einsum_path as einsum_path
-from jax.numpy import euler_gamma as euler_gamma
-from jax.numpy import eye as eye
-from jax.numpy import finfo as finfo
-from jax.numpy import flexible as flexible
-from jax.numpy import float16 as float16
-from jax.numpy import float32 as float32
-from jax.numpy import float4_e2m1fn as float4_e2m1fn
-from jax.numpy import float64 as float64
-from jax.numpy import float8_e3m4 as float8_e3m4
-from jax.numpy import float8_e4m3 as float8_e4m3
-from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from jax.numpy import float8_e4m3fn as float8_e4m3fn
-from jax.numpy import float8_e4m3fnuz as float8_e4m3fnuz
-from jax.numpy import float8_e5m2 as float8_e5m2
-from jax.numpy import float8_e5m2fnuz as float8_e5m2fnuz
-from jax.numpy import float8_e8m0fnu as float8_e8m0fnu
-from jax.numpy import float_ as float_
-from jax.numpy import floating as floating
-from jax.numpy import from_dlpack as from_dlpack
-from jax.numpy import frombuffer as frombuffer
-from jax.numpy import fromfile as fromfile
-from jax.numpy import fromfunction as fromfunction
-from jax.numpy import fromiter as fromiter
-from jax.numpy import fromstring as fromstring
-from jax.numpy import generic as generic
-from jax.numpy import get_printoptions as get_printoptions
-from jax.numpy import hamming as hamming
-from jax.numpy import hanning as hanning
-from jax.numpy import identity as identity
-from jax.numpy import iinfo as iinfo
-from jax.numpy import index_exp as index_exp
-from jax.numpy import indices as indices
-from jax.numpy import inexact as inexact
-from jax.numpy import inf as inf
-from jax.numpy import int16 as int16
-from jax.numpy import int2 as int2
-from jax.numpy import int32 as int32
-from jax.numpy import int4 as int4
-from jax.numpy import int64 as int64
-from jax.numpy import int8 as int8
-from jax.numpy import int_ as int_
-from jax.numpy import integer as integer
-from jax.numpy import isdtype as isdtype
-from jax.numpy import issubdtype as issubdtype
-from jax.numpy import iterable as iterable
-from jax.numpy import ix_ as ix_
-from jax.numpy import kaiser as kaiser
-from jax.numpy import load as load
-from jax.numpy import mask_indices as mask_indices
-from jax.numpy import mgrid as mgrid
-from jax.numpy import nan as nan
-from jax.numpy import ndarray as ndarray
-from jax.numpy import newaxis as newaxis
-from jax.numpy import number as number
-from jax.numpy import object_ as object_
-from jax.numpy import ogrid as ogrid
-from jax.numpy import pi as pi
-from jax.numpy import printoptions as printoptions
-from jax.numpy import promote_types as promote_types
-from jax.numpy import r_ as r_
-from jax.numpy import s_ as s_
-from jax.numpy import save as save
-from jax.numpy import savez as savez
-from jax.numpy import set_printoptions as set_printoptions
-from jax.numpy import signedinteger as signedinteger
-from jax.numpy import single as single
-from jax.numpy import tri as tri
-from jax.numpy import tril_indices as tril_indices
-from jax.numpy import triu_indices as triu_indices
-from jax.numpy import ufunc as ufunc
-from jax.numpy import uint as uint
-from jax.numpy import uint16 as uint16
-from jax.numpy import uint2 as uint2
-from jax.numpy import uint32 as uint32
-from jax.numpy import uint4 as uint4
-from jax.numpy import uint64 as uint64
-from jax.numpy import uint8 as uint8
-from jax.numpy import unsignedinteger as unsignedinteger
-from jax.numpy import vectorize as vectorize
+from jax.numpy import ComplexWarning as ComplexWarning  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import apply_over_axes as apply_over_axes  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bartlett as bartlett  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bfloat16 as bfloat16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import blackman as blackman  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bool as bool  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bool_ as bool_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import c_ as c_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import can_cast as can_cast  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import cdouble as cdouble  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import character as character  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex128 as complex128  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex64 as complex64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex_ as complex_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complexfloating as complexfloating  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import csingle as csingle  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import diag_indices as diag_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import double as double  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import dtype as dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import e as e  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import einsum_path as einsum_path  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import euler_gamma as euler_gamma  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import eye as eye  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import finfo as finfo  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import flexible as flexible  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float16 as float16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float32 as float32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float4_e2m1fn as float4_e2m1fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float64 as float64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float6_e2m3fn as float6_e2m3fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float6_e3m2fn as float6_e3m2fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e3m4 as float8_e3m4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3 as float8_e4m3  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3fn as float8_e4m3fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3fnuz as float8_e4m3fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e5m2 as float8_e5m2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e5m2fnuz as float8_e5m2fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e8m0fnu as float8_e8m0fnu  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float_ as float_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import floating as floating  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import from_dlpack as from_dlpack  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import frombuffer as frombuffer  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromfile as fromfile  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromfunction as fromfunction  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromiter as fromiter  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromstring as fromstring  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import generic as generic  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import get_printoptions as get_printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import hamming as hamming  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import hanning as hanning  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import identity as identity  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import iinfo as iinfo  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import index_exp as index_exp  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import indices as indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import inexact as inexact  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import inf as inf  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int16 as int16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int2 as int2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int32 as int32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int4 as int4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int64 as int64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int8 as int8  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int_ as int_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import integer as integer  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import isdtype as isdtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import issubdtype as issubdtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import iterable as iterable  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ix_ as ix_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import kaiser as kaiser  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import load as load  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import mask_indices as mask_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import mgrid as mgrid  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import nan as nan  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ndarray as ndarray  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import newaxis as newaxis  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import number as number  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import object_ as object_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ogrid as ogrid  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import pi as pi  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import printoptions as printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import promote_types as promote_types  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import r_ as r_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import s_ as s_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import save as save  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import savez as savez  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import set_printoptions as set_printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import signedinteger as signedinteger  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import single as single  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import tri as tri  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import tril_indices as tril_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import triu_indices as triu_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ufunc as ufunc  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint as uint  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint16 as uint16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint2 as uint2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint32 as uint32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint4 as uint4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint64 as uint64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint8 as uint8  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import unsignedinteger as unsignedinteger  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
@@ -331,7 +333,7 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
 ) -> NamedArray:
     """The indices that sort along one axis; ties in their order, NaN last."""
 @overload
@@ -343,7 +345,7 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
 ) -> Array:
     """The indices that sort along one axis; ties in their order, NaN last.
 
@@ -363,8 +365,8 @@ def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.
     """Alias of :func:`jax.numpy.round`"""
 def array(
     object: Any,
-    dtype: Any = None,
-    *args: Any,
+    dtype: str | type[Any] | Any | Any | None = None,
+    *,
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
@@ -415,7 +417,7 @@ def array_str(
     """
 def asarray(
     a: Any,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     order: str | None = None,
     *,
     copy: builtins.bool | None = None,
@@ -464,11 +466,11 @@ def atanh(x: NamedArray, /) -> NamedArray:
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctanh`"""
-def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     """Convert inputs to arrays with at least 1 dimension."""
-def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     """Convert inputs to arrays with at least 2 dimensions."""
-def atleast_3d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     """Convert inputs to arrays with at least 3 dimensions."""
 def average(
     a: ArrayLike,
@@ -563,9 +565,9 @@ def bitwise_xor(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Compute the bitwise XOR operation elementwise."""
-def block(arrays: ArrayLike | list[ArrayLike]) -> Array:
+def block(arrays: ArrayLike | list[Any]) -> Array:
     """Create an array from a list of blocks."""
-def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
@@ -1021,32 +1023,12 @@ def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.true_divide`."""
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Calculates the integer quotient and remainder of x1 by x2 element-wise"""
-@overload
-def dot(
-    a: NamedArray,
-    b: ArrayLike,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray:
-    """Compute the dot product of two arrays."""
-@overload
 def dot(
     a: ArrayLike,
-    b: NamedArray,
+    b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray: ...
-@overload
-def dot(
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
     out_sharding: Any = None,
 ) -> jax.Array:
     """Compute the dot product of two arrays."""
@@ -1068,9 +1050,9 @@ def einsum(
     *operands: Any,
     out: None = None,
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    _dot_general: Callable[..., Array] = ...,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    _dot_general: Callable[..., jax.Array] = ...,
     out_sharding: Any = None,
     overlap: Any = None,
 ) -> Array:
@@ -1081,7 +1063,7 @@ def einsum(
 @overload
 def empty(
     shape: Any = (),
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1089,12 +1071,20 @@ def empty(
 ) -> NamedArray:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`."""
 @overload
-def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def empty(
+    shape: Any = (),
+    dtype: str | type[Any] | Any | Any | None = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> jax.Array:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
 
     See `nx.empty`.
     """
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def empty_like(
+    prototype: Any, dtype: str | type[Any] | Any | Any | None = None, shape: Any = None, *, device: Any = None,
+) -> jax.Array:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1223,8 +1213,6 @@ def flipud(m: NamedArray) -> NamedArray:
 @overload
 def flipud(m: jax.typing.ArrayLike) -> jax.Array:
     """Reverse the order of elements of an array along axis 0."""
-float6_e2m3fn: Any
-float6_e3m2fn: Any
 @overload
 def float_power(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Calculate element-wise base ``x`` exponential of ``y``."""
@@ -1292,7 +1280,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 def full(
     shape: Any = (),
     fill_value: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1303,7 +1291,7 @@ def full(
 def full(
     shape: Any = (),
     fill_value: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1312,32 +1300,10 @@ def full(
 
     See `nx.full`.
     """
-@overload
-def full_like(
-    a: NamedArray,
-    fill_value: ArrayLike,
-    dtype: Any = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray:
-    """Create an array full of a specified value with the same shape and dtype as an array."""
-@overload
 def full_like(
     a: ArrayLike,
-    fill_value: NamedArray,
-    dtype: Any = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray: ...
-@overload
-def full_like(
-    a: jax.typing.ArrayLike,
-    fill_value: jax.typing.ArrayLike,
-    dtype: Any = None,
+    fill_value: ArrayLike,
+    dtype: str | type[Any] | Any | Any | None = None,
     shape: Any = None,
     *,
     device: Any = None,
@@ -1357,9 +1323,9 @@ def geomspace(
     stop: ArrayLike,
     num: int = 50,
     endpoint: builtins.bool = True,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     axis: Axis = 0,
-) -> Array:
+) -> jax.Array:
     """Generate geometrically-spaced values."""
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
@@ -1408,6 +1374,7 @@ def histogram(
     range: Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
+    out_sharding: Any = None,
     *,
     axis: Axis = None,
     out_axis: Hashable | None = None,
@@ -1473,14 +1440,12 @@ def imag(val: NamedArray, /) -> NamedArray:
 @overload
 def imag(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise imaginary of part of the complex argument."""
-@overload
-def inner(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
-    """Compute the inner product of two arrays."""
-@overload
-def inner(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
-@overload
 def inner(
-    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
 ) -> jax.Array:
     """Compute the inner product of two arrays."""
 def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: Axis = None) -> Array:
@@ -1694,18 +1659,10 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
+def lexsort(keys: Iterable[Any], axis: Axis = -1, *, batch_size: int = 16) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
-    Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts
-        the keys.
-      axis: a position or a name.
-
-    Returns:
-      Integers with the axes of the keys together.
-
-    Along a sharded name: as for `sort`, of all keys and the indices.
+    See `nx.lexsort`.
     """
 def linspace(
     start: ArrayLike,
@@ -1823,36 +1780,16 @@ def logspace(
     num: int = 50,
     endpoint: builtins.bool = True,
     base: ArrayLike = 10.0,
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     axis: Axis = 0,
-) -> Array:
+) -> jax.Array:
     """Generate logarithmically-spaced values."""
-@overload
-def matmul(
-    a: NamedArray,
-    b: ArrayLike,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray:
-    """Perform a matrix multiplication."""
-@overload
 def matmul(
     a: ArrayLike,
-    b: NamedArray,
+    b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> NamedArray: ...
-@overload
-def matmul(
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
     out_sharding: Any = None,
 ) -> jax.Array:
     """Perform a matrix multiplication."""
@@ -1862,13 +1799,7 @@ def matrix_transpose(x: NamedArray, /) -> NamedArray:
 @overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose the last two dimensions of an array."""
-@overload
-def matvec(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Batched matrix-vector product."""
-@overload
-def matvec(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
-@overload
-def matvec(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> jax.Array:
     """Batched matrix-vector product."""
 def max(
     a: ArrayLike,
@@ -1918,7 +1849,7 @@ def median(
     """
 def meshgrid(
     *xi: ArrayLike, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = 'xy',
-) -> list[Array]:
+) -> tuple[Array, ...]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 def min(
     a: ArrayLike,
@@ -1942,6 +1873,28 @@ def minimum(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
+def minmax(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: builtins.bool = False,
+    initial: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+    where: ArrayLike | None = None,
+) -> tuple[Array, Array]:
+    """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
+
+    Args:
+      a: an array, named or not.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      keepdims: as for `nx.min`.
+      initial: one number for both, or a pair.
+      where: as for `nx.min`.
+
+    Over sharded names it costs what `nx.min` and `nx.max` cost.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+    """
 @overload
 def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Alias of :func:`jax.numpy.remainder`"""
@@ -2211,7 +2164,7 @@ def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
 @overload
 def ones(
     shape: Any = (),
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -2219,28 +2172,27 @@ def ones(
 ) -> NamedArray:
     """Ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
 @overload
-def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def ones(
+    shape: Any = (),
+    dtype: str | type[Any] | Any | Any | None = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> jax.Array:
     """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
-@overload
 def ones_like(
-    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
-) -> NamedArray:
-    """Create an array of ones with the same shape and dtype as an array."""
-@overload
-def ones_like(
-    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: ArrayLike,
+    dtype: str | type[Any] | Any | Any | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
-@overload
-def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
-    """Compute the outer product of two arrays."""
-@overload
-def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
-@overload
-def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
 def packbits(a: ArrayLike, axis: Axis = None, bitorder: str = 'big') -> Array:
     """Pack array of bits into a uint8 array."""
@@ -2394,12 +2346,12 @@ def polysub(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 def polysub(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the difference of two polynomials."""
 @overload
-def polyval(p: NamedArray, x: ArrayLike, *, unroll: int = 16) -> NamedArray:
+def polyval(p: NamedArray, x: ArrayLike, *, unroll: int | None = None) -> NamedArray:
     """Evaluates the polynomial at specific values."""
 @overload
-def polyval(p: ArrayLike, x: NamedArray, *, unroll: int = 16) -> NamedArray: ...
+def polyval(p: ArrayLike, x: NamedArray, *, unroll: int | None = None) -> NamedArray: ...
 @overload
-def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int = 16) -> jax.Array:
+def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int | None = None) -> jax.Array:
     """Evaluates the polynomial at specific values."""
 @overload
 def positive(x: NamedArray, /) -> NamedArray:
@@ -2791,11 +2743,7 @@ def sort(
 
     See `nx.sort`.
     """
-@overload
-def sort_complex(a: NamedArray) -> NamedArray:
-    """Return a sorted copy of complex array."""
-@overload
-def sort_complex(a: jax.typing.ArrayLike) -> jax.Array:
+def sort_complex(a: ArrayLike) -> jax.Array:
     """Return a sorted copy of complex array."""
 @overload
 def spacing(x: NamedArray, /) -> NamedArray:
@@ -2934,7 +2882,7 @@ def take_along_axis(
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
     *,
-    wrap_negative_indices: builtins.bool | None = None,
+    wrap_negative_indices: builtins.bool | None = True,
 ) -> Array:
     """Entries of `x` along one axis, at indices that differ from place to place.
 
@@ -2953,8 +2901,8 @@ def tensordot(
     b: ArrayLike,
     axes: Axis = 2,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
     out_sharding: Any = None,
 ) -> Array:
     """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
@@ -2979,6 +2927,10 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
       AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
         axes.
     """
+def top_k(
+    a: ArrayLike, k: int, /, *, axis: Axis = -1, mode: str = 'largest', sorted: builtins.bool = True,
+) -> tuple[jax.Array, jax.Array]:
+    """Return the ``k`` largest or smallest elements and their indices along an axis."""
 def trace(
     a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
 ) -> Array:
@@ -3189,14 +3141,12 @@ def var(
 
     See `nx.var`.
     """
-@overload
-def vdot(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
-    """Perform a conjugate multiplication of two 1D vectors."""
-@overload
-def vdot(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
-@overload
 def vdot(
-    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
+    preferred_element_type: str | type[Any] | Any | Any | None = None,
 ) -> jax.Array:
     """Perform a conjugate multiplication of two 1D vectors."""
 def vecdot(
@@ -3207,13 +3157,7 @@ def vecdot(
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-@overload
-def vecmat(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Batched conjugate vector-matrix product."""
-@overload
-def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
-@overload
-def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
 def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
     """Split an array into sub-arrays vertically."""
@@ -3249,7 +3193,7 @@ def where(
 @overload
 def zeros(
     shape: Any = (),
-    dtype: Any = None,
+    dtype: str | type[Any] | Any | Any | None = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -3257,18 +3201,23 @@ def zeros(
 ) -> NamedArray:
     """Zeros, with named axes in addition to the positional ones."""
 @overload
-def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def zeros(
+    shape: Any = (),
+    dtype: str | type[Any] | Any | Any | None = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> jax.Array:
     """Zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.
     """
-@overload
 def zeros_like(
-    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
-) -> NamedArray:
-    """Create an array full of zeros with the same shape and dtype as an array."""
-@overload
-def zeros_like(
-    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: ArrayLike,
+    dtype: str | type[Any] | Any | Any | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array full of zeros with the same shape and dtype as an array."""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.scipy.optimize`: `jax.scipy.optimize` for named arrays.
 
 Names are batch axes: over them there is a minimisation for each entry, of a function that sees positional arrays.
@@ -7,7 +7,7 @@ Names are batch axes: over them there is a minimisation for each entry, of a fun
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jax.scipy.optimize import OptimizeResults as OptimizeResults
+from jax.scipy.optimize import OptimizeResults as OptimizeResults  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array
 

@@ -1,9 +1,9 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, with a namespace per distribution."""
 
 from typing import Any
 
-from jax.scipy.stats import gaussian_kde as gaussian_kde
+from jax.scipy.stats import gaussian_kde as gaussian_kde  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.scipy.stats import bernoulli as bernoulli

@@ -1,59 +1,19 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """`jax.scipy.stats.gamma` for named arrays."""
 
-from typing import overload
-
 import jax
-import jax.typing
 
-from namedax.core.annotations import Array, ArrayLike
-from namedax.core.array import NamedArray
+from namedax.core.annotations import ArrayLike
 
-@overload
-def cdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma cumulative distribution function."""
-@overload
-def cdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def cdf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gamma cumulative distribution function."""
-@overload
-def logcdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma log cumulative distribution function."""
-@overload
-def logcdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logcdf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gamma log cumulative distribution function."""
-@overload
-def logpdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma log probability distribution function."""
-@overload
-def logpdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logpdf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gamma log probability distribution function."""
-@overload
-def logsf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma log survival function."""
-@overload
-def logsf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logsf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gamma log survival function."""
-@overload
-def pdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma probability distribution function."""
-@overload
-def pdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def pdf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gamma probability distribution function."""
-@overload
-def sf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
-    """Gamma survival function."""
-@overload
-def sf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def sf(x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gamma survival function."""
