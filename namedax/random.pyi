@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
 Every sampler takes `named_shape={"batch": 128}` by keyword, besides its shape (in a mapped function `None` stands for the size
@@ -10,7 +10,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
-from jax.random import Key as Key  # type: ignore[attr-defined, unused-ignore]
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
@@ -21,9 +20,9 @@ def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> Array:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
-    key: Any,
+    key: ArrayLike,
     d: int,
-    p: Any = 2,
+    p: float = 2,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -33,12 +32,18 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def ball(
-    key: Any, d: int, p: Any = 2, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    d: int,
+    p: float = 2,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
-    key: Any,
+    key: ArrayLike,
     p: ArrayLike = 0.5,
     shape: int | Sequence[int] | None = None,
     mode: str = 'low',
@@ -49,7 +54,7 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def bernoulli(
-    key: Any,
+    key: ArrayLike,
     p: ArrayLike = 0.5,
     shape: int | Sequence[int] | None = None,
     mode: str = 'low',
@@ -59,32 +64,30 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def beta(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def beta(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Any,
+    key: Array,
     n: Any,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
@@ -94,11 +97,13 @@ def binomial(
 ) -> NamedArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
-def binomial(key: Any, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None) -> Array:
+def binomial(
+    key: Array, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
+) -> Array:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -107,7 +112,7 @@ def bits(
 ) -> NamedArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
-def bits(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def bits(key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
@@ -156,7 +161,7 @@ def categorical(
     """
 @overload
 def cauchy(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -165,28 +170,28 @@ def cauchy(
 ) -> NamedArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
-def cauchy(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def cauchy(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: Any,
+    key: ArrayLike,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: Any,
+    key: ArrayLike,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Chisquare random values with given shape and float dtype."""
@@ -233,11 +238,11 @@ def choice(
     Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
     where the axis itself is drawn along); `a` is not gathered, `p` is.
     """
-def clone(key: Any) -> Array:
+def clone(key: Any) -> Any:
     """Clone a key for reuse"""
 @overload
 def dirichlet(
-    key: Any,
+    key: ArrayLike,
     alpha: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -248,12 +253,17 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def dirichlet(
-    key: Any, alpha: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    alpha: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
-    key: Any,
+    key: ArrayLike,
     loc: Any,
     scale: ArrayLike,
     shape: int | Sequence[int] = (),
@@ -264,12 +274,12 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def double_sided_maxwell(
-    key: Any, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: ArrayLike, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
 ) -> Array:
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -278,11 +288,13 @@ def exponential(
 ) -> NamedArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
-def exponential(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def exponential(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
-    key: Any,
+    key: ArrayLike,
     dfnum: Any,
     dfden: Any,
     shape: int | Sequence[int] | None = None,
@@ -294,7 +306,7 @@ def f(
     """Sample F-distribution random values with given shape and float dtype."""
 @overload
 def f(
-    key: Any,
+    key: ArrayLike,
     dfnum: Any,
     dfden: Any,
     shape: int | Sequence[int] | None = None,
@@ -303,35 +315,33 @@ def f(
     out_sharding: Any = None,
 ) -> Array:
     """Sample F-distribution random values with given shape and float dtype."""
-def fold_in(key: Any, data: ArrayLike) -> Array:
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """Folds in data to a PRNG key to form a new PRNG key."""
 @overload
 def gamma(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def gamma(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
-    key: Any,
-    p: ArrayLike,
+    key: ArrayLike,
+    p: float,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -341,12 +351,12 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def generalized_normal(
-    key: Any, p: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike, p: float, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
 ) -> Array:
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
-    key: Any,
+    key: ArrayLike,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -357,7 +367,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def geometric(
-    key: Any,
+    key: ArrayLike,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -367,7 +377,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     mode: str | None = None,
@@ -378,7 +388,7 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     mode: str | None = None,
@@ -388,13 +398,13 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
-def key_data(keys: Any) -> Array:
+def key_data(keys: ArrayLike) -> Array:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: Any) -> Any:
     """The generator that `keys` are for, as `jax.random.key_impl` says."""
 @overload
 def laplace(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -403,34 +413,34 @@ def laplace(
 ) -> NamedArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
-def laplace(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def laplace(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -439,11 +449,13 @@ def logistic(
 ) -> NamedArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
-def logistic(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def logistic(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: Any,
+    key: ArrayLike,
     sigma: Any = ...,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -454,7 +466,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: Any,
+    key: ArrayLike,
     sigma: Any = ...,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -464,7 +476,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -473,11 +485,13 @@ def maxwell(
 ) -> NamedArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
-def maxwell(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def maxwell(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: Any,
+    key: Array,
     n: Any,
     p: Any,
     *,
@@ -489,7 +503,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: Any,
+    key: Array,
     n: Any,
     p: Any,
     *,
@@ -500,7 +514,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
-    key: Any,
+    key: ArrayLike,
     mean: Any,
     cov: Any,
     shape: int | Sequence[int] | None = None,
@@ -513,7 +527,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def multivariate_normal(
-    key: Any,
+    key: ArrayLike,
     mean: Any,
     cov: Any,
     shape: int | Sequence[int] | None = None,
@@ -525,7 +539,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -534,11 +548,13 @@ def normal(
 ) -> NamedArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
-def normal(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def normal(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
-    key: Any,
+    key: ArrayLike,
     n: int,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
@@ -550,7 +566,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def orthogonal(
-    key: Any,
+    key: ArrayLike,
     n: int,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
@@ -561,7 +577,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
-    key: Any,
+    key: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -572,7 +588,7 @@ def pareto(
     """Sample Pareto random values with given shape and float dtype."""
 @overload
 def pareto(
-    key: Any,
+    key: ArrayLike,
     b: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -599,30 +615,28 @@ def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, 
     """
 @overload
 def poisson(
-    key: Any,
+    key: ArrayLike,
     lam: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def poisson(
-    key: Any,
+    key: ArrayLike,
     lam: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     *,
-    method: str = 'exact',
     out_sharding: Any = None,
 ) -> Array:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
@@ -631,11 +645,13 @@ def rademacher(
 ) -> NamedArray:
     """Sample from a Rademacher distribution."""
 @overload
-def rademacher(key: Any, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def rademacher(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> Array:
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int],
     minval: Any,
     maxval: Any,
@@ -647,12 +663,18 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def randint(
-    key: Any, shape: int | Sequence[int], minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: int | Sequence[int],
+    minval: Any,
+    maxval: Any,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
-    key: Any,
+    key: ArrayLike,
     scale: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -663,7 +685,7 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def rayleigh(
-    key: Any,
+    key: ArrayLike,
     scale: ArrayLike,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -682,7 +704,7 @@ def split(key: Any, num: int | Sequence[int] | None = None) -> Array:
     """
 @overload
 def t(
-    key: Any,
+    key: ArrayLike,
     df: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -693,12 +715,17 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def t(
-    key: Any, df: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    df: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: Any,
+    key: ArrayLike,
     left: Any,
     mode: Any,
     right: Any,
@@ -711,7 +738,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: Any,
+    key: ArrayLike,
     left: Any,
     mode: Any,
     right: Any,
@@ -723,7 +750,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
-    key: Any,
+    key: ArrayLike,
     lower: Any,
     upper: Any,
     shape: int | Sequence[int] | None = None,
@@ -735,7 +762,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def truncated_normal(
-    key: Any,
+    key: ArrayLike,
     lower: Any,
     upper: Any,
     shape: int | Sequence[int] | None = None,
@@ -746,7 +773,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     minval: Any = 0.0,
@@ -758,7 +785,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def uniform(
-    key: Any,
+    key: ArrayLike,
     shape: int | Sequence[int] = (),
     dtype: Any = None,
     minval: Any = 0.0,
@@ -769,7 +796,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
-    key: Any,
+    key: ArrayLike,
     mean: Any,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
@@ -780,12 +807,17 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def wald(
-    key: Any, mean: Any, shape: int | Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    mean: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
-    key: Any,
+    key: ArrayLike,
     scale: ArrayLike,
     concentration: Any,
     shape: int | Sequence[int] = (),
@@ -796,8 +828,8 @@ def weibull_min(
     """Sample from a Weibull distribution."""
 @overload
 def weibull_min(
-    key: Any, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
 ) -> Array:
     """Sample from a Weibull distribution."""
-def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Array:
+def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Any:
     """Wrap an array of key data bits into a PRNG key array."""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The operators and methods of `NamedArray`, as a type checker sees them. There is no such module when a program runs."""
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -406,10 +406,7 @@ class Methods:
         Flatten array into a 1-dimensional shape.
         """
     def flatten(self, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
-        """`jax.Array.flatten` over the positional axes; names are batch axes.
-
-        The type of the None singleton.
-        """
+        """`jax.Array.flatten` over the positional axes; names are batch axes."""
     def swapaxes(self, axis1: Axis, axis2: Axis) -> NamedArray:
         """`jax.Array.swapaxes` over the positional axes; names are batch axes.
 

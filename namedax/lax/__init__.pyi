@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
 
 import builtins
@@ -76,6 +76,7 @@ from jax.lax import cumsum_p as cumsum_p  # type: ignore[attr-defined, unused-ig
 from jax.lax import custom_linear_solve as custom_linear_solve  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import custom_root as custom_root  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import dce_sink as dce_sink  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dce_sink_p as dce_sink_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import device_put_p as device_put_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import digamma_p as digamma_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import div_p as div_p  # type: ignore[attr-defined, unused-ignore]
@@ -111,7 +112,6 @@ from jax.lax import le_to_p as le_to_p  # type: ignore[attr-defined, unused-igno
 from jax.lax import lgamma_p as lgamma_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import linear_solve_p as linear_solve_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import log1p_p as log1p_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import log2_p as log2_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import log_p as log_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import logistic_p as logistic_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import lt_p as lt_p  # type: ignore[attr-defined, unused-ignore]
@@ -124,7 +124,6 @@ from jax.lax import ne_p as ne_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import neg_p as neg_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import nextafter_p as nextafter_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import not_p as not_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import one_minus_square_p as one_minus_square_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import optimization_barrier_p as optimization_barrier_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import or_p as or_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pad_p as pad_p  # type: ignore[attr-defined, unused-ignore]
@@ -133,7 +132,6 @@ from jax.lax import platform_dependent as platform_dependent  # type: ignore[att
 from jax.lax import pmax_p as pmax_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pmin_p as pmin_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import polygamma_p as polygamma_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import polynomial_p as polynomial_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import population_count_p as population_count_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pow_p as pow_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ppermute_p as ppermute_p  # type: ignore[attr-defined, unused-ignore]
@@ -285,22 +283,22 @@ def all_to_all(
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
-    operand: jax.Array,
+    operand: Array,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def approx_min_k(
-    operand: jax.Array,
+    operand: Array,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
     """`jax.lax.argmax`, by name or position. Over a sharded name: reductions of the size of the result.
@@ -379,11 +377,35 @@ def axis_size(axis_name: Any) -> int:
     """
 def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
     """Batch matrix multiplication."""
-def bessel_i0e(x: ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 0:"""
-def bessel_i1e(x: ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 1:"""
-def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> jax.Array:
+@overload
+def bessel_i0e(x: NamedArray) -> NamedArray:
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
+@overload
+def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
+@overload
+def bessel_i1e(x: NamedArray) -> NamedArray:
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
+@overload
+def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
+@overload
+def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
+    """Elementwise regularized incomplete beta integral."""
+@overload
+def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
+@overload
+def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def betainc(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete beta integral."""
 @overload
 def bitcast_convert_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
@@ -698,7 +720,11 @@ def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
 
     See `nx.cumsum`.
     """
-def digamma(x: ArrayLike) -> jax.Array:
+@overload
+def digamma(x: NamedArray) -> NamedArray:
+    """Elementwise digamma: :math:`\\psi(x)`."""
+@overload
+def digamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
 def div(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -871,12 +897,28 @@ def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise equals: :math:`x = y`."""
-def erf(x: ArrayLike) -> jax.Array:
+@overload
+def erf(x: NamedArray) -> NamedArray:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
-def erf_inv(x: ArrayLike) -> jax.Array:
+@overload
+def erf(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
+@overload
+def erf_inv(x: NamedArray) -> NamedArray:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
-def erfc(x: ArrayLike, *, accuracy: Any = None) -> jax.Array:
-    """Elementwise complementary error function:"""
+@overload
+def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
+@overload
+def erfc(x: NamedArray) -> NamedArray:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
+@overload
+def erfc(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
 @overload
 def exp(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
     """Elementwise exponential: :math:`e^x`."""
@@ -1004,11 +1046,29 @@ def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than: :math:`x > y`."""
-def igamma(a: ArrayLike, x: ArrayLike) -> jax.Array:
+@overload
+def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise regularized incomplete gamma function."""
-def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> jax.Array:
+@overload
+def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise regularized incomplete gamma function."""
+@overload
+def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise derivative of the regularized incomplete gamma function."""
-def igammac(a: ArrayLike, x: ArrayLike) -> jax.Array:
+@overload
+def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise derivative of the regularized incomplete gamma function."""
+@overload
+def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
+    """Elementwise complementary regularized incomplete gamma function."""
+@overload
+def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary regularized incomplete gamma function."""
 @overload
 def imag(x: NamedArray) -> NamedArray:
@@ -1045,7 +1105,11 @@ def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
-def lgamma(x: ArrayLike) -> jax.Array:
+@overload
+def lgamma(x: NamedArray) -> NamedArray:
+    """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
+@overload
+def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
 @overload
 def log(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
@@ -1059,12 +1123,6 @@ def log1p(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 @overload
 def log1p(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
-@overload
-def log2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
-    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
-@overload
-def log2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
-    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
 @overload
 def logistic(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
@@ -1153,12 +1211,6 @@ def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
-@overload
-def one_minus_square(x: NamedArray) -> NamedArray:
-    """Elementwise :math:`1 - x^2`."""
-@overload
-def one_minus_square(x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise :math:`1 - x^2`."""
 def optimization_barrier(operand: Any, /) -> Any:
     """The operands, none of which is computed later than any use of the results; see `jax.lax.optimization_barrier`. Changes no value."""
 @overload
@@ -1275,14 +1327,14 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
-def polygamma(m: ArrayLike, x: ArrayLike) -> jax.Array:
+@overload
+def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
-def polynomial(x: NamedArray, coeffs: Sequence[ArrayLike], *, unroll: int | None = None) -> NamedArray:
-    """Evaluates a polynomial using Horner's rule:"""
+def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def polynomial(x: jax.typing.ArrayLike, coeffs: Sequence[ArrayLike], *, unroll: int | None = None) -> jax.Array:
-    """Evaluates a polynomial using Horner's rule:"""
+def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
 def population_count(x: NamedArray) -> NamedArray:
     """Elementwise popcount, count the number of set bits in each element."""
@@ -1318,6 +1370,10 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
       AxisSizeError: an index is out of range, or appears twice.
     """
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
+    """`jax.lax.precv`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
+def psend(x: Any, axis_name: Any, perm: Any) -> Any:
+    """`jax.lax.psend`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
 
@@ -1363,8 +1419,6 @@ def psum_scatter(
       AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
-def psum_scatter_start(*args: Any, **kwargs: Any) -> Any:
-    """`jax.lax.psum_scatter_start`, for arrays without names outside of mapped functions. Use nx.lax.psum_scatter, which XLA makes asynchronous where that helps."""
 def pswapaxes(x: Any, axis_name: Any, axis: Axis, *, axis_index_groups: Any = None) -> Any:
     """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given."""
 def ragged_all_to_all(
@@ -1433,25 +1487,21 @@ def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_max(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
+def reduce_max(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_max`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
-
-    `nx.lax.reduce_max` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
-def reduce_min(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
+def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_min`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
-
-    `nx.lax.reduce_min` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
 def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
     """`jax.lax.reduce_or`, by name or position; the element type stays.
@@ -1541,13 +1591,13 @@ def rsqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def rsqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
-    lhs: jax.Array,
-    rhs: jax.Array,
+    lhs: Array,
+    rhs: Array,
     *,
-    lhs_scale: jax.Array | None = None,
-    rhs_scale: jax.Array | None = None,
+    lhs_scale: Array | None = None,
+    rhs_scale: Array | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    preferred_element_type: Any = None,
 ) -> Any:
     """Computes a scaled dot product."""
 def scan(
@@ -2000,9 +2050,7 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
-def top_k(
-    operand: ArrayLike, k: int, *, axis: Axis = -1, is_stable: bool = True, out_axis: Hashable | None = None,
-) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any:
     """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 
     See `nx.top_k`.
@@ -2044,5 +2092,11 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."""
-def zeta(x: ArrayLike, q: ArrayLike) -> jax.Array:
+@overload
+def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
+    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
+@overload
+def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
+@overload
+def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

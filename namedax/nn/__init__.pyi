@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.nn`: `jax.nn` for named arrays."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -599,9 +599,7 @@ def moments(x: Any, axis: Axis, *, where: Any = None) -> Any:
 
     Over a sharded name: two all-reduces of the size of the mean; the gradient adds none.
     """
-def one_hot(
-    x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1, out_sharding: Any = None,
-) -> Array:
+def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
     Args:

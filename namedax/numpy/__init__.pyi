@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
 import builtins
@@ -37,8 +37,6 @@ from jax.numpy import float16 as float16  # type: ignore[attr-defined, unused-ig
 from jax.numpy import float32 as float32  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float4_e2m1fn as float4_e2m1fn  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float64 as float64  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import float6_e2m3fn as float6_e2m3fn  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import float6_e3m2fn as float6_e3m2fn  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e3m4 as float8_e3m4  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e4m3 as float8_e4m3  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz  # type: ignore[attr-defined, unused-ignore]
@@ -333,7 +331,7 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
 ) -> NamedArray:
     """The indices that sort along one axis; ties in their order, NaN last."""
 @overload
@@ -345,7 +343,7 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
 ) -> Array:
     """The indices that sort along one axis; ties in their order, NaN last.
 
@@ -365,8 +363,8 @@ def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.
     """Alias of :func:`jax.numpy.round`"""
 def array(
     object: Any,
-    dtype: str | type[Any] | Any | Any | None = None,
-    *,
+    dtype: Any = None,
+    *args: Any,
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
@@ -417,7 +415,7 @@ def array_str(
     """
 def asarray(
     a: Any,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     order: str | None = None,
     *,
     copy: builtins.bool | None = None,
@@ -466,11 +464,11 @@ def atanh(x: NamedArray, /) -> NamedArray:
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctanh`"""
-def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
     """Convert inputs to arrays with at least 1 dimension."""
-def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
     """Convert inputs to arrays with at least 2 dimensions."""
-def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+def atleast_3d(*arys: ArrayLike) -> Array | list[Array]:
     """Convert inputs to arrays with at least 3 dimensions."""
 def average(
     a: ArrayLike,
@@ -565,9 +563,9 @@ def bitwise_xor(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Compute the bitwise XOR operation elementwise."""
-def block(arrays: ArrayLike | list[Any]) -> Array:
+def block(arrays: ArrayLike | list[ArrayLike]) -> Array:
     """Create an array from a list of blocks."""
-def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
@@ -1023,12 +1021,32 @@ def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.true_divide`."""
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Calculates the integer quotient and remainder of x1 by x2 element-wise"""
+@overload
 def dot(
-    a: ArrayLike,
+    a: NamedArray,
     b: ArrayLike,
     *,
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """Compute the dot product of two arrays."""
+@overload
+def dot(
+    a: ArrayLike,
+    b: NamedArray,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def dot(
+    a: jax.typing.ArrayLike,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
     """Compute the dot product of two arrays."""
@@ -1050,9 +1068,9 @@ def einsum(
     *operands: Any,
     out: None = None,
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
-    _dot_general: Callable[..., jax.Array] = ...,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    _dot_general: Callable[..., Array] = ...,
     out_sharding: Any = None,
     overlap: Any = None,
 ) -> Array:
@@ -1063,7 +1081,7 @@ def einsum(
 @overload
 def empty(
     shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1071,20 +1089,12 @@ def empty(
 ) -> NamedArray:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`."""
 @overload
-def empty(
-    shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
-) -> jax.Array:
+def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
     """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
 
     See `nx.empty`.
     """
-def empty_like(
-    prototype: Any, dtype: str | type[Any] | Any | Any | None = None, shape: Any = None, *, device: Any = None,
-) -> jax.Array:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1213,6 +1223,8 @@ def flipud(m: NamedArray) -> NamedArray:
 @overload
 def flipud(m: jax.typing.ArrayLike) -> jax.Array:
     """Reverse the order of elements of an array along axis 0."""
+float6_e2m3fn: Any
+float6_e3m2fn: Any
 @overload
 def float_power(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Calculate element-wise base ``x`` exponential of ``y``."""
@@ -1280,7 +1292,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 def full(
     shape: Any = (),
     fill_value: ArrayLike | None = None,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1291,7 +1303,7 @@ def full(
 def full(
     shape: Any = (),
     fill_value: ArrayLike | None = None,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -1300,10 +1312,32 @@ def full(
 
     See `nx.full`.
     """
+@overload
+def full_like(
+    a: NamedArray,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """Create an array full of a specified value with the same shape and dtype as an array."""
+@overload
 def full_like(
     a: ArrayLike,
-    fill_value: ArrayLike,
-    dtype: str | type[Any] | Any | Any | None = None,
+    fill_value: NamedArray,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def full_like(
+    a: jax.typing.ArrayLike,
+    fill_value: jax.typing.ArrayLike,
+    dtype: Any = None,
     shape: Any = None,
     *,
     device: Any = None,
@@ -1323,9 +1357,9 @@ def geomspace(
     stop: ArrayLike,
     num: int = 50,
     endpoint: builtins.bool = True,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     axis: Axis = 0,
-) -> jax.Array:
+) -> Array:
     """Generate geometrically-spaced values."""
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
@@ -1374,7 +1408,6 @@ def histogram(
     range: Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
-    out_sharding: Any = None,
     *,
     axis: Axis = None,
     out_axis: Hashable | None = None,
@@ -1440,12 +1473,14 @@ def imag(val: NamedArray, /) -> NamedArray:
 @overload
 def imag(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise imaginary of part of the complex argument."""
+@overload
+def inner(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
+    """Compute the inner product of two arrays."""
+@overload
+def inner(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
+@overload
 def inner(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
 ) -> jax.Array:
     """Compute the inner product of two arrays."""
 def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: Axis = None) -> Array:
@@ -1659,10 +1694,18 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(keys: Iterable[Any], axis: Axis = -1, *, batch_size: int = 16) -> Array:
+def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
-    See `nx.lexsort`.
+    Args:
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts
+        the keys.
+      axis: a position or a name.
+
+    Returns:
+      Integers with the axes of the keys together.
+
+    Along a sharded name: as for `sort`, of all keys and the indices.
     """
 def linspace(
     start: ArrayLike,
@@ -1780,16 +1823,36 @@ def logspace(
     num: int = 50,
     endpoint: builtins.bool = True,
     base: ArrayLike = 10.0,
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     axis: Axis = 0,
-) -> jax.Array:
+) -> Array:
     """Generate logarithmically-spaced values."""
+@overload
 def matmul(
-    a: ArrayLike,
+    a: NamedArray,
     b: ArrayLike,
     *,
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray:
+    """Perform a matrix multiplication."""
+@overload
+def matmul(
+    a: ArrayLike,
+    b: NamedArray,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> NamedArray: ...
+@overload
+def matmul(
+    a: jax.typing.ArrayLike,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
     """Perform a matrix multiplication."""
@@ -1799,7 +1862,13 @@ def matrix_transpose(x: NamedArray, /) -> NamedArray:
 @overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose the last two dimensions of an array."""
-def matvec(x1: ArrayLike, x2: ArrayLike, /) -> jax.Array:
+@overload
+def matvec(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
+    """Batched matrix-vector product."""
+@overload
+def matvec(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def matvec(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched matrix-vector product."""
 def max(
     a: ArrayLike,
@@ -1849,7 +1918,7 @@ def median(
     """
 def meshgrid(
     *xi: ArrayLike, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = 'xy',
-) -> tuple[Array, ...]:
+) -> list[Array]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 def min(
     a: ArrayLike,
@@ -1873,28 +1942,6 @@ def minimum(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
-def minmax(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: builtins.bool = False,
-    initial: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
-    where: ArrayLike | None = None,
-) -> tuple[Array, Array]:
-    """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
-
-    Args:
-      a: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
-      keepdims: as for `nx.min`.
-      initial: one number for both, or a pair.
-      where: as for `nx.min`.
-
-    Over sharded names it costs what `nx.min` and `nx.max` cost.
-
-    Raises:
-      AxisNotFoundError: `a` lacks a name.
-    """
 @overload
 def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Alias of :func:`jax.numpy.remainder`"""
@@ -2164,7 +2211,7 @@ def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
 @overload
 def ones(
     shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -2172,27 +2219,28 @@ def ones(
 ) -> NamedArray:
     """Ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
 @overload
-def ones(
-    shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
-) -> jax.Array:
+def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
     """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
+@overload
 def ones_like(
-    a: ArrayLike,
-    dtype: str | type[Any] | Any | Any | None = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
+    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> NamedArray:
+    """Create an array of ones with the same shape and dtype as an array."""
+@overload
+def ones_like(
+    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
-def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> jax.Array:
+@overload
+def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
+    """Compute the outer product of two arrays."""
+@overload
+def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
+@overload
+def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
 def packbits(a: ArrayLike, axis: Axis = None, bitorder: str = 'big') -> Array:
     """Pack array of bits into a uint8 array."""
@@ -2346,12 +2394,12 @@ def polysub(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 def polysub(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the difference of two polynomials."""
 @overload
-def polyval(p: NamedArray, x: ArrayLike, *, unroll: int | None = None) -> NamedArray:
+def polyval(p: NamedArray, x: ArrayLike, *, unroll: int = 16) -> NamedArray:
     """Evaluates the polynomial at specific values."""
 @overload
-def polyval(p: ArrayLike, x: NamedArray, *, unroll: int | None = None) -> NamedArray: ...
+def polyval(p: ArrayLike, x: NamedArray, *, unroll: int = 16) -> NamedArray: ...
 @overload
-def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int | None = None) -> jax.Array:
+def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int = 16) -> jax.Array:
     """Evaluates the polynomial at specific values."""
 @overload
 def positive(x: NamedArray, /) -> NamedArray:
@@ -2743,7 +2791,11 @@ def sort(
 
     See `nx.sort`.
     """
-def sort_complex(a: ArrayLike) -> jax.Array:
+@overload
+def sort_complex(a: NamedArray) -> NamedArray:
+    """Return a sorted copy of complex array."""
+@overload
+def sort_complex(a: jax.typing.ArrayLike) -> jax.Array:
     """Return a sorted copy of complex array."""
 @overload
 def spacing(x: NamedArray, /) -> NamedArray:
@@ -2882,7 +2934,7 @@ def take_along_axis(
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
     *,
-    wrap_negative_indices: builtins.bool | None = True,
+    wrap_negative_indices: builtins.bool | None = None,
 ) -> Array:
     """Entries of `x` along one axis, at indices that differ from place to place.
 
@@ -2901,8 +2953,8 @@ def tensordot(
     b: ArrayLike,
     axes: Axis = 2,
     *,
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
     """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
@@ -2927,10 +2979,6 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
       AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
         axes.
     """
-def top_k(
-    a: ArrayLike, k: int, /, *, axis: Axis = -1, mode: str = 'largest', sorted: builtins.bool = True,
-) -> tuple[jax.Array, jax.Array]:
-    """Return the ``k`` largest or smallest elements and their indices along an axis."""
 def trace(
     a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
 ) -> Array:
@@ -3141,12 +3189,14 @@ def var(
 
     See `nx.var`.
     """
+@overload
+def vdot(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
+    """Perform a conjugate multiplication of two 1D vectors."""
+@overload
+def vdot(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
+@overload
 def vdot(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    precision: None | str | Any | tuple[str, str] | tuple[Any, Any] | Any | Any = None,
-    preferred_element_type: str | type[Any] | Any | Any | None = None,
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
 ) -> jax.Array:
     """Perform a conjugate multiplication of two 1D vectors."""
 def vecdot(
@@ -3157,7 +3207,13 @@ def vecdot(
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> jax.Array:
+@overload
+def vecmat(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
+    """Batched conjugate vector-matrix product."""
+@overload
+def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
 def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
     """Split an array into sub-arrays vertically."""
@@ -3193,7 +3249,7 @@ def where(
 @overload
 def zeros(
     shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
+    dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -3201,23 +3257,18 @@ def zeros(
 ) -> NamedArray:
     """Zeros, with named axes in addition to the positional ones."""
 @overload
-def zeros(
-    shape: Any = (),
-    dtype: str | type[Any] | Any | Any | None = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
-) -> jax.Array:
+def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
     """Zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.
     """
+@overload
 def zeros_like(
-    a: ArrayLike,
-    dtype: str | type[Any] | Any | Any | None = None,
-    shape: Any = None,
-    *,
-    device: Any = None,
-    out_sharding: Any = None,
+    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> NamedArray:
+    """Create an array full of zeros with the same shape and dtype as an array."""
+@overload
+def zeros_like(
+    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
 ) -> jax.Array:
     """Create an array full of zeros with the same shape and dtype as an array."""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.special`: `jax.scipy.special` for named arrays."""
 
 from typing import Any, overload
@@ -10,7 +10,7 @@ from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
 
 def bernoulli(n: int) -> Array:
-    """Generate the Bernoulli numbers :math:`B_0` through :math:`B_n`, inclusive."""
+    """Generate the first N Bernoulli numbers."""
 @overload
 def bessel_jn(z: NamedArray, *, v: int, n_iter: int = 50) -> NamedArray:
     """Bessel function of the first kind of integer order and real argument."""
@@ -98,12 +98,6 @@ def erfc(x: NamedArray) -> NamedArray:
 def erfc(x: jax.typing.ArrayLike) -> jax.Array:
     """The complement of the error function"""
 @overload
-def erfcinv(y: NamedArray) -> NamedArray:
-    """The inverse of the complementary error function."""
-@overload
-def erfcinv(y: jax.typing.ArrayLike) -> jax.Array:
-    """The inverse of the complementary error function."""
-@overload
 def erfcx(x: NamedArray) -> NamedArray:
     """Scaled complementary error function."""
 @overload
@@ -148,7 +142,7 @@ def factorial(n: NamedArray, exact: bool = False) -> NamedArray:
 def factorial(n: jax.typing.ArrayLike, exact: bool = False) -> jax.Array:
     """Factorial function"""
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
-    """The Fresnel integrals."""
+    """The Fresnel integrals"""
 @overload
 def gamma(x: NamedArray) -> NamedArray:
     """The gamma function."""
@@ -297,12 +291,12 @@ def owens_t(h: jax.typing.ArrayLike, a: jax.typing.ArrayLike) -> jax.Array:
     """Owen's T function."""
 @overload
 def poch(z: NamedArray, m: ArrayLike) -> NamedArray:
-    """The Pochhammer symbol."""
+    """The Pochammer symbol."""
 @overload
 def poch(z: ArrayLike, m: NamedArray) -> NamedArray: ...
 @overload
 def poch(z: jax.typing.ArrayLike, m: jax.typing.ArrayLike) -> jax.Array:
-    """The Pochhammer symbol."""
+    """The Pochammer symbol."""
 @overload
 def polygamma(n: NamedArray, x: ArrayLike) -> NamedArray:
     """The polygamma function."""

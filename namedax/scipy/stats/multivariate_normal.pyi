@@ -1,11 +1,23 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """`jax.scipy.stats.multivariate_normal` for named arrays."""
 
-import jax
+from typing import overload
 
-from namedax.core.annotations import ArrayLike
+import jax
+import jax.typing
+
+from namedax.core.annotations import Array, ArrayLike
+from namedax.core.array import NamedArray
 
 def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> ArrayLike:
     """Multivariate normal log probability distribution function."""
-def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> jax.Array:
+@overload
+def pdf(x: NamedArray, mean: ArrayLike, cov: ArrayLike) -> NamedArray:
+    """Multivariate normal probability distribution function."""
+@overload
+def pdf(x: ArrayLike, mean: NamedArray, cov: ArrayLike) -> NamedArray: ...
+@overload
+def pdf(x: ArrayLike, mean: ArrayLike, cov: NamedArray) -> NamedArray: ...
+@overload
+def pdf(x: jax.typing.ArrayLike, mean: jax.typing.ArrayLike, cov: jax.typing.ArrayLike) -> jax.Array:
     """Multivariate normal probability distribution function."""

@@ -1,11 +1,27 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """`jax.scipy.stats.wrapcauchy` for named arrays."""
 
+from typing import overload
+
 import jax
+import jax.typing
 
-from namedax.core.annotations import ArrayLike
+from namedax.core.annotations import Array, ArrayLike
+from namedax.core.array import NamedArray
 
-def logpdf(x: ArrayLike, c: ArrayLike) -> jax.Array:
+@overload
+def logpdf(x: NamedArray, c: ArrayLike) -> NamedArray:
     """Wrapped Cauchy log probability distribution function."""
-def pdf(x: ArrayLike, c: ArrayLike) -> jax.Array:
+@overload
+def logpdf(x: ArrayLike, c: NamedArray) -> NamedArray: ...
+@overload
+def logpdf(x: jax.typing.ArrayLike, c: jax.typing.ArrayLike) -> jax.Array:
+    """Wrapped Cauchy log probability distribution function."""
+@overload
+def pdf(x: NamedArray, c: ArrayLike) -> NamedArray:
+    """Wrapped Cauchy probability distribution function."""
+@overload
+def pdf(x: ArrayLike, c: NamedArray) -> NamedArray: ...
+@overload
+def pdf(x: jax.typing.ArrayLike, c: jax.typing.ArrayLike) -> jax.Array:
     """Wrapped Cauchy probability distribution function."""
