@@ -2,20 +2,16 @@
 #
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
-# VERSIONS, OLDEST.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, NEWEST_ARGS, FUZZ_ARGS, DEMO_ARGS,
+# VERSIONS, NEWEST.
 
-# The newest JAX needs Python 3.12 or later; where there is none, any Python is taken, with the newest JAX that runs on it. A Python that is
-# named (make test PYTHON=python3.12) has a virtual environment of its own.
-ifeq ($(origin PYTHON),undefined)
-PYTHON = $(shell tools/find-python 3.13 3.12 2>/dev/null || echo python3)
-VENV ?= .venv
-endif
-VENV ?= .venv-$(notdir $(PYTHON))
+PYTHON ?= python3
+# Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
+VENV ?= .venv$(patsubst %,-%,$(filter-out python3,$(notdir $(PYTHON))))
 # What make test-versions looks for: on the PATH, among pyenv's versions, and among those of uv.
 VERSIONS ?= 3.11 3.12 3.13 3.14
-# The Python of the oldest JAX.
-OLDEST ?= 3.11
+# The Pythons of the newest JAX, the first of which that is here is taken.
+NEWEST ?= 3.13 3.12
 # Two workers and several passes read the same modules, so each is compiled once, also where it was switched off.
 unexport PYTHONDONTWRITEBYTECODE
 # For all passes of the tests; two workers suit two cores.
@@ -25,8 +21,8 @@ X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a twentieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 20
-# Under the flags of JAX that later versions will have switched on, one in eight of the tests of make test.
-FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 8
+# On the newest JAX, and under the flags that later versions will have switched on: one in twelve of the tests of make test, each time.
+NEWEST_ARGS ?= tests -m "not leaks and not full" --one-in 12
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -42,7 +38,7 @@ SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-flags test-oldest test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-newest test-flags test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -50,13 +46,12 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: docs and the eight targets that follow, half an hour on two cores"
+	@echo "make test-all    what 'make test' leaves out: docs and the seven targets that follow, 35 minutes on two cores"
 	@echo "make test-rest       the tests marked 'full' but a twentieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  the last twentieth, compiled as for users: the other passes compile with few optimisations"
-	@echo "make test-flags      one in eight of the tests of 'make test' under each flag of JAX that later versions will have switched on"
-	@echo "make test-oldest     test-suite on JAX 0.10.2, with Python $(OLDEST), where that is here"
+	@echo "make test-newest     a part of 'make test' on the newest JAX, as it is and under each flag that later versions will have switched on"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
@@ -87,7 +82,7 @@ test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
 # Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
-test-all: docs test-rest test-x64 test-leaks test-optimized test-flags test-oldest
+test-all: docs test-rest test-x64 test-leaks test-optimized test-newest
 	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
 	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS) && $(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS); fuzz=$$?; \
 	wait $$counts; counts=$$?; \
@@ -114,12 +109,13 @@ test-fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS)
 
 test-flags: $(VENV)/.ready-test
-	JAX_REMAT3=1 JAX_CUSTOM_JVP3=1 JAX_CUSTOM_VJP3=1 $(PY) -m pytest $(PYTEST_ARGS) $(FLAGS_ARGS)
-	JAX_AUTO_PCAST=0 $(PY) -m pytest $(PYTEST_ARGS) $(FLAGS_ARGS)
+	$(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
+	JAX_REMAT3=1 JAX_CUSTOM_JVP3=1 JAX_CUSTOM_VJP3=1 $(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
+	JAX_AUTO_PCAST=0 $(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
 
-test-oldest:
-	@python=$$(tools/find-python $(OLDEST)) || { echo "The tests are not run on JAX 0.10.2."; exit 0; }; \
-	$(MAKE) .venv-python$(OLDEST)/.ready-docs test-suite PYTHON="$$python" VENV=.venv-python$(OLDEST)
+test-newest:
+	@python=$$(tools/find-python $(NEWEST)) || { echo "The tests are not run on the newest JAX."; exit 0; }; \
+	$(MAKE) test-flags PYTHON="$$python" VENV=.venv-$$(basename "$$python")
 
 test-versions:
 	@failed=; missing=; \

@@ -4,7 +4,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from jax.image import ResizeMethod as ResizeMethod
+from jax.image import ResizeMethod as ResizeMethod  # type: ignore[attr-defined, unused-ignore]
 
 def resize(
     image: Any,

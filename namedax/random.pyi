@@ -10,8 +10,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
-from jax.random import key_dtype as key_dtype
-from jax.random import random_gamma_p as random_gamma_p
+from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray

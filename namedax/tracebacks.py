@@ -23,7 +23,7 @@ def shorten_traceback(error: Exception) -> None:
 
     JAX's option `jax_traceback_filtering`, or the environment variable JAX_TRACEBACK_FILTERING, switches it off, as it does JAX's own.
     """
-    if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+    if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined, unused-ignore]
         return
     entries: list[types.TracebackType] = []
     entry = error.__traceback__

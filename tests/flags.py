@@ -11,4 +11,4 @@ AS_FOR_USERS = " ".join(FLAGS)
 
 # A program of a test runs once or twice, and most of the time goes into compiling it: a third of that without these optimisations,
 # which come after the partitioner has placed its collectives.
-FEW_OPTIMISATIONS = f"{AS_FOR_USERS} --xla_backend_optimization_level=0"
+FEW_OPTIMISATIONS = f"{AS_FOR_USERS} --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -422,7 +422,9 @@ def namespace(space: lifting.Namespace) -> str:
             stub.body.append(f"{name}: Any")
             stub.words.add("Any")
         elif value is theirs:
-            stub.imports.append(f"from {space.module.__name__} import {name} as {name}")
+            # Another version of JAX may not have it.
+            ignored = "  # type: ignore[attr-defined, unused-ignore]"
+            stub.imports.append(f"from {space.module.__name__} import {name} as {name}{ignored}")
         elif isinstance(value, type):
             stub.imports.append(f"from {value.__module__} import {value.__name__} as {name}")
         else:

@@ -305,7 +305,7 @@ def _mask(mask: Any, array: Shown) -> np.ndarray:
             f"treescope, mask: {type_text(mask)} has axes that the array {type_text(array)} lacks. Reduce or rename them."
         )
     values = values.transpose([labels.index(label) for label in order if label in labels])
-    values = np.expand_dims(values, [i for i, label in enumerate(order) if label not in labels])
+    values = np.expand_dims(values, tuple(i for i, label in enumerate(order) if label not in labels))
     for label, m, n in zip(order, values.shape, array.data.shape, strict=True):
         if m != n and (m != 1 or (label in labels and not isinstance(label, int))):
             raise AxisSizeError(

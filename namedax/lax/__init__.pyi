@@ -7,198 +7,198 @@ from typing import Any, overload
 
 import jax
 import jax.typing
-from jax.lax import AccuracyMode as AccuracyMode
-from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
-from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
-from jax.lax import DotAlgorithm as DotAlgorithm
-from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
-from jax.lax import DotDimensionNumbers as DotDimensionNumbers
-from jax.lax import FftType as FftType
-from jax.lax import GatherDimensionNumbers as GatherDimensionNumbers
-from jax.lax import GatherScatterMode as GatherScatterMode
-from jax.lax import Precision as Precision
-from jax.lax import PrecisionLike as PrecisionLike
-from jax.lax import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
-from jax.lax import RandomAlgorithm as RandomAlgorithm
-from jax.lax import RoundingMethod as RoundingMethod
-from jax.lax import ScatterDimensionNumbers as ScatterDimensionNumbers
-from jax.lax import Tolerance as Tolerance
-from jax.lax import abs_p as abs_p
-from jax.lax import acos_p as acos_p
-from jax.lax import acosh_p as acosh_p
-from jax.lax import add_p as add_p
-from jax.lax import after_all as after_all
-from jax.lax import after_all_p as after_all_p
-from jax.lax import all_gather_p as all_gather_p
-from jax.lax import all_to_all_p as all_to_all_p
-from jax.lax import and_p as and_p
-from jax.lax import approx_top_k_p as approx_top_k_p
-from jax.lax import argmax_p as argmax_p
-from jax.lax import argmin_p as argmin_p
-from jax.lax import asin_p as asin_p
-from jax.lax import asinh_p as asinh_p
-from jax.lax import atan2_p as atan2_p
-from jax.lax import atan_p as atan_p
-from jax.lax import atanh_p as atanh_p
-from jax.lax import axis_index_p as axis_index_p
-from jax.lax import bessel_i0e_p as bessel_i0e_p
-from jax.lax import bessel_i1e_p as bessel_i1e_p
-from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p
-from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p
-from jax.lax import broadcast_shapes as broadcast_shapes
-from jax.lax import broadcasted_iota as broadcasted_iota
-from jax.lax import cbrt_p as cbrt_p
-from jax.lax import ceil_p as ceil_p
-from jax.lax import clamp_p as clamp_p
-from jax.lax import clz_p as clz_p
-from jax.lax import complex_p as complex_p
-from jax.lax import composite as composite
-from jax.lax import concatenate_p as concatenate_p
-from jax.lax import cond_p as cond_p
-from jax.lax import conj_p as conj_p
-from jax.lax import conv_dimension_numbers as conv_dimension_numbers
-from jax.lax import conv_general_dilated_p as conv_general_dilated_p
-from jax.lax import conv_general_permutations as conv_general_permutations
-from jax.lax import conv_general_shape_tuple as conv_general_shape_tuple
-from jax.lax import conv_shape_tuple as conv_shape_tuple
-from jax.lax import conv_transpose_shape_tuple as conv_transpose_shape_tuple
-from jax.lax import convert_element_type_p as convert_element_type_p
-from jax.lax import copy_p as copy_p
-from jax.lax import cos_p as cos_p
-from jax.lax import cosh_p as cosh_p
-from jax.lax import create_token as create_token
-from jax.lax import create_token_p as create_token_p
-from jax.lax import cumlogsumexp_p as cumlogsumexp_p
-from jax.lax import cummax_p as cummax_p
-from jax.lax import cummin_p as cummin_p
-from jax.lax import cumprod_p as cumprod_p
-from jax.lax import cumsum_p as cumsum_p
-from jax.lax import custom_linear_solve as custom_linear_solve
-from jax.lax import custom_root as custom_root
-from jax.lax import dce_sink as dce_sink
-from jax.lax import dce_sink_p as dce_sink_p
-from jax.lax import device_put_p as device_put_p
-from jax.lax import digamma_p as digamma_p
-from jax.lax import div_p as div_p
-from jax.lax import dot_general_p as dot_general_p
-from jax.lax import dtype as dtype
-from jax.lax import dynamic_slice_p as dynamic_slice_p
-from jax.lax import dynamic_update_slice_p as dynamic_update_slice_p
-from jax.lax import empty as empty
-from jax.lax import eq_p as eq_p
-from jax.lax import eq_to_p as eq_to_p
-from jax.lax import erf_inv_p as erf_inv_p
-from jax.lax import erf_p as erf_p
-from jax.lax import erfc_p as erfc_p
-from jax.lax import exp2_p as exp2_p
-from jax.lax import exp_p as exp_p
-from jax.lax import expm1_p as expm1_p
-from jax.lax import fft_p as fft_p
-from jax.lax import floor_p as floor_p
-from jax.lax import full as full
-from jax.lax import gather_p as gather_p
-from jax.lax import ge_p as ge_p
-from jax.lax import gt_p as gt_p
-from jax.lax import igamma_grad_a_p as igamma_grad_a_p
-from jax.lax import igamma_p as igamma_p
-from jax.lax import igammac_p as igammac_p
-from jax.lax import imag_p as imag_p
-from jax.lax import integer_pow_p as integer_pow_p
-from jax.lax import iota as iota
-from jax.lax import iota_p as iota_p
-from jax.lax import is_finite_p as is_finite_p
-from jax.lax import le_p as le_p
-from jax.lax import le_to_p as le_to_p
-from jax.lax import lgamma_p as lgamma_p
-from jax.lax import linear_solve_p as linear_solve_p
-from jax.lax import log1p_p as log1p_p
-from jax.lax import log_p as log_p
-from jax.lax import logistic_p as logistic_p
-from jax.lax import lt_p as lt_p
-from jax.lax import lt_to_p as lt_to_p
-from jax.lax import max_p as max_p
-from jax.lax import min_p as min_p
-from jax.lax import mul_p as mul_p
-from jax.lax import mulhi_p as mulhi_p
-from jax.lax import ne_p as ne_p
-from jax.lax import neg_p as neg_p
-from jax.lax import nextafter_p as nextafter_p
-from jax.lax import not_p as not_p
-from jax.lax import optimization_barrier_p as optimization_barrier_p
-from jax.lax import or_p as or_p
-from jax.lax import pad_p as pad_p
-from jax.lax import padtype_to_pads as padtype_to_pads
-from jax.lax import platform_dependent as platform_dependent
-from jax.lax import pmax_p as pmax_p
-from jax.lax import pmin_p as pmin_p
-from jax.lax import polygamma_p as polygamma_p
-from jax.lax import population_count_p as population_count_p
-from jax.lax import pow_p as pow_p
-from jax.lax import ppermute_p as ppermute_p
-from jax.lax import psum_p as psum_p
-from jax.lax import ragged_all_to_all_p as ragged_all_to_all_p
-from jax.lax import real_p as real_p
-from jax.lax import reduce_and_p as reduce_and_p
-from jax.lax import reduce_max_p as reduce_max_p
-from jax.lax import reduce_min_p as reduce_min_p
-from jax.lax import reduce_or_p as reduce_or_p
-from jax.lax import reduce_p as reduce_p
-from jax.lax import reduce_precision_p as reduce_precision_p
-from jax.lax import reduce_prod_p as reduce_prod_p
-from jax.lax import reduce_sum_p as reduce_sum_p
-from jax.lax import reduce_window_max_p as reduce_window_max_p
-from jax.lax import reduce_window_min_p as reduce_window_min_p
-from jax.lax import reduce_window_p as reduce_window_p
-from jax.lax import reduce_window_shape_tuple as reduce_window_shape_tuple
-from jax.lax import reduce_window_sum_p as reduce_window_sum_p
-from jax.lax import reduce_xor_p as reduce_xor_p
-from jax.lax import regularized_incomplete_beta_p as regularized_incomplete_beta_p
-from jax.lax import rem_p as rem_p
-from jax.lax import reshape_p as reshape_p
-from jax.lax import rev_p as rev_p
-from jax.lax import rng_bit_generator_p as rng_bit_generator_p
-from jax.lax import rng_uniform_p as rng_uniform_p
-from jax.lax import round_p as round_p
-from jax.lax import rsqrt_p as rsqrt_p
-from jax.lax import scan_p as scan_p
-from jax.lax import scatter_add_p as scatter_add_p
-from jax.lax import scatter_max_p as scatter_max_p
-from jax.lax import scatter_min_p as scatter_min_p
-from jax.lax import scatter_mul_p as scatter_mul_p
-from jax.lax import scatter_p as scatter_p
-from jax.lax import scatter_sub_p as scatter_sub_p
-from jax.lax import select_and_gather_add_p as select_and_gather_add_p
-from jax.lax import select_and_scatter_add_p as select_and_scatter_add_p
-from jax.lax import select_and_scatter_p as select_and_scatter_p
-from jax.lax import select_n_p as select_n_p
-from jax.lax import shape_as_value as shape_as_value
-from jax.lax import sharding_constraint_p as sharding_constraint_p
-from jax.lax import shift_left_p as shift_left_p
-from jax.lax import shift_right_arithmetic_p as shift_right_arithmetic_p
-from jax.lax import shift_right_logical_p as shift_right_logical_p
-from jax.lax import sign_p as sign_p
-from jax.lax import sin_p as sin_p
-from jax.lax import sinh_p as sinh_p
-from jax.lax import slice_p as slice_p
-from jax.lax import sort_p as sort_p
-from jax.lax import split_p as split_p
-from jax.lax import sqrt_p as sqrt_p
-from jax.lax import square_p as square_p
-from jax.lax import squeeze_p as squeeze_p
-from jax.lax import stack_p as stack_p
-from jax.lax import stage as stage
-from jax.lax import stage_p as stage_p
-from jax.lax import stop_gradient_p as stop_gradient_p
-from jax.lax import sub_p as sub_p
-from jax.lax import tan_p as tan_p
-from jax.lax import tanh_p as tanh_p
-from jax.lax import tile_p as tile_p
-from jax.lax import top_k_p as top_k_p
-from jax.lax import transpose_p as transpose_p
-from jax.lax import unstack_p as unstack_p
-from jax.lax import while_p as while_p
-from jax.lax import xor_p as xor_p
-from jax.lax import zeta_p as zeta_p
+from jax.lax import AccuracyMode as AccuracyMode  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotAlgorithm as DotAlgorithm  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import DotDimensionNumbers as DotDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import FftType as FftType  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import GatherDimensionNumbers as GatherDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import GatherScatterMode as GatherScatterMode  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import Precision as Precision  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import PrecisionLike as PrecisionLike  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RandomAlgorithm as RandomAlgorithm  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import RoundingMethod as RoundingMethod  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ScatterDimensionNumbers as ScatterDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import Tolerance as Tolerance  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import abs_p as abs_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import acos_p as acos_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import acosh_p as acosh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import add_p as add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import after_all as after_all  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import after_all_p as after_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import all_gather_p as all_gather_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import all_to_all_p as all_to_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import and_p as and_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import approx_top_k_p as approx_top_k_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import argmax_p as argmax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import argmin_p as argmin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import asin_p as asin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import asinh_p as asinh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atan2_p as atan2_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atan_p as atan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import atanh_p as atanh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import axis_index_p as axis_index_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bessel_i0e_p as bessel_i0e_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bessel_i1e_p as bessel_i1e_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import broadcasted_iota as broadcasted_iota  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cbrt_p as cbrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ceil_p as ceil_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import clamp_p as clamp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import clz_p as clz_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import complex_p as complex_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import composite as composite  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import concatenate_p as concatenate_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cond_p as cond_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conj_p as conj_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_dimension_numbers as conv_dimension_numbers  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_dilated_p as conv_general_dilated_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_permutations as conv_general_permutations  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_general_shape_tuple as conv_general_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_shape_tuple as conv_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import conv_transpose_shape_tuple as conv_transpose_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import convert_element_type_p as convert_element_type_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import copy_p as copy_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cos_p as cos_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cosh_p as cosh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import create_token as create_token  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import create_token_p as create_token_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumlogsumexp_p as cumlogsumexp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cummax_p as cummax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cummin_p as cummin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumprod_p as cumprod_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import cumsum_p as cumsum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import custom_linear_solve as custom_linear_solve  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import custom_root as custom_root  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dce_sink as dce_sink  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dce_sink_p as dce_sink_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import device_put_p as device_put_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import digamma_p as digamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import div_p as div_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dot_general_p as dot_general_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dtype as dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dynamic_slice_p as dynamic_slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dynamic_update_slice_p as dynamic_update_slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import empty as empty  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import eq_p as eq_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import eq_to_p as eq_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erf_inv_p as erf_inv_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erf_p as erf_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import erfc_p as erfc_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import exp2_p as exp2_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import exp_p as exp_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import expm1_p as expm1_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import fft_p as fft_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import floor_p as floor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import full as full  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import gather_p as gather_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ge_p as ge_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import gt_p as gt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igamma_grad_a_p as igamma_grad_a_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igamma_p as igamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import igammac_p as igammac_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import imag_p as imag_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import integer_pow_p as integer_pow_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import iota as iota  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import iota_p as iota_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import is_finite_p as is_finite_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import le_p as le_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import le_to_p as le_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lgamma_p as lgamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import linear_solve_p as linear_solve_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import log1p_p as log1p_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import log_p as log_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import logistic_p as logistic_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lt_p as lt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import lt_to_p as lt_to_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import max_p as max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import min_p as min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import mul_p as mul_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import mulhi_p as mulhi_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ne_p as ne_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import neg_p as neg_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import nextafter_p as nextafter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import not_p as not_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import optimization_barrier_p as optimization_barrier_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import or_p as or_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pad_p as pad_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import padtype_to_pads as padtype_to_pads  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import platform_dependent as platform_dependent  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pmax_p as pmax_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pmin_p as pmin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import polygamma_p as polygamma_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import population_count_p as population_count_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import pow_p as pow_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ppermute_p as ppermute_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import psum_p as psum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import ragged_all_to_all_p as ragged_all_to_all_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import real_p as real_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_and_p as reduce_and_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_max_p as reduce_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_min_p as reduce_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_or_p as reduce_or_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_p as reduce_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_precision_p as reduce_precision_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_prod_p as reduce_prod_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_sum_p as reduce_sum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_max_p as reduce_window_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_min_p as reduce_window_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_p as reduce_window_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_shape_tuple as reduce_window_shape_tuple  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_window_sum_p as reduce_window_sum_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reduce_xor_p as reduce_xor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import regularized_incomplete_beta_p as regularized_incomplete_beta_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rem_p as rem_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import reshape_p as reshape_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rev_p as rev_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rng_bit_generator_p as rng_bit_generator_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rng_uniform_p as rng_uniform_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import round_p as round_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import rsqrt_p as rsqrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scan_p as scan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_add_p as scatter_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_max_p as scatter_max_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_min_p as scatter_min_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_mul_p as scatter_mul_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_p as scatter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import scatter_sub_p as scatter_sub_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_gather_add_p as select_and_gather_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_scatter_add_p as select_and_scatter_add_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_and_scatter_p as select_and_scatter_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import select_n_p as select_n_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shape_as_value as shape_as_value  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sharding_constraint_p as sharding_constraint_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_left_p as shift_left_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_right_arithmetic_p as shift_right_arithmetic_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import shift_right_logical_p as shift_right_logical_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sign_p as sign_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sin_p as sin_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sinh_p as sinh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import slice_p as slice_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sort_p as sort_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import split_p as split_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sqrt_p as sqrt_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import square_p as square_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import squeeze_p as squeeze_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stack_p as stack_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stage as stage  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stage_p as stage_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import stop_gradient_p as stop_gradient_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import sub_p as sub_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tan_p as tan_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tanh_p as tanh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import tile_p as tile_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import top_k_p as top_k_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import transpose_p as transpose_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import unstack_p as unstack_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import while_p as while_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import xor_p as xor_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray
@@ -1311,7 +1311,6 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
     Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
-
 
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.

@@ -6,25 +6,25 @@ from typing import Any, overload
 
 import jax
 import jax.typing
-from jax.lax.linalg import EigImplementation as EigImplementation
-from jax.lax.linalg import EighImplementation as EighImplementation
-from jax.lax.linalg import SvdAlgorithm as SvdAlgorithm
-from jax.lax.linalg import cholesky_p as cholesky_p
-from jax.lax.linalg import cholesky_update_p as cholesky_update_p
-from jax.lax.linalg import eig_p as eig_p
-from jax.lax.linalg import eigh_p as eigh_p
-from jax.lax.linalg import hessenberg_p as hessenberg_p
-from jax.lax.linalg import householder_product_p as householder_product_p
-from jax.lax.linalg import lu_p as lu_p
-from jax.lax.linalg import lu_pivots_to_permutation_p as lu_pivots_to_permutation_p
-from jax.lax.linalg import ormqr_p as ormqr_p
-from jax.lax.linalg import qr_p as qr_p
-from jax.lax.linalg import schur_p as schur_p
-from jax.lax.linalg import svd_p as svd_p
-from jax.lax.linalg import symmetric_product_p as symmetric_product_p
-from jax.lax.linalg import triangular_solve_p as triangular_solve_p
-from jax.lax.linalg import tridiagonal_p as tridiagonal_p
-from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p
+from jax.lax.linalg import EigImplementation as EigImplementation  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import EighImplementation as EighImplementation  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import SvdAlgorithm as SvdAlgorithm  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import cholesky_p as cholesky_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import cholesky_update_p as cholesky_update_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import eig_p as eig_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import eigh_p as eigh_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import hessenberg_p as hessenberg_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import householder_product_p as householder_product_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import lu_p as lu_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import lu_pivots_to_permutation_p as lu_pivots_to_permutation_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import ormqr_p as ormqr_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import qr_p as qr_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import schur_p as schur_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import svd_p as svd_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import symmetric_product_p as symmetric_product_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import triangular_solve_p as triangular_solve_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import tridiagonal_p as tridiagonal_p  # type: ignore[attr-defined, unused-ignore]
+from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray

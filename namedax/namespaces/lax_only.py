@@ -19,6 +19,7 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.docstrings import joined
 from namedax.core.miscalls import call_or_refuse
 from namedax.core.records import Record
 from namedax.core.refused import guarded
@@ -154,11 +155,13 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
 
     del grouped.__wrapped__  # whose signature it does not have
     grouped.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
-    grouped.__doc__ = f"""{base.__doc__ or ""}
-
+    grouped.__doc__ = joined(
+        base.__doc__,
+        """
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
-    """
+    """,
+    )
     return grouped
 
 
@@ -189,13 +192,15 @@ def all_gather(
     return _map(one, x)
 
 
-all_gather.__doc__ = f"""{reducing.all_gather.__doc__ or ""}
-
+all_gather.__doc__ = joined(
+    reducing.all_gather.__doc__,
+    """
     `axis_index_groups`, lists of one size that together have every index of the axis once,
     gathers within each of them, and keeps the name: every instance has the entries of its group. That too is one all-gather of
     the whole axis. `to=` is JAX's word for how the result varies over a mesh, which follows from its names here: it changes
     nothing.
-    """
+    """,
+)
 
 
 @guarded("psum_scatter")
@@ -217,12 +222,14 @@ def psum_scatter(
     return _map(lambda total: nmap(part)(total, _of_instances(op, name, ranks)), totals)
 
 
-psum_scatter.__doc__ = f"""{permuting.psum_scatter.__doc__ or ""}
-
+psum_scatter.__doc__ = joined(
+    permuting.psum_scatter.__doc__,
+    """
     `axis_index_groups`, lists of one size that together have every index of the axis
     once, sums within each of them, and each instance keeps the part of its rank in its group. Sharded, that is one all-reduce
     of as many values as there are groups.
-    """
+    """,
+)
 
 
 @guarded("all_to_all")
@@ -248,11 +255,13 @@ def all_to_all(
     return _map(one, x)
 
 
-all_to_all.__doc__ = f"""{permuting.all_to_all.__doc__ or ""}
-
+all_to_all.__doc__ = joined(
+    permuting.all_to_all.__doc__,
+    """
     `axis_index_groups`, lists of one size that together have every index of the axis once,
     exchanges within each of them. Sharded, that is one all-gather of the whole axis.
-    """
+    """,
+)
 
 
 # --- besides the collectives ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 
 import jax
 import jax.typing
-from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config
+from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from jax.nn.initializers import Initializer as Initializer
+from jax.nn.initializers import Initializer as Initializer  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import ArrayLike
 from namedax.ops.nn.initializers import NamedInitializer

@@ -7,107 +7,107 @@ from typing import Any, overload
 
 import jax
 import jax.typing
-from jax.numpy import ComplexWarning as ComplexWarning
-from jax.numpy import apply_over_axes as apply_over_axes
-from jax.numpy import bartlett as bartlett
-from jax.numpy import bfloat16 as bfloat16
-from jax.numpy import blackman as blackman
-from jax.numpy import bool as bool
-from jax.numpy import bool_ as bool_
-from jax.numpy import broadcast_shapes as broadcast_shapes
-from jax.numpy import c_ as c_
-from jax.numpy import can_cast as can_cast
-from jax.numpy import cdouble as cdouble
-from jax.numpy import character as character
-from jax.numpy import complex128 as complex128
-from jax.numpy import complex64 as complex64
-from jax.numpy import complex_ as complex_
-from jax.numpy import complexfloating as complexfloating
-from jax.numpy import csingle as csingle
-from jax.numpy import diag_indices as diag_indices
-from jax.numpy import double as double
-from jax.numpy import dtype as dtype
-from jax.numpy import e as e
-from jax.numpy import einsum_path as einsum_path
-from jax.numpy import euler_gamma as euler_gamma
-from jax.numpy import eye as eye
-from jax.numpy import finfo as finfo
-from jax.numpy import flexible as flexible
-from jax.numpy import float16 as float16
-from jax.numpy import float32 as float32
-from jax.numpy import float4_e2m1fn as float4_e2m1fn
-from jax.numpy import float64 as float64
-from jax.numpy import float8_e3m4 as float8_e3m4
-from jax.numpy import float8_e4m3 as float8_e4m3
-from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from jax.numpy import float8_e4m3fn as float8_e4m3fn
-from jax.numpy import float8_e4m3fnuz as float8_e4m3fnuz
-from jax.numpy import float8_e5m2 as float8_e5m2
-from jax.numpy import float8_e5m2fnuz as float8_e5m2fnuz
-from jax.numpy import float8_e8m0fnu as float8_e8m0fnu
-from jax.numpy import float_ as float_
-from jax.numpy import floating as floating
-from jax.numpy import from_dlpack as from_dlpack
-from jax.numpy import frombuffer as frombuffer
-from jax.numpy import fromfile as fromfile
-from jax.numpy import fromfunction as fromfunction
-from jax.numpy import fromiter as fromiter
-from jax.numpy import fromstring as fromstring
-from jax.numpy import generic as generic
-from jax.numpy import get_printoptions as get_printoptions
-from jax.numpy import hamming as hamming
-from jax.numpy import hanning as hanning
-from jax.numpy import identity as identity
-from jax.numpy import iinfo as iinfo
-from jax.numpy import index_exp as index_exp
-from jax.numpy import indices as indices
-from jax.numpy import inexact as inexact
-from jax.numpy import inf as inf
-from jax.numpy import int16 as int16
-from jax.numpy import int2 as int2
-from jax.numpy import int32 as int32
-from jax.numpy import int4 as int4
-from jax.numpy import int64 as int64
-from jax.numpy import int8 as int8
-from jax.numpy import int_ as int_
-from jax.numpy import integer as integer
-from jax.numpy import isdtype as isdtype
-from jax.numpy import issubdtype as issubdtype
-from jax.numpy import iterable as iterable
-from jax.numpy import ix_ as ix_
-from jax.numpy import kaiser as kaiser
-from jax.numpy import load as load
-from jax.numpy import mask_indices as mask_indices
-from jax.numpy import mgrid as mgrid
-from jax.numpy import nan as nan
-from jax.numpy import ndarray as ndarray
-from jax.numpy import newaxis as newaxis
-from jax.numpy import number as number
-from jax.numpy import object_ as object_
-from jax.numpy import ogrid as ogrid
-from jax.numpy import pi as pi
-from jax.numpy import printoptions as printoptions
-from jax.numpy import promote_types as promote_types
-from jax.numpy import r_ as r_
-from jax.numpy import s_ as s_
-from jax.numpy import save as save
-from jax.numpy import savez as savez
-from jax.numpy import set_printoptions as set_printoptions
-from jax.numpy import signedinteger as signedinteger
-from jax.numpy import single as single
-from jax.numpy import tri as tri
-from jax.numpy import tril_indices as tril_indices
-from jax.numpy import triu_indices as triu_indices
-from jax.numpy import ufunc as ufunc
-from jax.numpy import uint as uint
-from jax.numpy import uint16 as uint16
-from jax.numpy import uint2 as uint2
-from jax.numpy import uint32 as uint32
-from jax.numpy import uint4 as uint4
-from jax.numpy import uint64 as uint64
-from jax.numpy import uint8 as uint8
-from jax.numpy import unsignedinteger as unsignedinteger
-from jax.numpy import vectorize as vectorize
+from jax.numpy import ComplexWarning as ComplexWarning  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import apply_over_axes as apply_over_axes  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bartlett as bartlett  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bfloat16 as bfloat16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import blackman as blackman  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bool as bool  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import bool_ as bool_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import c_ as c_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import can_cast as can_cast  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import cdouble as cdouble  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import character as character  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex128 as complex128  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex64 as complex64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complex_ as complex_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import complexfloating as complexfloating  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import csingle as csingle  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import diag_indices as diag_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import double as double  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import dtype as dtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import e as e  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import einsum_path as einsum_path  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import euler_gamma as euler_gamma  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import eye as eye  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import finfo as finfo  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import flexible as flexible  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float16 as float16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float32 as float32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float4_e2m1fn as float4_e2m1fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float64 as float64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e3m4 as float8_e3m4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3 as float8_e4m3  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3fn as float8_e4m3fn  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e4m3fnuz as float8_e4m3fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e5m2 as float8_e5m2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e5m2fnuz as float8_e5m2fnuz  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float8_e8m0fnu as float8_e8m0fnu  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import float_ as float_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import floating as floating  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import from_dlpack as from_dlpack  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import frombuffer as frombuffer  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromfile as fromfile  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromfunction as fromfunction  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromiter as fromiter  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import fromstring as fromstring  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import generic as generic  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import get_printoptions as get_printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import hamming as hamming  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import hanning as hanning  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import identity as identity  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import iinfo as iinfo  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import index_exp as index_exp  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import indices as indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import inexact as inexact  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import inf as inf  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int16 as int16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int2 as int2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int32 as int32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int4 as int4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int64 as int64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int8 as int8  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import int_ as int_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import integer as integer  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import isdtype as isdtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import issubdtype as issubdtype  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import iterable as iterable  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ix_ as ix_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import kaiser as kaiser  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import load as load  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import mask_indices as mask_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import mgrid as mgrid  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import nan as nan  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ndarray as ndarray  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import newaxis as newaxis  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import number as number  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import object_ as object_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ogrid as ogrid  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import pi as pi  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import printoptions as printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import promote_types as promote_types  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import r_ as r_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import s_ as s_  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import save as save  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import savez as savez  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import set_printoptions as set_printoptions  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import signedinteger as signedinteger  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import single as single  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import tri as tri  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import tril_indices as tril_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import triu_indices as triu_indices  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import ufunc as ufunc  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint as uint  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint16 as uint16  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint2 as uint2  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint32 as uint32  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint4 as uint4  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint64 as uint64  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import uint8 as uint8  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import unsignedinteger as unsignedinteger  # type: ignore[attr-defined, unused-ignore]
+from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.core.array import NamedArray

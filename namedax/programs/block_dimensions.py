@@ -162,8 +162,8 @@ class _Flow:
             if name in ELEMENTWISE:
                 if len(operands) == 1:
                     if type(operands[0]) is not Literal and operands[0] in env:
-                        env[eqn.outvars[0]] = own = env[operands[0]]
-                        if name == MARK and (moved := moved_axes(eqn, own)):
+                        env[eqn.outvars[0]] = leaf = env[operands[0]]
+                        if name == MARK and (moved := moved_axes(eqn, leaf)):
                             found.append(Finding((eqn,), moved, is_moved=True))
                     continue
                 known = [None if type(var) is Literal else env.get(var) for var in operands]

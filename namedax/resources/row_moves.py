@@ -180,7 +180,7 @@ def _groups(pairs: list[Pair], count: int) -> list[list[Pair]]:
     shifts: dict[int, list[Pair]] = {}
     for s, t in pairs:
         shifts.setdefault((t - s) % count, []).append((s, t))
-    partners = max((np.bincount([pair[side] for pair in pairs]).max() for side in (0, 1)), default=0) if pairs else 0
+    partners = max((int(np.bincount([pair[side] for pair in pairs]).max()) for side in (0, 1)), default=0) if pairs else 0
     return list(shifts.values()) if len(shifts) <= partners else _coloured(pairs, partners)
 
 

@@ -7,7 +7,7 @@ Names are batch axes: over them there is a minimisation for each entry, of a fun
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jax.scipy.optimize import OptimizeResults as OptimizeResults
+from jax.scipy.optimize import OptimizeResults as OptimizeResults  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array
 

@@ -28,6 +28,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
+from namedax.core.docstrings import joined
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -575,7 +576,7 @@ def gmres(
 
 def _describe(function: Callable[..., Any], **texts: str) -> None:
     summary, examples = (function.__doc__ or "").split("\n\n", 1)
-    function.__doc__ = summary + _TEXT.format(name=function.__name__, **{"more": "", "method": "", **texts}) + examples
+    function.__doc__ = joined(summary, _TEXT.format(name=function.__name__, **{"more": "", "method": "", **texts}), examples)
 
 
 _describe(

@@ -202,7 +202,7 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
 def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
     (axis,) = axes
     datas, dims = align(op, *arrays)
-    datas = jnp.broadcast_arrays(*datas)
+    datas = list(jnp.broadcast_arrays(*datas))
     if not is_name(axis):
         at = new_place(op, axis, dims)
         return wrap(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))

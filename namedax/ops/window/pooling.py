@@ -15,6 +15,7 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.cpu import on_cpus
 from namedax.core.display import type_text
+from namedax.core.docstrings import joined
 from namedax.core.element_types import extreme, inexact_type
 from namedax.core.region import ambient
 from namedax.core.scopes import operation
@@ -195,7 +196,7 @@ def avg_pool(
 
 def _describe(function: Callable[..., Any], **texts: str) -> None:
     summary, examples = (function.__doc__ or "").split("\n\n", 1)
-    function.__doc__ = summary + _WINDOWS.format(**{"more": "", "gradient": ".", **texts}) + examples
+    function.__doc__ = joined(summary, _WINDOWS.format(**{"more": "", "gradient": ".", **texts}), examples)
 
 
 _ties = ": of equal extrema the first one has it."

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from jax.scipy.stats import gaussian_kde as gaussian_kde
+from jax.scipy.stats import gaussian_kde as gaussian_kde  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import Array, ArrayLike, Axis
 from namedax.scipy.stats import bernoulli as bernoulli
