@@ -21,8 +21,8 @@ X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a twentieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 20
-# On the newest JAX, and under the flags that later versions will have switched on: one in twelve of the tests of make test, each time.
-NEWEST_ARGS ?= tests -m "not leaks and not full" --one-in 12
+# On the newest JAX, and under the flags that later versions will have switched on: one in 24 of the tests of make test, each time.
+NEWEST_ARGS ?= tests -m "not leaks and not full" --one-in 24
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
