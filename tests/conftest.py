@@ -61,10 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for i in products([case_of(item) for item in others], kept):
         others[i].add_marker("product")
     if not getattr(jax.config, "jax_auto_pcast", True):
-        lines = pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines()
+        lines = set(pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines())
         left_out = [item for item in items if item.nodeid in lines]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if item.nodeid not in lines]
 
 
 @pytest.fixture(scope="module")

@@ -32,10 +32,10 @@ from namedax.programs.dimension_rules import (
     differs_along,
     draws_numbers,
     moved_axes,
-    names_of,
     place_before,
     united,
 )
+from namedax.programs.hijax import names_of
 from namedax.programs.primitives import Kind, Scan, While, bodies_of, called_in_steps, kind_of, mapped_program, name_of, solve
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from namedax.core.leaf_marks import LEAF
-from namedax.programs.hijax import HIGH, primitive_name
 from namedax.programs.primitives import TABLE, Kind, axes_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
 __all__ = [
     *("CALLBACKS", "ELEMENTWISE", "MARK", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),
-    *("differs_along", "draws_numbers", "moved_axes", "names_of", "place_before", "reshaped", "united"),
+    *("differs_along", "draws_numbers", "moved_axes", "place_before", "reshaped", "united"),
 ]
 
 Sharding = tuple[frozenset[str], ...]
@@ -384,11 +383,6 @@ SHARDING = frozenset(name for name, known in TABLE.items() if known.kind in (Kin
 
 # What has different entries along a dimension; other equations may give the same number for each entry.
 _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
-
-
-def names_of(eqns: Sequence[Any]) -> list[str]:
-    """Return the names of the primitives of equations; one call for all, since every body is looked through."""
-    return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
 def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:

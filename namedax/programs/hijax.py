@@ -8,19 +8,13 @@ names and the parameters of the older primitives. Every other one is the program
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.extend.core import subjaxprs
 
-__all__ = [
-    "HIGH",
-    "bind_name",
-    "parameters_of",
-    "primitive_name",
-    "program_of",
-    "programs_within",
-]
+__all__ = ["HIGH", "bind_name", "names_of", "parameters_of", "primitive_name", "program_of", "programs_within"]
 
 HIGH = "call_hi_primitive"
 _OLDER = {
@@ -36,6 +30,11 @@ def primitive_name(eqn: Any) -> str:
     """Return the name of the primitive of an equation; of a high primitive, that of the older primitive that does the same, if there is one."""
     name: str = eqn.primitive.name
     return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
+
+
+def names_of(eqns: Sequence[Any]) -> list[str]:
+    """Return the names of the primitives of equations; one call for all, since every program is looked through."""
+    return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
 def parameters_of(eqn: Any) -> dict[str, Any]:

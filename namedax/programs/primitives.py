@@ -24,7 +24,7 @@ from jax.sharding import NamedSharding
 from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
-from namedax.programs.hijax import HIGH, bind_name, primitive_name, program_of
+from namedax.programs.hijax import HIGH, bind_name, names_of, primitive_name, program_of
 from namedax.resources.own_block import PRIMITIVE
 from namedax.resources.unfelt import FEELS_REAL, UNFELT
 
@@ -260,15 +260,12 @@ COLLECTIVES = frozenset(
 
 def facts(eqn: Any) -> Known:
     """What is known of the primitive of an equation."""
-    return TABLE.get(name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn), _NOTHING)
+    return TABLE.get(primitive_name(eqn), _NOTHING)
 
 
 def facts_of(eqns: Sequence[Any]) -> list[Known]:
     """What is known of the primitives of many equations, which one look at a whole program asks for."""
-    names = [eqn.primitive.name for eqn in eqns]
-    if HIGH in names:
-        return list(map(facts, eqns))
-    return [TABLE[name] if name in TABLE else _NOTHING for name in names]
+    return [TABLE[name] if name in TABLE else _NOTHING for name in names_of(eqns)]
 
 
 def kind_of(eqn: Any) -> Kind:

@@ -228,7 +228,6 @@ def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: 
 
 def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], function: str) -> None:
     path = finding.drawn or finding.path  # a constant has no equation of its own
-    called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
     if finding.is_moved:
         shape = path[-1].invars[0].aval.shape
         raise RawBlockError(
@@ -237,6 +236,7 @@ def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], f
             f"longer those of the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with is_leaf=lambda v: isinstance(v, "
             "nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.rename)."
         )
+    called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
     where = f"sharded over the mesh axes {show_names(axes)}, on which the axes {show_names(dict.fromkeys(held))} live"
     if finding.drawn is not None:
         raise RawBlockError(
@@ -401,14 +401,14 @@ def _is_of_jax(file: str) -> bool:
 
 
 def _frames(eqn: Any) -> list[tuple[str, str, int]]:
-    """File, function and line of every frame in which an equation was made, the innermost first; empty where JAX keeps none."""
-    traceback = getattr(eqn.source_info, "traceback", None)
-    return [(f.file_name, f.function_name, f.line_num) for f in getattr(traceback, "frames", ())]
+    """Return file, function and line of every frame in which an equation was made but those that put arrays together, the innermost first."""
+    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())  # JAX keeps none for some
+    return [(f.file_name, f.function_name, f.line_num) for f in frames if f.file_name != _PYTREE]
 
 
 def _own_frames(eqn: Any) -> list[tuple[str, str]]:
     """The files and functions of namedax in which an equation was made, the innermost first."""
-    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX) and file != _PYTREE]
+    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
     return [(file.removeprefix(_NAMEDAX).replace(os.sep, "/"), name.rsplit(".", 1)[-1]) for file, name in frames]
 
 
@@ -470,9 +470,9 @@ def _line_in_body(path: tuple[Any, ...]) -> str:
     for eqn in path:
         found = ""
         for file, _, line in _frames(eqn):
-            if file.startswith(_NAMEDAX) and file != _PYTREE:
+            if file.startswith(_NAMEDAX):
                 break
-            if not _is_of_jax(file) and file != _PYTREE:
+            if not _is_of_jax(file):
                 found = f" ({os.path.basename(file)}:{line})"
         if found:
             return found

@@ -15,12 +15,12 @@ __all__ = ["is_remat_of_gradient", "remat_again", "remat_like", "with_program"]
 
 
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of another open jaxpr, computed anew for the gradient as that of this equation is."""
+    """Return the results of another open jaxpr, computed anew for the gradient as that of this equation is."""
     return bind(eqn, values, **_with_program(eqn, jaxpr))
 
 
 def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """This call, of another open jaxpr, which takes these operands and gives these results."""
+    """Return this call with another open jaxpr, which takes these operands and gives these results."""
     return eqn.replace(invars=list(operands), outvars=list(results), params={**eqn.params, **_with_program(eqn, jaxpr)})
 
 
@@ -33,7 +33,7 @@ def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
 
 
 def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, computed anew for the gradient as the program of this equation is."""
+    """Return `function`, computed anew for the gradient as the program of this equation is."""
     again: Callable[..., Any] = jax.checkpoint(function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"])
     return again
 
@@ -45,5 +45,5 @@ def _prevents_cse(eqn: Any) -> bool:
 
 
 def is_remat_of_gradient(eqn: Any) -> bool:
-    """Whether this is the computation anew, which must stay apart from the first one."""
+    """Return True if this is the computation anew, which must stay apart from the first one."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
