@@ -19,8 +19,8 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
 X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not full"
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
-# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a twentieth costs little.
-OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 20
+# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a fortieth costs little.
+OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 40
 # On the newest JAX, and under the flags that later versions will have switched on: one in 24 of the tests of make test, each time.
 NEWEST_ARGS ?= tests -m "not leaks and not full" --one-in 24
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
@@ -47,10 +47,10 @@ help:
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
 	@echo "make test-all    what 'make test' leaves out: docs and the seven targets that follow, 35 minutes on two cores"
-	@echo "make test-rest       the tests marked 'full' but a twentieth: every operation with every two traits of placements, and what takes long"
+	@echo "make test-rest       the tests marked 'full' but a fortieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-optimized  the last twentieth, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-optimized  the last fortieth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-newest     a part of 'make test' on the newest JAX, as it is and under each flag that later versions will have switched on"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
@@ -90,7 +90,7 @@ test-all: docs test-rest test-x64 test-leaks test-optimized test-newest
 	[ $$fuzz = 0 ] && [ $$counts = 0 ]
 
 test-rest: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" --but-one-in 20
+	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" --but-one-in 40
 
 test-products: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"

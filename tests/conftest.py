@@ -33,12 +33,11 @@ def values_of(item: pytest.Item) -> Iterator[Hashable]:
 def case_of(item: pytest.Item) -> Case:
     """What the rule has to know of a test."""
     function = item.nodeid.partition("[")[0]
-    part = item.get_closest_marker("part")
-    wanted = part.args[0] if part else None
     if not hasattr(item, "callspec"):
         return Case(function, frozenset({"alone"}))
+    part, rest = (mark.args[0] if (mark := item.get_closest_marker(name)) else None for name in ("part", "rest"))
     placements = [value for value in item.callspec.params.values() if isinstance(value, Placement)]
-    return Case(function, frozenset(filter(None, values_of(item))), frozenset().union(*map(traits, placements)), wanted)
+    return Case(function, frozenset(filter(None, values_of(item))), frozenset().union(*map(traits, placements)), part, rest)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks

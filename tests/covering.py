@@ -1,8 +1,8 @@
 """Which tests `make test` runs: of every matrix of cases a part in which everything occurs. The rest is marked `full`, for `make test-all`.
 
 Of that rest, `make test-all` leaves out what only multiplies: with it, every operation has met every two traits of placements that occur
-together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). What remains is marked `product`, for `make
-test-products` and before a release.
+together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). A function with the mark `rest(n)` keeps n of its cases
+there, evenly spread. What remains is marked `product`, for `make test-products` and before a release.
 
 The rule, for one test function and its cases (tests/conftest.py applies it, tests/test_covering.py checks it):
 
@@ -72,12 +72,13 @@ def traits(placement: Placement) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One case of one test function: the values of its parameters, the traits of its placement, and what the mark `part` says."""
+    """One case of one test function: the values of its parameters, the traits of its placement, and the numbers of its marks."""
 
     function: str
     values: frozenset[Hashable]
     traits: frozenset[str] = frozenset()
     part: int | None = None
+    rest: int | None = None
 
 
 def cover(cases: Sequence[Case]) -> set[int]:
@@ -117,13 +118,21 @@ def cover(cases: Sequence[Case]) -> set[int]:
 
 
 def products(cases: Sequence[Case], kept: set[int]) -> set[int]:
-    """The indices of the cases that show nothing new beside `kept` and each other: no value of a function's meets two traits first there."""
+    """Return the indices of the cases that show nothing new beside `kept` and each other: no value meets two traits first there.
+
+    Of a function with the mark `rest(n)`, these are all but n cases, besides those in `kept`.
+    """
     functions: dict[str, list[int]] = collections.defaultdict(list)
     for i, case in enumerate(cases):
-        if case.traits:
+        if case.traits or case.rest is not None:
             functions[case.function].append(i)
     left: set[int] = set()
     for function, candidates in functions.items():
+        rest = cases[candidates[0]].rest
+        if rest is not None:
+            others = [i for i in candidates if i not in kept]
+            left |= set(others) - {others[len(others) * k // min(rest, len(others))] for k in range(min(rest, len(others)))}
+            continue
         meetings = {i: meets(cases[i], function) for i in candidates}
         missing = set().union(*meetings.values())
         spare = {i for i in candidates if i not in kept}

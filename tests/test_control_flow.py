@@ -198,7 +198,8 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.part(5)
+@pytest.mark.rest(8)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]

@@ -61,6 +61,14 @@ def test_cases_without_a_placement_are_no_products():
     assert products([Case("f", frozenset({k}), frozenset()) for k in range(9)], {0}) == set()
 
 
+@pytest.mark.parametrize("rest", [0, 1, 3, 30])
+def test_of_a_function_with_the_mark_rest_that_many_cases_are_no_products(rest):
+    cases = [Case("f", frozenset({i}), rest=rest) for i in range(12)]
+    left = products(cases, {0, 5})
+    assert len(left) == 10 - min(rest, 10)
+    assert not left & {0, 5}
+
+
 @pytest.mark.parametrize("part", [1, 3, 30])
 def test_parts_are_spread_evenly(part):
     cases = [Case("f", frozenset({i}), part=part) for i in range(12)]

@@ -357,6 +357,7 @@ def example(layout, layers=2):
 
 
 # The others are in test_by_hand, where they are compiled anyway.
+@pytest.mark.rest(4)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["single", "dp+tp", "fsdp", "tp+accumulation", "fsdp+accumulation", "ring", "ep"])
 def test_the_layouts_of_the_transformer(layout):

@@ -288,6 +288,7 @@ UNEVEN = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("resources", UNEVEN, ids=str)
 def test_nothing_has_to_divide(resources):
     """10 tokens, 5 groups and 3 features over 2 and 4 devices; some tokens are of no group, one of them by the next number."""

@@ -124,6 +124,7 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
+@pytest.mark.rest(9)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):

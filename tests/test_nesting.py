@@ -122,6 +122,7 @@ AFTERWARDS = {
 }
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
     [

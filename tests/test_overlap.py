@@ -76,6 +76,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
+@pytest.mark.rest(8)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),

@@ -120,6 +120,7 @@ def marked(case, kind):
     return pytest.param(case, kind, marks=marks, id=f"{case}-{kind}")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("case", "kind"), [marked(case, kind) for case in CASES for kind in ("auto", "explicit")])
 def test_values_and_gradients_are_those_of_the_fold(case, kind):
     shape, resources, options, more = CASES[case]
@@ -331,6 +332,7 @@ def uneven_layer(closed):
     return layer
 
 
+@pytest.mark.rest(6)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),
     [

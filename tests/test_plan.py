@@ -240,6 +240,7 @@ def test_what_two_names_of_one_axis_share_is_major():
         assert times[0] < times[1]
 
 
+@pytest.mark.full
 def test_the_bound_of_the_memory_holds_and_the_front_is_one():
     arguments = shapes(1 << 14, 2048, 8192, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=4, y=2), machine=SLOW)

@@ -172,6 +172,7 @@ ON_EXPLICIT = (
 )
 
 
+@pytest.mark.rest(8)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("label", "kind"),

@@ -150,6 +150,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
@@ -1007,6 +1008,7 @@ def test_what_equations_say_to_the_compiler_is_kept_in_steps():
     np.testing.assert_allclose(f(jnp.arange(8.0)), jnp.exp(jnp.arange(8.0)).sum(), rtol=1e-6)
 
 
+@pytest.mark.full
 def test_an_equation_of_a_body_is_not_bound_again_in_steps():
     """Functions called for an operation more: what tracing it costs, and a fifth of that where it is executed in steps."""
 

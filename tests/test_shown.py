@@ -215,6 +215,7 @@ def _refusal(call):
     return ""
 
 
+@pytest.mark.full
 def test_no_message_shows_values():
     """Each argument of every call of the reference at the top level and in `nx.nn` is replaced by an array, and by trees of one."""
     scope = reference.scope() | {"N": 8, "M": 4} | WRONG

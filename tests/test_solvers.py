@@ -219,6 +219,7 @@ def test_mistakes(call, error, words):
 # --- sizes that do not divide ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("solver", "n", "devices"), [("cg", 10, 4), ("bicgstab", 5, 4), ("gmres", 9, 8)])
 def test_uneven_axes(solver, n, devices):
     m, b = matrix(n, solver == "cg"), array(n, seed=4)

@@ -113,6 +113,7 @@ def run(table, layout, kind):
 CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") if kind == "auto" or LAYOUTS[layout][1]]
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
     for name, have, want in run(SAME_BITS, layout, kind):
@@ -129,12 +130,14 @@ def test_what_is_read(layout, kind):
             np.testing.assert_array_equal(np.signbit(have)[~np.isnan(have)], np.signbit(want)[~np.isnan(want)], err_msg=name)
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_computes_has_the_same_infinities(layout, kind):
     for name, have, want in run(CLOSE, layout, kind):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-38, err_msg=name)
 
 
+@pytest.mark.full
 def test_values_that_occur_once():
     for column in X.T:
         for size in (4, 8):

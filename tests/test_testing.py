@@ -146,6 +146,7 @@ NOTHING_BUT_ROUNDING = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", NOTHING_BUT_ROUNDING)
 def test_what_only_rounding_is_left_of_is_no_alarm(case):
     fun, x = NOTHING_BUT_ROUNDING[case]
@@ -194,6 +195,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_no_rounding(case):
     fun, x, where = FAULTS[case]

@@ -30,6 +30,7 @@ COVERING = [
 ]
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
@@ -105,6 +106,7 @@ def test_every_two_choices_occur_together():
     assert len(run) < 60
 
 
+@pytest.mark.rest(100)
 @pytest.mark.full
 @pytest.mark.parametrize("case", list(matrix()))
 def test_the_whole_matrix(case):

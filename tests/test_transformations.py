@@ -111,6 +111,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
@@ -222,6 +223,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
+@pytest.mark.rest(6)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):

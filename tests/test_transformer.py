@@ -93,6 +93,7 @@ def marked(layout, config):
     return pytest.param(layout, config, marks=marks)
 
 
+@pytest.mark.rest(6)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("layout", "config"),

@@ -35,6 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
 def test_every_operation_is_right_or_says_so(placement, smooth):
@@ -255,6 +256,8 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
     check(named, plain, args, (["a"], []), ([], ["a"]), Placement("four", (4,), (("a", "x"),)), tol=1e-4)
 
 
+@pytest.mark.part(1)
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
@@ -426,6 +429,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
+@pytest.mark.rest(12)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
 )
@@ -550,6 +554,8 @@ MOVES = {
 }
 
 
+@pytest.mark.part(1)
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 def test_rows_that_move(size, kind):

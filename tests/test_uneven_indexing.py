@@ -154,6 +154,8 @@ def moves(n):
     }
 
 
+@pytest.mark.part(1)
+@pytest.mark.rest(5)
 @pytest.mark.parametrize("family", [reads, writes, moves])
 @pytest.mark.parametrize(
     ("placement", "n"),

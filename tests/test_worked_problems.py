@@ -82,6 +82,7 @@ FORMS = {
 }
 
 
+@pytest.mark.rest(7)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
@@ -125,6 +126,7 @@ def test_what_experts_send_and_keep():
 # --- 3 and 4: collective matmul -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("overlap", [False, True, "bidirectional"])
 @pytest.mark.parametrize("name", problem_3.PROGRAMS)

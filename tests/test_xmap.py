@@ -593,6 +593,7 @@ STALE = {
 }
 
 
+@pytest.mark.rest(14)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])

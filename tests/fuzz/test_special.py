@@ -32,10 +32,12 @@ def test_most_elements_are_compared():
     assert np.mean([mask.mean() for mask in sure]) > 0.9
 
 
+@pytest.mark.full
 def test_special_values_in_random_programs():
     assert not run(PROGRAMS)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 def test_special_values_in_more_random_programs():
     assert not run(FULL)
