@@ -2,16 +2,17 @@
 #
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, NEWEST_ARGS, FUZZ_ARGS, DEMO_ARGS,
-# VERSIONS, NEWEST.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
+# VERSIONS, NEWEST, OLDEST.
 
 PYTHON ?= python3
 # Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
 VENV ?= .venv$(patsubst %,-%,$(filter-out python3,$(notdir $(PYTHON))))
 # What make test-versions looks for: on the PATH, among pyenv's versions, and among those of uv.
 VERSIONS ?= 3.11 3.12 3.13 3.14
-# The Pythons of the newest JAX, the first of which that is here is taken.
+# The Pythons of the newest JAX, the first of which that is here is taken; and the Python of the oldest JAX that is supported.
 NEWEST ?= 3.13 3.12
+OLDEST ?= 3.11
 # Two workers and several passes read the same modules, so each is compiled once, also where it was switched off.
 unexport PYTHONDONTWRITEBYTECODE
 # For all passes of the tests; two workers suit two cores.
@@ -21,8 +22,8 @@ X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a fortieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 40
-# On the newest JAX, and under the flags that later versions will have switched on: one in 24 of the tests of make test, each time.
-NEWEST_ARGS ?= tests -m "not leaks and not full" --one-in 24
+# Under each flag that later versions of JAX will have switched on: one in 24 of the tests of make test.
+FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 24
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -38,7 +39,7 @@ SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-optimized test-newest test-flags test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
+.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-parts test-reference test-optimized test-flags test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -46,12 +47,12 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: docs and the seven targets that follow, 35 minutes on two cores"
+	@echo "make test-all    what 'make test' leaves out: docs, and on the newest JAX test-suite and the seven targets that follow, 35 minutes on two cores"
 	@echo "make test-rest       the tests marked 'full' but a fortieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  the last fortieth, compiled as for users: the other passes compile with few optimisations"
-	@echo "make test-newest     a part of 'make test' on the newest JAX, as it is and under each flag that later versions will have switched on"
+	@echo "make test-flags      a part of the tests under each flag that later versions of JAX will have switched on"
 	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
@@ -81,8 +82,18 @@ test: $(VENV)/.ready-lint,test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
+# The whole suite runs on the newest JAX, and the covering set on the oldest too: one of the two has run in `make test`. The pages are
+# built by the Python of `make test`, whose JAX has written the examples of the reference.
+test-all: docs test-reference
+	@set -e; \
+	if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then \
+	  $(MAKE) test-parts; wanted="$(OLDEST)"; parts=; \
+	else wanted="$(NEWEST)"; parts=test-parts; fi; \
+	python=$$(tools/find-python $$wanted) || { [ -z "$$parts" ] || $(MAKE) test-parts; exit; }; \
+	$(MAKE) test-suite $$parts PYTHON="$$python" VENV=.venv-$$(basename "$$python")
+
 # Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
-test-all: docs test-rest test-x64 test-leaks test-optimized test-newest
+test-parts: test-rest test-x64 test-leaks test-optimized test-flags
 	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
 	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS) && $(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS); fuzz=$$?; \
 	wait $$counts; counts=$$?; \
@@ -91,6 +102,9 @@ test-all: docs test-rest test-x64 test-leaks test-optimized test-newest
 
 test-rest: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" --but-one-in 40
+
+test-reference: $(VENV)/.ready-docs,test
+	$(PY) -m pytest $(PYTEST_ARGS) tests/test_reference.py -m "not product"
 
 test-products: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"
@@ -109,13 +123,8 @@ test-fuzz: $(VENV)/.ready-test
 	$(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS)
 
 test-flags: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
-	JAX_REMAT3=1 JAX_CUSTOM_JVP3=1 JAX_CUSTOM_VJP3=1 $(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
-	JAX_AUTO_PCAST=0 $(PY) -m pytest $(PYTEST_ARGS) $(NEWEST_ARGS)
-
-test-newest:
-	@python=$$(tools/find-python $(NEWEST)) || { echo "The tests are not run on the newest JAX."; exit 0; }; \
-	$(MAKE) test-flags PYTHON="$$python" VENV=.venv-$$(basename "$$python")
+	JAX_REMAT3=1 JAX_CUSTOM_JVP3=1 JAX_CUSTOM_VJP3=1 $(PY) -m pytest $(PYTEST_ARGS) $(FLAGS_ARGS)
+	JAX_AUTO_PCAST=0 $(PY) -m pytest $(PYTEST_ARGS) $(FLAGS_ARGS)
 
 test-versions:
 	@failed=; missing=; \
