@@ -2,7 +2,7 @@
 #
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, REST_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
 # VERSIONS, NEWEST, OLDEST.
 
 PYTHON ?= python3
@@ -22,6 +22,7 @@ X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py
 LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a fortieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 40
+REST_ARGS ?= --but-one-in 40
 # Under each flag that later versions of JAX will have switched on: one in 24 of the tests of make test.
 FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 24
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
@@ -47,7 +48,7 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: docs, and on the newest JAX test-suite and the seven targets that follow, 35 minutes on two cores"
+	@echo "make test-all    what 'make test' leaves out: docs, test-suite on the other of the oldest and the newest JAX, and the six targets that follow, 35 minutes on two cores"
 	@echo "make test-rest       the tests marked 'full' but a fortieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
@@ -82,26 +83,33 @@ test: $(VENV)/.ready-lint,test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
-# The whole suite runs on the newest JAX, and the covering set on the oldest too: one of the two has run in `make test`. The pages are
-# built by the Python of `make test`, whose JAX has written the examples of the reference.
+# On the oldest and on the newest JAX: `make test` has run the covering set on one of the two, and each test of the rest runs on one. The
+# pages are built by the Python of `make test`, whose JAX has written the examples of the reference.
+OLD_REST = REST_ARGS="--but-one-in 2"
+NEW_REST = REST_ARGS="--one-in 2 --but-one-in 40"
+
 test-all: docs test-reference
 	@set -e; \
-	if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then \
-	  $(MAKE) test-parts; wanted="$(OLDEST)"; parts=; \
-	else wanted="$(NEWEST)"; parts=test-parts; fi; \
-	python=$$(tools/find-python $$wanted) || { [ -z "$$parts" ] || $(MAKE) test-parts; exit; }; \
-	$(MAKE) test-suite $$parts PYTHON="$$python" VENV=.venv-$$(basename "$$python")
+	if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then wanted="$(OLDEST)"; else wanted="$(NEWEST)"; fi; \
+	other=$$(tools/find-python $$wanted) || { $(MAKE) test-parts; exit; }; \
+	there="PYTHON=$$other VENV=.venv-$$(basename "$$other")"; \
+	if [ "$$wanted" = "$(OLDEST)" ]; then \
+	  $(MAKE) test-suite test-rest $$there $(OLD_REST); $(MAKE) test-parts $(NEW_REST) COUNTS=".venv-$$(basename "$$other")/bin/python"; \
+	else $(MAKE) test-rest $(OLD_REST); $(MAKE) test-suite test-parts $$there $(NEW_REST) COUNTS="$(PY)"; fi
 
-# Counts do not depend on how busy a machine is, so they are taken beside the random programs, and spoken of after them.
+# Counts do not depend on how busy a machine is, so they are taken beside the random programs, and reported after them; on the JAX that
+# they were recorded on, where none may have grown.
+COUNTS ?= $(PY)
+
 test-parts: test-rest test-x64 test-leaks test-optimized test-flags
-	@$(PY) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
+	@$(COUNTS) benchmarks/check.py >$(VENV)/counts.txt 2>&1 & counts=$$!; \
 	echo 'Random programs, and beside them bench-check:'; $(PY) -m tests.fuzz $(TEST_FUZZ_ARGS) && $(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS); fuzz=$$?; \
 	wait $$counts; counts=$$?; \
 	echo "bench-check:"; cat $(VENV)/counts.txt; \
 	[ $$fuzz = 0 ] && [ $$counts = 0 ]
 
 test-rest: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" --but-one-in 40
+	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" $(REST_ARGS)
 
 test-reference: $(VENV)/.ready-docs,test
 	$(PY) -m pytest $(PYTEST_ARGS) tests/test_reference.py -m "not product"
