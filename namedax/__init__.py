@@ -16,8 +16,8 @@ from typing import Any as _Any
 from jax.extend import source_info_util as _source_info_util
 
 from namedax.core.array import NamedArray as NamedArray
-from namedax.core.other_words import at_face as _at_face
-from namedax.core.other_words import at_top as _at_top
+from namedax.core.migration_hints import at_face as _at_face
+from namedax.core.migration_hints import at_top as _at_top
 from namedax.explicit_axes import install as _install_explicit_axes
 from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
@@ -43,11 +43,11 @@ if _TYPE_CHECKING:  # editors go to a definition by these lines
     from namedax.drawing.arrays import draw as draw
     from namedax.interop import from_xarray as from_xarray
     from namedax.interop import to_xarray as to_xarray
-    from namedax.namespaces.forms import cumulative_prod as cumulative_prod
-    from namedax.namespaces.forms import cumulative_sum as cumulative_sum
-    from namedax.namespaces.forms import diff as diff
-    from namedax.namespaces.forms import take_along_axis as take_along_axis
-    from namedax.namespaces.forms import where as where
+    from namedax.namespaces.extended_signatures import cumulative_prod as cumulative_prod
+    from namedax.namespaces.extended_signatures import cumulative_sum as cumulative_sum
+    from namedax.namespaces.extended_signatures import diff as diff
+    from namedax.namespaces.extended_signatures import take_along_axis as take_along_axis
+    from namedax.namespaces.extended_signatures import where as where
     from namedax.namespaces.reduction_forms import logsumexp as logsumexp
     from namedax.namespaces.reduction_forms import nanpercentile as nanpercentile
     from namedax.namespaces.reduction_forms import nanquantile as nanquantile
@@ -387,14 +387,14 @@ _FACE = {
     "cummin": "namedax.ops.reduction.cumulative.cummin",
     "cumprod": "namedax.ops.reduction.cumulative.cumprod",
     "cumsum": "namedax.ops.reduction.cumulative.cumsum",
-    "cumulative_prod": "namedax.namespaces.forms.cumulative_prod",
-    "cumulative_sum": "namedax.namespaces.forms.cumulative_sum",
+    "cumulative_prod": "namedax.namespaces.extended_signatures.cumulative_prod",
+    "cumulative_sum": "namedax.namespaces.extended_signatures.cumulative_sum",
     "custom_jvp": "namedax.ops.loops.custom_rules.custom_jvp",
     "custom_vjp": "namedax.ops.loops.custom_rules.custom_vjp",
     "deg2rad": "namedax.numpy.deg2rad",
     "degrees": "namedax.numpy.degrees",
     "diagonal": "namedax.namespaces.spellings.diagonal",
-    "diff": "namedax.namespaces.forms.diff",
+    "diff": "namedax.namespaces.extended_signatures.diff",
     "distributed": "namedax.distributed",
     "divide": "namedax.numpy.divide",
     "dot": "namedax.ops.contraction.einsum.dot",
@@ -569,7 +569,7 @@ _FACE = {
     "sum": "namedax.ops.reduction.reductions.sum",
     "switch": "namedax.ops.loops.branches.switch",
     "take": "namedax.ops.indexing.take.take",
-    "take_along_axis": "namedax.namespaces.forms.take_along_axis",
+    "take_along_axis": "namedax.namespaces.extended_signatures.take_along_axis",
     "tan": "namedax.numpy.tan",
     "tanh": "namedax.numpy.tanh",
     "tensordot": "namedax.namespaces.spellings.tensordot",
@@ -591,7 +591,7 @@ _FACE = {
     "var": "namedax.namespaces.reduction_forms.var",
     "vecdot": "namedax.namespaces.spellings.vecdot",
     "vmap": "namedax.ops.loops.vmap.vmap",
-    "where": "namedax.namespaces.forms.where",
+    "where": "namedax.namespaces.extended_signatures.where",
     "while_loop": "namedax.ops.loops.control_flow.while_loop",
     "xmap": "namedax.xmap.xmap",
     "zeros": "namedax.ops.shape.creation.zeros",

@@ -18,9 +18,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers
-from namedax.core.miscalls import well_called
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
@@ -64,7 +64,7 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
     return tuple(sorted(own)), uniform
 
 
-@well_called
+@checks_signature
 def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> np.ndarray:
     """Which entries of an axis this process must bring to `from_process_local`.
 
@@ -100,7 +100,7 @@ def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable,
     return entries
 
 
-@well_called
+@checks_signature
 def from_process_local(
     data: Any,
     axes: Any,
@@ -213,7 +213,7 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
     return wanted
 
 
-@well_called
+@checks_signature
 def bytes_per_device(tree: Any) -> int:
     """The bytes that a tree of arrays takes on each device, by their shardings.
 

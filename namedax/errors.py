@@ -235,15 +235,15 @@ class ArrayAttributeError(NamedaxError, AttributeError):
 
 def show_name(name: Hashable) -> str:
     """A name as messages show it: quoted if it is a string."""
-    return shown(name)
+    return format_value(name)
 
 
 def show_names(names: Iterable[Hashable]) -> str:
     """Names as messages show them, in the order given."""
-    return ", ".join(map(shown, names)) or "none"
+    return ", ".join(map(format_value, names)) or "none"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value that a user gave as messages show it: an array by its type and never by its values, and a list, tuple or dict by its entries.
 
     >>> shown("k"), shown([np.ones((2, 3), np.float32), None]), shown({"w": np.arange(3, dtype=np.int32)})
@@ -255,7 +255,11 @@ def shown(value: Any) -> str:
         return f"{show_dtype(value.dtype)}[{','.join(map(str, shape))}]"
     kind = type(value)
     if kind in (list, tuple, set, dict):
-        parts = [f"{shown(key)}: {shown(entry)}" for key, entry in value.items()] if kind is dict else [*map(shown, value)]
+        parts = (
+            [f"{format_value(key)}: {format_value(entry)}" for key, entry in value.items()]
+            if kind is dict
+            else [*map(format_value, value)]
+        )
         if len(parts) > _MOST_ENTRIES:
             parts[_MOST_ENTRIES - 1 :] = [f"... ({len(parts)} entries)"]
         if kind is set and not parts:
@@ -265,7 +269,7 @@ def shown(value: Any) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
     if kind is slice:
-        return f"slice({', '.join(map(shown, (value.start, value.stop, value.step)))})"
+        return f"slice({', '.join(map(format_value, (value.start, value.stop, value.step)))})"
     try:
         text = "..." if value is ... else repr(value)
     except Exception:  # an object of others, whose own words fail: a message about it does not
@@ -349,7 +353,7 @@ def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
     if isinstance(value, str) or (
         isinstance(value, (list, tuple)) and value and all(isinstance(entry, str) for entry in value)
     ):
-        raise ArgumentTypeError(f"{op}: {shown(value)} stands where {wanted} is expected.{usage(op)}")
+        raise ArgumentTypeError(f"{op}: {format_value(value)} stands where {wanted} is expected.{usage(op)}")
 
 
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
@@ -375,9 +379,11 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ArgumentTypeError(f"{op}: {what}={shown(value)} {wanted}{usage(op) if isinstance(value, str) else ''}") from None
+        raise ArgumentTypeError(
+            f"{op}: {what}={format_value(value)} {wanted}{usage(op) if isinstance(value, str) else ''}"
+        ) from None
     if least is not None and number < least:
-        raise ArgumentError(f"{op}: {what}={shown(value)} {wanted}")
+        raise ArgumentError(f"{op}: {what}={format_value(value)} {wanted}")
     return number
 
 
@@ -394,7 +400,7 @@ def check_options(op: str, **options: Any) -> None:
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{op}: {what}={shown(value)} is an option of the program; give one value that is known when the function is traced, not an "
+                f"{op}: {what}={format_value(value)} is an option of the program; give one value that is known when the function is traced, not an "
                 "array or a list."
             ) from None
 
@@ -459,7 +465,7 @@ def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None])
     if not found or len(found) < min(len(shape), len(sizes)):
         names = list(sizes)
         axes = names if len(names) == len(shape) else [names[0], ...]
-    return f" Name the axes of {argument} first, as by nx.named({argument}, {shown(axes)})."
+    return f" Name the axes of {argument} first, as by nx.named({argument}, {format_value(axes)})."
 
 
 def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> str:
@@ -471,8 +477,8 @@ def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> 
     argument = what.split()[1] if what.startswith("the ") else "x"
     if not candidates:
         return naming(argument, (0,) * rank, {name: None})
-    axes = shown([name, *[None] * (rank - 1)])
-    return f" Positional axes get names by nx.named({argument}, {axes}); an index array, nx.named(ids, {shown([name])}), keeps its own."
+    axes = format_value([name, *[None] * (rank - 1)])
+    return f" Positional axes get names by nx.named({argument}, {axes}); an index array, nx.named(ids, {format_value([name])}), keeps its own."
 
 
 def raise_not_found(
@@ -493,6 +499,6 @@ def raise_not_found(
         read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
     meant = did_you_mean(name, candidates, read_as) or ("" if "nx.named(" in extra else _to_name(name, type_text, candidates))
-    raise AxisNotFoundError(f"{op}: no axis {shown(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}").about(
-        axis=name
-    )
+    raise AxisNotFoundError(
+        f"{op}: no axis {format_value(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}"
+    ).about(axis=name)

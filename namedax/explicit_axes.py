@@ -31,14 +31,14 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 
-from namedax.core import refused
+from namedax.core import explicit_fallback
 from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, MeshError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
-from namedax.operands.compiled_ops import type_key
+from namedax.operands.kernels import type_key
 from namedax.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
@@ -50,7 +50,7 @@ __all__ = ["install"]
 
 def install() -> None:
     """Makes this what operations do where JAX refuses them."""
-    refused.install(_way)
+    explicit_fallback.install(_way)
 
 
 # --- a call -----------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     program, result = _find(call, _resources(call, places_of_names), mesh)
     if key is not None:
         _keep(key, program)
-        refused.note(function)
+        explicit_fallback.note(function)
     return (result,)
 
 
@@ -152,7 +152,7 @@ def _in_body(call: _Call) -> tuple[Any] | None:
     try:
         return (call.of([aligned(x) for x in operands]),)
     except Exception as error:
-        if not refused.is_of_sharding(error):
+        if not explicit_fallback.is_of_sharding(error):
             raise
     whole = [make_in_region(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x) for x in operands]
     return (call.of(whole),)

@@ -43,10 +43,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import jax
 
-from namedax.core.cells import cell_names
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
+from namedax.core.notebook import cell_names
 from namedax.core.records import Record
-from namedax.errors import ArgumentError, ArgumentTypeError, shown
+from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 
 __all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
 
@@ -139,11 +139,13 @@ class Summary(dict[str, tuple[int, int]]):
             of = list(of)
         except TypeError:
             raise ArgumentTypeError(
-                f"Summary: {shown(of)} is not a list of collectives. Write nx.hlo.summary(compiled)."
+                f"Summary: {format_value(of)} is not a list of collectives. Write nx.hlo.summary(compiled)."
             ) from None
         for c in of:
             if not isinstance(c, Collective):
-                raise ArgumentTypeError(f"Summary: {shown(c)} is not an nx.hlo.Collective. Write nx.hlo.summary(compiled).")
+                raise ArgumentTypeError(
+                    f"Summary: {format_value(c)} is not an nx.hlo.Collective. Write nx.hlo.summary(compiled)."
+                )
         for c in sorted(of, key=lambda c: (KINDS.index(c.kind), c.in_loop)):
             key = f"{c.kind} in a loop" if c.in_loop else c.kind
             count, size = self.get(key, (0, 0))
@@ -154,7 +156,7 @@ class Summary(dict[str, tuple[int, int]]):
         return ", ".join(texts) or "none"
 
 
-@well_called
+@checks_signature
 def summary(compiled: jax.stages.Compiled | str) -> Summary:
     """Counts the collectives of a compiled program, and adds up their bytes, by kind.
 
@@ -179,7 +181,7 @@ def summary(compiled: jax.stages.Compiled | str) -> Summary:
     return Summary(collectives(compiled))
 
 
-@well_called
+@checks_signature
 def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     """Lists the collectives of a compiled program.
 

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray, dims_of, is_named, make
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.miscalls import well_called
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -26,17 +26,17 @@ from namedax.errors import (
     AxisNameError,
     AxisResourceError,
     PositionalAxisError,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
 )
-from namedax.operands.broadcasting import local_block
-from namedax.operands.leaves import data_of
+from namedax.operands.broadcasting import to_local
+from namedax.operands.pytree_leaves import data_of
 from namedax.ops.shape.conversion import positional
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.mesh import any_mesh
-from namedax.resources.real_entries import masked
+from namedax.resources.padding_masks import masked
 from namedax.resources.serial import on_devices, with_loops
 
 __all__ = [
@@ -66,7 +66,7 @@ def _xarray(op: str) -> Any:
     return xarray
 
 
-@well_called
+@checks_signature
 def to_xarray(
     x: Any, coords: Mapping[Any, Any] | None = None, name: Hashable | None = None, *, dims: Sequence[Hashable] | None = None
 ) -> Any:
@@ -113,7 +113,7 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
     names = [f"dim_{i}" for i in range(count)] if given is None else list(given)
     if len(names) < count or (len(names) > count and not prefix):
         raise PositionalAxisError(
-            f"to_xarray: dims={shown(names)} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
+            f"to_xarray: dims={format_value(names)} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
             "axis. Write one name per positional axis."
         )
     taken = [name for name in names[:count] if name in dims]
@@ -126,7 +126,7 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
     return check_dims(tuple(next(positional) if dim is None else dim for dim in dims), "to_xarray")
 
 
-@well_called
+@checks_signature
 def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
     """A named array with the values and dimensions of an `xarray.DataArray`, or a dict of them from an `xarray.Dataset`.
 
@@ -172,13 +172,13 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
 def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
     dims = check_dims(tuple(None if dim in positional else dim for dim in array.dims), "from_xarray")
     data = as_jax("from_xarray", array.values)
-    return local_block(make(data, dims), "from_xarray", ambient()) if any(dim is not None for dim in dims) else data
+    return to_local(make(data, dims), "from_xarray", ambient()) if any(dim is not None for dim in dims) else data
 
 
 # --- checkpointers --------------------------------------------------------------------------------------------------
 
 
-@well_called
+@checks_signature
 def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
     """Types of arrays with a placement: what a checkpointer restores into.
 
@@ -227,7 +227,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 # --- optimisers -----------------------------------------------------------------------------------------------------
 
 
-@well_called
+@checks_signature
 def global_norm(tree: Any) -> jax.Array:
     """The Euclidean norm of all elements of all arrays together, over names and positions, in a mapped body too.
 
@@ -247,7 +247,7 @@ def global_norm(tree: Any) -> jax.Array:
     region = ambient()
     totals: dict[frozenset[str], Any] = {}
     for leaf in jax.tree.leaves(tree, is_leaf=is_named):
-        block = local_block(leaf, "global_norm", region)
+        block = to_local(leaf, "global_norm", region)
         data, names = jnp.asarray(data_of(block)), [dim for dim in dims_of(block) if dim is not None]
         places = {} if region is None or not region.manual else {name: region.place(name) for name in names}
         for dim, name in enumerate(dims_of(block)):
@@ -260,7 +260,7 @@ def global_norm(tree: Any) -> jax.Array:
     return jnp.sqrt(sum(sums[1:], sums[0])) if sums else jnp.zeros(())
 
 
-@well_called
+@checks_signature
 def clip_by_global_norm(max_norm: float) -> Any:
     """`optax.clip_by_global_norm` over names: updates are scaled down where their norm is larger than `max_norm`.
 
@@ -303,7 +303,7 @@ def clip_by_global_norm(max_norm: float) -> Any:
 _Places = dict[Hashable, tuple[str, ...]]
 
 
-@well_called
+@checks_signature
 def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> dict[Hashable, Any]:
     """`axis_resources` of logical axis rules, as Flax and MaxText write them.
 
@@ -397,7 +397,7 @@ def _names_of_box(box: Any) -> Dims | None:
     return None if names is None else tuple(names)
 
 
-@well_called
+@checks_signature
 def from_flax(tree: Any) -> Any:
     """Parameters with Flax's names of axes as named arrays.
 
@@ -436,7 +436,7 @@ def from_flax(tree: Any) -> Any:
     return jax.tree_util.tree_map_with_path(one, tree, is_leaf=_is_boxed)
 
 
-@well_called
+@checks_signature
 def to_flax(tree: Any, like: Any) -> Any:
     """Named arrays as parameters with Flax's names of axes: the way back from `from_flax`.
 

@@ -5,6 +5,8 @@ mapped function (`run_nested`), or global arrays with sharding constraints for X
 itself, and its results as arrays.
 """
 
+# Long: one call of a mapped function, from its arguments to its program.
+
 from __future__ import annotations
 
 import contextlib
@@ -19,24 +21,24 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
+from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
+from namedax.core.name_scopes import Renaming, Scope, scope_text
 from namedax.core.names import Dims
-from namedax.core.outside import type_of_programs
+from namedax.core.padded_sharding import block_of
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
-from namedax.core.scopes import Renaming, Scope, scope_text
-from namedax.core.uneven import block_of
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
-from namedax.programs.evaluator import opened
-from namedax.programs.late_sums import ClosesOver, Traced, postponing
+from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.passes import LATE_SUMS
+from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.primitives import call_whole
-from namedax.programs.raw import Dimensions, explain_unbound_axes, explain_values_from_around, refuse_raw
+from namedax.programs.raw_collective_check import Dimensions, explain_unbound_axes, explain_values_from_around, refuse_raw
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
@@ -44,13 +46,13 @@ from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import (
     auto_mesh,
-    brought_in,
+    enter_mesh,
     explicit_specs,
+    group_specs,
     has_explicit_axes,
     is_tracked,
     mesh_of_types,
     replicated,
-    said_once,
     to_specs,
     use_mesh,
 )
@@ -129,7 +131,7 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     given = [argument.data for argument in call.arguments]
     own, also, with_also = take_reduced(body, given, datas, specs, _axes_of(call.region.resources), mesh)
     try:
-        return rebuild(run(said_once(shard_map, with_also)(call.within(own), out_specs=out_specs), also))
+        return rebuild(run(group_specs(shard_map, with_also)(call.within(own), out_specs=out_specs), also))
     except ClosesOver as found:
         consts, again = [replicated(value) for value in found.values], found.body
     if not call.results_are_placed:
@@ -138,7 +140,9 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     def opened_body(*blocks: Any) -> Any:
         return again(blocks[: len(consts)], blocks[len(consts) :])
 
-    mapped = said_once(shard_map, [PartitionSpec()] * len(consts) + list(specs))(call.within(opened_body), out_specs=out_specs)
+    mapped = group_specs(shard_map, [PartitionSpec()] * len(consts) + list(specs))(
+        call.within(opened_body), out_specs=out_specs
+    )
     return rebuild(mapped(*consts, *datas))
 
 
@@ -312,7 +316,7 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     closed, shape = jax.make_jaxpr(lambda datas: mapped(*datas), return_shape=True)(datas)
     consts = [replicated(const) for const in closed.consts]
     if all(new is const for new, const in zip(consts, closed.consts, strict=True)):
-        flat = call_whole(opened(closed.jaxpr), [*consts, *datas])
+        flat = call_whole(consts_to_inputs(closed.jaxpr), [*consts, *datas])
     else:
         flat = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
@@ -330,7 +334,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = to_specs(datas, call.specs(region.resources), None if from_context else mesh)
-        traced = Traced(call.flat_body, traces=call.region.outside.traced, source=call.source)
+        traced = Traced(call.flat_body, traces=call.region.closure.traced, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
@@ -441,7 +445,7 @@ class Call:
         if self.whole:
             datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
         if self.region.mode == "auto":
-            return [wrap(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+            return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
         arrays = make_blocks(datas, all_dims, self.region)
         return [
             array if dims.count(None) < len(dims) else data for array, data, dims in zip(arrays, datas, all_dims, strict=True)
@@ -461,7 +465,7 @@ class Call:
             return f"the result{jax.tree_util.keystr(path)}"
 
         if mapping is None:
-            leaf = local_block(leaf, "xmap, out_axes", self.region)
+            leaf = to_local(leaf, "xmap, out_axes", self.region)
             data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (jnp.asarray(leaf), dims_of(leaf))
             final = dims
         else:
@@ -496,7 +500,7 @@ class Call:
     def body(self, *datas: Any) -> Any:
         """Local data of the arguments to data of the results."""
         with enter(self.region):
-            self.region.outside.begin(lambda value: brought_in(value, self.region.mesh))
+            self.region.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
             self.results, self._result_axes = [], {}
             outputs = self._outputs(datas)
             try:
@@ -561,12 +565,12 @@ class Call:
 
     def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False) -> Callable[..., Any]:
         """`body`, looked through when it has been traced, and its sums postponed; it `says` so if it closes over what has to be replicated."""
-        options = (self.refuse_raw, self.late_sums, self.region.outside.traced, self.source)
+        options = (self.refuse_raw, self.late_sums, self.region.closure.traced, self.source)
         return postponing(body, set(loops), *options, is_tracked if says else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """The flat body, to be traced before it is executed; likewise."""
-        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.outside.traced, self.source)
+        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.closure.traced, self.source)
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or functions of JAX combine entries of blocks."""

@@ -21,13 +21,13 @@ import numpy as np
 from namedax.analysis.explain import explain
 from namedax.analysis.records import Collective
 from namedax.core.array import NamedArray, dims_of, is_named
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
-from namedax.core.miscalls import well_called
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
-from namedax.operands.leaves import data_of
+from namedax.operands.pytree_leaves import data_of
 from namedax.ops.shape.conversion import order_like
 from namedax.xmap import Xmapped, xmap
 
@@ -43,7 +43,7 @@ _RESULT, _GRADIENT = "the result", "the gradient of"
 _UNMAPPED, _MAPPED, _AUTO = "nothing mapped", "mapped", 'partitioning="auto"'
 
 
-@well_called
+@checks_signature
 def assert_resources_do_not_matter(
     fun: Callable[..., Any],
     *args: Any,
@@ -484,7 +484,7 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
 # --- what a program sends -------------------------------------------------------------------------------------------
 
 
-@well_called
+@checks_signature
 def assert_collectives(
     f: Callable[..., Any], args: Sequence[Any], expected: Mapping[str, int | tuple[int, int]], **kwargs: Any
 ) -> None:
@@ -531,7 +531,7 @@ def assert_collectives(
         )
 
 
-@well_called
+@checks_signature
 def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any) -> None:
     """Checks that no device gets the whole of an axis: the program has no all-gather for this name.
 

@@ -23,18 +23,19 @@ from jax.sharding import Mesh, NamedSharding
 from namedax.call_comparison import compare_calls
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import copied, freeze, is_mapping
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
-from namedax.core.functions import shown_as, source_of
-from namedax.core.miscalls import well_called
+from namedax.core.functions import set_display_source, source_of
 from namedax.core.names import is_name
-from namedax.core.region import Region, ambient, inhabited
+from namedax.core.region import Region, active_regions, ambient
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
-from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, shown
+from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, format_value
 from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
 from namedax.nesting import carried_names, check_nested
-from namedax.operands.arrivals import Arrivals, check_values
-from namedax.operands.broadcasting import local_block
+from namedax.operands.argument_placement import Arrivals, check_values
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
@@ -63,7 +64,7 @@ Partitioning = Literal["manual", "auto"]
 # --- the wrapper ----------------------------------------------------------------------------------------------------
 
 
-@well_called
+@checks_signature
 def xmap(
     fun: Callable[..., Any],
     in_axes: Any = None,
@@ -133,12 +134,12 @@ def xmap(
     P('x', 'y')
     """
     if not callable(fun):
-        raise AxisMappingError(f"xmap: the first argument is the function to map; got {shown(fun)}.")
+        raise AxisMappingError(f"xmap: the first argument is the function to map; got {format_value(fun)}.")
     if partitioning not in ("manual", "auto"):
-        raise AxisResourceError(f"xmap: partitioning={shown(partitioning)} is neither 'manual' nor 'auto'.")
+        raise AxisResourceError(f"xmap: partitioning={format_value(partitioning)} is neither 'manual' nor 'auto'.")
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
-        raise ArgumentError(f"xmap: overlap={shown(overlap)} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"xmap: overlap={format_value(overlap)} is none of True, False and 'bidirectional'.")
     skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
@@ -203,16 +204,16 @@ def _shared(fun: Any, *options: Hashable) -> _Shared:
 def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
     if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
         raise AxisSizeError(
-            f"xmap: axis_sizes is {shown(axis_sizes)}; write a dict from axis names to sizes, such as {{'batch': 128}}."
+            f"xmap: axis_sizes is {format_value(axis_sizes)}; write a dict from axis names to sizes, such as {{'batch': 128}}."
         )
     sizes: dict[Hashable, int] = {}
     for name, size in (axis_sizes or {}).items():
         if not is_name(name):
             raise AxisSizeError(
-                f"xmap: axis_sizes has the key {shown(name)}, which is not an axis name; keys are names of axes."
+                f"xmap: axis_sizes has the key {format_value(name)}, which is not an axis name; keys are names of axes."
             )
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {shown(size)}; a size is an integer from 0.")
+            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {format_value(size)}; a size is an integer from 0.")
         sizes[name] = int(size)
     return sizes
 
@@ -243,7 +244,7 @@ def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
-    shown_as(run, source_of(xmapped._fun), inspect.signature(run if xmapped._parameters is None else xmapped._fun))
+    set_display_source(run, source_of(xmapped._fun), inspect.signature(run if xmapped._parameters is None else xmapped._fun))
     return jax.jit(
         run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
     )
@@ -288,9 +289,9 @@ class Xmapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the mapped function."""
         try:
-            if is_distributed() and (not inhabited or ambient() is None):
+            if is_distributed() and (not active_regions or ambient() is None):
                 compare_calls(self, args, kwargs)
-            is_outside = self._resources and (not inhabited or ambient() is None)
+            is_outside = self._resources and (not active_regions or ambient() is None)
             moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
             if moves or not is_outside:
                 check_values(args, kwargs)
@@ -418,7 +419,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         in_axes = (in_axes,)
     if not isinstance(in_axes, tuple):
         raise AxisMappingError(
-            f"xmap: in_axes is {shown(in_axes)}; write one axis mapping for all arguments, or a tuple with one entry per argument."
+            f"xmap: in_axes is {format_value(in_axes)}; write one axis mapping for all arguments, or a tuple with one entry per argument."
         )
     names = _dynamic_parameters(xmapped)
     # A dict from strings at the end holds the keywords' mappings, unless it is that of an argument which is such a dict itself.
@@ -458,7 +459,7 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
         if isinstance(leaf, NUMPY):
             leaf = jnp.asarray(leaf)
         if region is not None:
-            leaf = local_block(leaf, "xmap", region)
+            leaf = to_local(leaf, "xmap", region)
         if mapping is None:
             data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
         else:
@@ -526,12 +527,12 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
 
     def function(named: list[Any]) -> Any:
         args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
-        return xmapped._fun(*args_, **kwargs_)
+        return call_user_code(xmapped._fun, *args_, **kwargs_)
 
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
         for name in sizes:
             if name in region.resources:
-                region.block_size(name, sizes[name], "xmap", knows_padding=True)
+                region.block_size(name, sizes[name], "xmap", supports_padding=True)
         if outer is not None:
             region.depth = outer.depth + 1
             new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import namedax as nx
-from namedax.core.miscalls import refuse_miscall
+from namedax.core.call_errors import refuse_miscall
 from namedax.errors import NamedaxError
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -288,7 +288,7 @@ def test_whatever_jax_puts_in_the_place_of_the_data_is_shown(kind):
     placeholder = jax.tree.unflatten(jax.tree.structure(x), [leaf(x)])
 
     assert repr(placeholder) == f"NamedArray({text})"
-    assert nx.errors.shown(placeholder) == text
+    assert nx.errors.format_value(placeholder) == text
     assert text.partition("[")[0] in html.unescape(placeholder._repr_html_())
     nx.xmap(lambda x: repr(placeholder) and x, axis_resources={"a": "x"}, mesh=make_mesh((2,)))(nx.named(jnp.zeros(2), ["a"]))
 

@@ -293,7 +293,7 @@ def test_blocks_with_padding():
     region = Region({"a": 10, "b": 4}, {"a": ("x", "y"), "b": ("y",)}, MESH, "manual", 0)
     assert region.uneven == {"a"}
     assert (tuple(region.place("a")), region.place("a").size, region.place("b")) == (("x", "y"), 10, ("y",))
-    assert (region.block_size("a", 10, "op", knows_padding=True), region.global_size("a", 2)) == (2, 10)
+    assert (region.block_size("a", 10, "op", supports_padding=True), region.global_size("a", 2)) == (2, 10)
     for ask in (region.placement, region.blocks, lambda name: region.block_size(name, 10, "op")):
         with pytest.raises(UnevenAxisError, match="axis 'a' of size 10 does not divide"):
             ask("a")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.core import refused
+from namedax.core import explicit_fallback
 from namedax.errors import AxisNotFoundError, AxisSizeError, MeshError, PlacementConflictError
 from tests import make
 from tests.harness import Placement, array, make_mesh, said
@@ -297,9 +297,11 @@ def test_mistakes_are_those_of_other_arrays():
 def asked(monkeypatch):
     """The operations that asked for the other way since the last call."""
     calls = []
-    way = refused._ways[0]
-    monkeypatch.setattr(refused, "_ways", [lambda must, function, *more: calls.append(function) or way(must, function, *more)])
-    monkeypatch.setattr(refused, "refused", refused.refused)
+    way = explicit_fallback._ways[0]
+    monkeypatch.setattr(
+        explicit_fallback, "_ways", [lambda must, function, *more: calls.append(function) or way(must, function, *more)]
+    )
+    monkeypatch.setattr(explicit_fallback, "refused", explicit_fallback.refused)
 
     def since():
         found = [function._guarded for function in calls]
@@ -314,8 +316,8 @@ def test_arrays_on_no_explicit_mesh_never_ask(where, asked):
     x = nx.named(X, ["a", "b"])
     if where == "auto":
         x = nx.shard(x, {"a": "x"}, make_mesh((8,), "auto"))
-    functions = list(refused.refused)
-    refused.refused.clear()
+    functions = list(explicit_fallback.refused)
+    explicit_fallback.refused.clear()
     try:
         for f in (
             lambda: nx.sort(x, "a"),
@@ -326,15 +328,15 @@ def test_arrays_on_no_explicit_mesh_never_ask(where, asked):
         ):
             f()
     finally:
-        refused.refused.update(functions)
+        explicit_fallback.refused.update(functions)
     assert asked() == []
 
 
 def test_what_jax_knows_never_asks(asked):
     """Elementwise operations, reductions, and contractions that JAX has rules for."""
     x, w = placed(PLACEMENTS[0]), nx.named(make.ones((4, 3)), ["b", "out"])
-    functions = list(refused.refused)
-    refused.refused.clear()
+    functions = list(explicit_fallback.refused)
+    explicit_fallback.refused.clear()
     try:
         (
             x + nx.exp(x),
@@ -346,7 +348,7 @@ def test_what_jax_knows_never_asks(asked):
             nx.cumsum(x, "b"),
         )
     finally:
-        refused.refused.update(functions)
+        explicit_fallback.refused.update(functions)
     assert asked() == []
 
 

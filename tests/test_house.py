@@ -6,6 +6,7 @@ The sources are read as syntax trees, so nothing is missed: imports within funct
 import ast
 import functools
 import pathlib
+import re
 
 import pytest
 
@@ -180,10 +181,13 @@ def test_a_package_says_what_lives_there(package):
 
 
 LONGEST_MODULE, LONGEST_FUNCTION = 600, 60
+REASON = re.compile(r"^ *# Long: \w.*\.$", re.MULTILINE)
 
 
 def too_long(text):
-    """What is longer than a reader can take in: a module, or a function, not counting its docstring."""
+    """Find modules and functions (without their docstrings) that are long and do not say why, in a comment `# Long: reason.`"""
+    if REASON.search(text):
+        return
     if (length := len(text.splitlines())) > LONGEST_MODULE:
         yield f"{length} lines"
     for node in ast.walk(ast.parse(text)):
@@ -197,7 +201,7 @@ def too_long(text):
 
 @pytest.mark.parametrize("module", [m for m in modules() if m], ids=str)
 def test_nothing_is_too_long(module):
-    """Parted by idea, not by denser lines. (The face is a line for each public name.)"""
+    """Split it by idea, or give the reason beside it; do not make its lines denser."""
     assert list(too_long(modules()[module].read_text())) == []
 
 
@@ -219,3 +223,4 @@ def test_the_tests_find_what_they_look_for():
     long = "def f():\n" + '    """One.\n\n    Two.\n    """\n' + "    x = 1\n" * 60 + "\ndef g():\n" + "    x = 1\n" * 59
     assert list(too_long(long)) == ["f, line 1: 61 lines"]
     assert list(too_long("x = 1\n" * 601)) == ["601 lines"]
+    assert list(too_long("# Long: one table.\n" + "x = 1\n" * 601)) == []

@@ -10,7 +10,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import AxisNotFoundError, AxisSizeError, EinsumError, NamedaxError
-from namedax.operands import compiled_ops
+from namedax.operands import kernels
 from tests import make
 
 X = np.random.default_rng(0).normal(size=(3, 5))
@@ -156,16 +156,16 @@ def test_what_compares_equal_is_not_the_same():
 @pytest.mark.full
 def test_kernels_that_fall_out_are_freed(monkeypatch):
     made = []
-    compile_kernel = compiled_ops._compile
+    compile_kernel = kernels._compile
 
     def recorded(*args):
         kernel = compile_kernel(*args)
         made.append(weakref.ref(kernel.call.__wrapped__))
         return kernel
 
-    monkeypatch.setattr(compiled_ops, "_compile", recorded)
-    monkeypatch.setattr(compiled_ops, "_kernels", compiled_ops._Recent(3))
-    monkeypatch.setattr(compiled_ops, "_calls", compiled_ops._Recent(50))
+    monkeypatch.setattr(kernels, "_compile", recorded)
+    monkeypatch.setattr(kernels, "_kernels", kernels._Recent(3))
+    monkeypatch.setattr(kernels, "_calls", kernels._Recent(50))
     x = nx.named(make.arange(4.0), ["k"])
     for i in range(12):
         np.testing.assert_array_equal(values(nx.shift(x, 1, "k", fill_value=float(i))), [i, 0, 1, 2])

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import SerialLoop, hlo
-from namedax.programs.late_sums import postponing
+from namedax.programs.postpone_psum import postponing
 from tests import make
 
 POS, K, E, F = 16, 8, 12, 4  # floats have 4 bytes

@@ -25,15 +25,15 @@ from namedax.programs import costs, dimension_rules, hijax, primitives, remat
 from namedax.programs.evaluator import collective_axes, has_reverse_rules
 from namedax.programs.hijax import HIGH
 from namedax.programs.primitives import TABLE, Kind
-from namedax.programs.waiting import linear_groups
-from namedax.resources.own_block import PRIMITIVE, own_block
-from namedax.resources.unfelt import FEELS_REAL, UNFELT, feels_real, unfelt
+from namedax.programs.sum_commutation import linear_groups
+from namedax.resources.local_slice import PRIMITIVE, own_block
+from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT, mask_cotangent, zero_cotangent
 from tests import make
 from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
-OWN = {PRIMITIVE.name, FEELS_REAL.name, UNFELT.name, LEAF.name}
+OWN = {PRIMITIVE.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
 
 def broken(name, what):
@@ -118,8 +118,8 @@ PLAIN = {
     "name": (lambda a: checkpoint_name(a, "kept"), M),
     LEAF.name: (lambda a: LEAF.bind(a, mark=(("x",), ())), M),
     "lt": (lax.lt, M, M + 1),
-    "feels_real": (feels_real, M, M > 0),
-    "unfelt": (unfelt, M),
+    "mask_cotangent": (mask_cotangent, M, M > 0),
+    "zero_cotangent": (zero_cotangent, M),
     "fft": (jnp.fft.fft, M),
     "optimization_barrier": (lambda a, b: lax.optimization_barrier((a, b)), M, V),
     "sharding_constraint": (lambda a: lax.with_sharding_constraint(a, jax.NamedSharding(mesh(), P("x"))), X),

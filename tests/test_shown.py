@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.errors import ArgumentTypeError, NamedaxError, PositionalAxisError, shown
+from namedax.errors import ArgumentTypeError, NamedaxError, PositionalAxisError, format_value
 from tests.harness import make_mesh, said
 from tools import reference
 from tools.reference_calls import OPERANDS
@@ -30,22 +30,22 @@ NO_AXIS = "axis=f32[]{{batch:8, k:4}} is neither a position nor a name nor a tup
 
 def test_shown():
     """Arrays by their types, in whatever they stand; what is no array as Python says it, unless it is long."""
-    assert shown(X) == "f32[]{batch:8, k:4}"
-    assert shown(nx.named(jnp.ones((2, 3), jnp.bfloat16), [None, "k"])) == "bf16[2]{k:3}"
+    assert format_value(X) == "f32[]{batch:8, k:4}"
+    assert format_value(nx.named(jnp.ones((2, 3), jnp.bfloat16), [None, "k"])) == "bf16[2]{k:3}"
     assert (
-        shown([X, (np.arange(3.0),), {"w": jnp.ones(2, bool), ("a", 1): None}])
+        format_value([X, (np.arange(3.0),), {"w": jnp.ones(2, bool), ("a", 1): None}])
         == "[f32[]{batch:8, k:4}, (f64[3],), {'w': bool[2], ('a', 1): None}]"
     )
-    assert shown(KEY) == "key<fry>[]"
-    assert shown(jax.eval_shape(lambda: X)) == "f32[]{batch:8, k:4}"
-    assert shown(slice(X, None)) == "slice(f32[]{batch:8, k:4}, None, None)"
-    assert shown(list(range(99))).endswith("17, 18, ... (99 entries)]")
-    assert [shown(value) for value in ("k", 2.5, None, ..., set(), (), {"a"}, jnp.float32(1.5), np.float32(2), range(3))] == [
-        *("'k'", "2.5", "None", "...", "set()", "()", "{'a'}", "f32[]", repr(np.float32(2)), "range(0, 3)")
-    ]
-    assert shown(make_mesh) == "the function make_mesh"
-    assert shown(int) == "the class int"
-    assert shown("x" * 1000) == "a value of type str"
+    assert format_value(KEY) == "key<fry>[]"
+    assert format_value(jax.eval_shape(lambda: X)) == "f32[]{batch:8, k:4}"
+    assert format_value(slice(X, None)) == "slice(f32[]{batch:8, k:4}, None, None)"
+    assert format_value(list(range(99))).endswith("17, 18, ... (99 entries)]")
+    assert [
+        format_value(value) for value in ("k", 2.5, None, ..., set(), (), {"a"}, jnp.float32(1.5), np.float32(2), range(3))
+    ] == [*("'k'", "2.5", "None", "...", "set()", "()", "{'a'}", "f32[]", repr(np.float32(2)), "range(0, 3)")]
+    assert format_value(make_mesh) == "the function make_mesh"
+    assert format_value(int) == "the class int"
+    assert format_value("x" * 1000) == "a value of type str"
 
 
 ORDERS = {

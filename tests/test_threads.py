@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.operands import compiled_ops
+from namedax.operands import kernels
 from tests.harness import array, make_mesh
 
 
@@ -113,17 +113,17 @@ def test_threads_that_push_out_old_options():
 def test_threads_that_number_names_at_once(monkeypatch):
     # Compiled operations know axes by numbers. Two threads that need more numbers than there are made one of them twice, so that a
     # later operation gave two axes of its result the same name.
-    class Number(compiled_ops._Number):
+    class Number(kernels._Number):
         meeting = Meeting()
 
         def __init__(self, index):
             self.meeting()
             super().__init__(index)
 
-    monkeypatch.setattr(compiled_ops, "_numbers", [])
-    monkeypatch.setattr(compiled_ops, "_Number", Number)
+    monkeypatch.setattr(kernels, "_numbers", [])
+    monkeypatch.setattr(kernels, "_Number", Number)
     x = [nx.named(jnp.ones((2,)), [name]) for name in "ab"]
     in_two_threads(lambda i: nx.sin(x[i]))
     y = nx.tan(nx.named(array(2, 3, 4), ["a", "b", "c"]))
     assert y.named_shape == {"a": 2, "b": 3, "c": 4}
-    assert [number.index for number in compiled_ops._numbers] == list(range(len(compiled_ops._numbers)))
+    assert [number.index for number in kernels._numbers] == list(range(len(kernels._numbers)))

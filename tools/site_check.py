@@ -67,7 +67,7 @@ PICTURED = (
     "guides/concepts",
     "guides/layouts",
     "guides/loops_in_time",
-    "roads/from_xmap",
+    "migration/from_xmap",
     "reference/index",
     "reference/api/nx.einsum",
     "errors",

@@ -31,7 +31,7 @@ PACKAGE = ROOT / "namedax"
 
 #: What only passes calls on: of several places that a function comes from, these are not the one that a reader looks for.
 _WRAPPERS = frozenset(
-    "core/scopes.py namespaces/bound_axes.py namespaces/mirror.py operands/axes.py operands/compiled_ops.py operands/shortcuts.py".split()
+    "core/name_scopes.py namespaces/bound_axes.py namespaces/mirror.py operands/axes.py operands/kernels.py operands/dispatch_cache.py".split()
 )
 _LIFTS = frozenset({"namespaces/lifting.py", "operands/along_axes.py"})
 

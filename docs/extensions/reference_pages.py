@@ -320,7 +320,7 @@ SUBJECTS: dict[str, Callable[[Entry, str], bool]] = {
     "Sorting and searching": lambda e, path: path.startswith("ops/sorting/"),
     "Indexing": lambda e, path: path.startswith("ops/indexing/"),
     "Neighbours, windows and convolutions": lambda e, path: path.startswith("ops/window/"),
-    "Collectives": lambda e, path: path.startswith(("ops/collectives/", "namespaces/lax_only")),
+    "Collectives": lambda e, path: path.startswith(("ops/collectives/", "namespaces/lax_compat")),
     "Loops, branches, vectorisation, derivatives": lambda e, path: path.startswith("ops/loops/"),
     "Neural networks": lambda e, path: path.startswith("ops/nn/") and e.space != "nx.nn.initializers",
     "Initializers": lambda e, path: e.space == "nx.nn.initializers" and e.kind == "function",

@@ -23,8 +23,8 @@ from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.analysis.uneven_arguments import uneven_axes
-from namedax.core.cells import cell_names
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
+from namedax.core.notebook import cell_names
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs
@@ -33,7 +33,7 @@ from namedax.programs.primitives import Kind, axes_of
 __all__ = ["explain"]
 
 
-@well_called
+@checks_signature
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
     """Says what a function sends, computes and holds on each device, without running it: it is traced.
 

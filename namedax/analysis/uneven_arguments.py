@@ -78,7 +78,7 @@ def _is_padding(value: Value, of: Value | None) -> bool:
     made = value.maker
     if made is None or made.eqn is None:
         return False
-    return costs.is_unfelt(made.eqn) or (not is_inexact(value.aval) and made.operands[:1] == [of])
+    return costs.is_zero_cotangent(made.eqn) or (not is_inexact(value.aval) and made.operands[:1] == [of])
 
 
 def _name(node: Node, argument: Value, dim: int, mesh_axes: tuple[str, ...]) -> str:

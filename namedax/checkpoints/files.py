@@ -13,13 +13,23 @@ import jax
 from namedax.checkpoints.fitting import Wanted, as_stored, check, wanted_leaf
 from namedax.checkpoints.integrity import is_local, new_identifier, recover, replacing, verify, write_checksums
 from namedax.checkpoints.reading import Reading, placed_value
-from namedax.checkpoints.trees import Path, Stored, Value, check_tree, leaves_of, nested, rebuilt, shown, split, stored_leaves
+from namedax.checkpoints.trees import (
+    Path,
+    Stored,
+    Value,
+    check_tree,
+    leaves_of,
+    nested,
+    path_text,
+    rebuilt,
+    split,
+    stored_leaves,
+)
 from namedax.core.array import is_named
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
 from namedax.core.region import ambient
 from namedax.distributed import placement as placement_of
-from namedax.errors import ArgumentError, AxisResourceError, CheckpointError
-from namedax.errors import shown as shown_value
+from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import all_devices, compare, spans_processes
@@ -61,7 +71,7 @@ def _refuse_inside(op: str) -> None:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-@well_called
+@checks_signature
 def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     """Writes a tree of arrays to a new folder, with the names of their axes. When it returns, all is written.
 
@@ -110,7 +120,7 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
             raise CheckpointError(f"save: {folder} exists already. Save to another folder, or give overwrite=True.") from None
 
 
-@well_called
+@checks_signature
 def save_args(tree: Any) -> Any:
     """What orbax's own checkpointers take for a tree, so that they write what `save` writes.
 
@@ -191,7 +201,7 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
     version = entry.get("version") if isinstance(entry, Mapping) else None
     if type(version) is not int or version < 1:
         raise CheckpointError(
-            f"{op}: the field {_KEY}.version of {file} is {shown_value(version)}, which no namedax has written."
+            f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, which no namedax has written."
         )
     if version > _VERSION:
         raise CheckpointError(
@@ -206,7 +216,7 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
     return entry["tree"]
 
 
-@well_called
+@checks_signature
 def names(path: Any) -> dict[str, dict[Hashable, int]]:
     """The names and sizes of the axes of every array in a checkpoint, without reading the arrays.
 
@@ -231,11 +241,11 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
     for where, have in stored_leaves(tree, "names").items():
         if isinstance(have, Stored):
             pairs = zip(have.read_dims("names"), have.shape, strict=True)
-            found[shown(where)] = {dim: n for dim, n in pairs if dim is not None}
+            found[path_text(where)] = {dim: n for dim, n in pairs if dim is not None}
     return found
 
 
-@well_called
+@checks_signature
 def types(path: Any) -> Any:
     """The tree that a checkpoint holds, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
 
@@ -265,7 +275,7 @@ def types(path: Any) -> Any:
     return rebuilt(tree, one, "types")
 
 
-@well_called
+@checks_signature
 def restore(
     path: Any,
     like: Any = None,
@@ -343,7 +353,7 @@ def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> 
         data = None
     if not hasattr(data, "shape"):
         raise CheckpointError(
-            f"{op}: the checkpoint in {folder} has no array for {shown(where)}; files are missing. Restore another one."
+            f"{op}: the checkpoint in {folder} has no array for {path_text(where)}; files are missing. Restore another one."
         )
     return data
 

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, shown
+from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, path_text
 from namedax.checkpoints.written_names import identity, written_name
 from namedax.core.array import NamedArray, positions
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.names import Dims
-from namedax.errors import CheckpointError, did_you_mean, show_dtype, show_names
-from namedax.errors import shown as shown_value
-from namedax.operands.leaves import data_of
+from namedax.errors import CheckpointError, did_you_mean, format_value, show_dtype, show_names
+from namedax.operands.pytree_leaves import data_of
 
 __all__ = ["Wanted", "as_stored", "check", "wanted_leaf"]
 
@@ -45,7 +44,7 @@ def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
     data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
-            f"{op}: {shown(path)} of like= is {shown_value(leaf)}, of type {type(leaf).__name__}; write an array, the type of one (from "
+            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type {type(leaf).__name__}; write an array, the type of one (from "
             "jax.eval_shape or nx.interop.abstract), or a number or string of Python."
         )
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
@@ -70,7 +69,7 @@ def check(
     for path, want in wanted.items():
         have = stored.get(path)
         if have is None:
-            hint = did_you_mean(shown(path), [shown(other) for other in stored if other not in wanted])
+            hint = did_you_mean(path_text(path), [path_text(other) for other in stored if other not in wanted])
             problems.append(f"{_where(path)}, {want.text}, is asked for and not stored.{hint}")
         elif reason := _difference(have, want, f"an axis of {_where(path)} in like=", op):
             problems.append(f"{_where(path)} is stored as {have.text} and asked for as {want.text}: {reason}")
@@ -90,7 +89,7 @@ def check(
 
 
 def _where(path: Path) -> str:
-    return shown(path) or "the tree itself"
+    return path_text(path) or "the tree itself"
 
 
 def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
@@ -116,10 +115,10 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
     unknown = [name for key, (name, _) in asked.items() if key not in have.names]
     if unknown:
         hints = (
-            did_you_mean(str(name), [text for key, text in have.shown_names.items() if key not in asked]) for name in unknown
+            did_you_mean(str(name), [text for key, text in have.display_names.items() if key not in asked]) for name in unknown
         )
         return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
-    left = [text for key, text in have.shown_names.items() if key not in asked]
+    left = [text for key, text in have.display_names.items() if key not in asked]
     if left:
         return f"it has the axis {show_names(left)} too."
     sizes = [f"axis {name!r} has size {have.names[key]}, not {n}." for key, (name, n) in asked.items() if have.names[key] != n]

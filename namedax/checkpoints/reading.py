@@ -15,7 +15,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from namedax.checkpoints.fitting import Wanted
-from namedax.checkpoints.trees import Path, Stored, Value, shown
+from namedax.checkpoints.trees import Path, Stored, Value, path_text
 from namedax.checkpoints.written_names import identity, written_name
 from namedax.core.array import make
 from namedax.errors import MeshError
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
             sharding = named_sharding(wanted.dims, wanted.shape, *placement, op)
         elif isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
             raise MeshError(
-                f"{op}: {shown(path)} is asked for on an AbstractMesh, {dict(sharding.mesh.shape)}, which has no devices. Give one as "
+                f"{op}: {path_text(path)} is asked for on an AbstractMesh, {dict(sharding.mesh.shape)}, which has no devices. Give one as "
                 "mesh=jax.make_mesh(...), with axis_resources=."
             )
         return cls(stored, wanted, None if wanted.host else sharding, _order(stored, wanted, op))

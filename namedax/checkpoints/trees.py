@@ -23,9 +23,8 @@ from namedax.checkpoints.written_names import identity, read_name, written_name
 from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims
-from namedax.errors import CheckpointError
-from namedax.errors import shown as shown_value
-from namedax.operands.leaves import data_of
+from namedax.errors import CheckpointError, format_value
+from namedax.operands.pytree_leaves import data_of
 
 __all__ = [
     "PLAIN",
@@ -36,8 +35,8 @@ __all__ = [
     "is_key",
     "leaves_of",
     "nested",
+    "path_text",
     "rebuilt",
-    "shown",
     "split",
     "stored_leaves",
 ]
@@ -61,9 +60,9 @@ class Stored(NamedTuple):
         return {identity(dim): n for dim, n in zip(self.dims, self.shape, strict=True) if dim is not None}
 
     @property
-    def shown_names(self) -> dict[str, str]:
+    def display_names(self) -> dict[str, str]:
         """The text of each name, by the name's identity."""
-        return {identity(dim): _shown(dim) for dim in self.dims if dim is not None}
+        return {identity(dim): _name_text(dim) for dim in self.dims if dim is not None}
 
     @property
     def positional(self) -> tuple[int, ...]:
@@ -83,7 +82,7 @@ class Stored(NamedTuple):
             shape, dtype = words.shape, words.dtype
         if tuple(data.shape) != tuple(shape) or np.dtype(data.dtype) != np.dtype(dtype):
             raise CheckpointError(
-                f"{op}: the files in {folder} hold {data.dtype}{list(data.shape)} for {shown(path)}, and its metadata says "
+                f"{op}: the files in {folder} hold {data.dtype}{list(data.shape)} for {path_text(path)}, and its metadata says "
                 f"{np.dtype(dtype)}{list(shape)}; one of them is damaged. Restore another checkpoint."
             )
 
@@ -98,7 +97,7 @@ class Stored(NamedTuple):
     @property
     def text(self) -> str:
         """The type, as `repr` of an array shows it."""
-        dims = tuple(None if dim is None else _shown(dim) for dim in self.dims)
+        dims = tuple(None if dim is None else _name_text(dim) for dim in self.dims)
         return type_text(_as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), dims))
 
 
@@ -113,7 +112,7 @@ class Value(NamedTuple):
         return f"the {type(self.value).__name__} {self.value!r}"
 
 
-def _shown(dim: Any) -> str:
+def _name_text(dim: Any) -> str:
     """The text of a written name, of which nothing needs to be imported."""
     if isinstance(dim, dict) and "enum" in dim:
         return str(dim["enum"])
@@ -166,10 +165,10 @@ def _part(written: Any) -> str:
 _QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}  # orbax joins keys by points
 
 
-def shown(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A path as messages say it, and as `names` has it.
 
-    >>> shown(("params", "w1"))
+    >>> path_text(("params", "w1"))
     'params/w1'
     """
     return "/".join(path)
@@ -184,7 +183,7 @@ def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
         if children is None:
             if path in found:
                 raise CheckpointError(
-                    f"{op}: two leaves of the tree have one path, {shown(path)}. Give them keys of their own."
+                    f"{op}: two leaves of the tree have one path, {path_text(path)}. Give them keys of their own."
                 )
             found[path] = node
         for key, child in children or ():
@@ -221,7 +220,7 @@ def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
     """The JSON of a leaf, whose array, if it has entries, goes to `arrays`."""
     if type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
-    what = f"{shown(path)} of the tree" if path else "the tree"
+    what = f"{path_text(path)} of the tree" if path else "the tree"
     data = _storable(leaf, what, op)
     entry: dict[str, Any] = {"shape": list(data.shape)}
     if isinstance(leaf, NamedArray):
@@ -248,7 +247,7 @@ def _storable(leaf: Any, what: str, op: str) -> Any:
     array = isinstance(data, (jax.Array, np.ndarray, np.generic))
     if not array or not (is_key(data) or jnp.issubdtype(data.dtype, np.number) or jnp.issubdtype(data.dtype, np.bool_)):
         raise CheckpointError(
-            f"{op}: {what} is {shown_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
+            f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
             "Python's numbers and strings. Leave it out, or make an array of it."
         )
     if not is_key(data) and not _has_files(np.dtype(data.dtype).name):
@@ -342,11 +341,11 @@ def check_tree(node: Any, field: str, op: str) -> None:
 
     def wrong(what: str, value: Any) -> CheckpointError:
         return CheckpointError(
-            f"{op}: {field} has {shown_value(value)} for {what}; the file is damaged, or of a newer namedax. Restore another checkpoint."
+            f"{op}: {field} has {format_value(value)} for {what}; the file is damaged, or of a newer namedax. Restore another checkpoint."
         )
 
     def visit(node: Any, path: Path) -> None:
-        here = shown(path) or "the tree itself"
+        here = path_text(path) or "the tree itself"
         if not isinstance(node, dict) or len({"none", "value", "shape", "dict", "list", "tuple"} & node.keys()) != 1:
             raise wrong(here, node)
         if "shape" in node:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Hashable
 from typing import Any
 
-from namedax.errors import CheckpointError, shown
+from namedax.errors import CheckpointError, format_value
 
 __all__ = ["identity", "read_name", "written_name"]
 
@@ -124,7 +124,7 @@ def read_name(data: Any, op: str) -> Any:
         case {"enum": str(member), "module": str(module)}:
             return _member(member, module, op)
     raise CheckpointError(
-        f"{op}: the checkpoint has {shown(data)} where a name was expected; it is damaged, or of a newer namedax."
+        f"{op}: the checkpoint has {format_value(data)} where a name was expected; it is damaged, or of a newer namedax."
     )
 
 

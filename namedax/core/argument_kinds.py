@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
-from namedax.errors import ArgumentTypeError, ArrayAttributeError, NamedaxError, shape_of, shown, usage
+from namedax.errors import ArgumentTypeError, ArrayAttributeError, NamedaxError, format_value, shape_of, usage
 
 __all__ = ["check_function", "is_explained", "refuse_kinds"]
 
@@ -38,7 +38,7 @@ def check_function(op: str, what: str, value: Any) -> None:
       ArgumentTypeError: it is not.
     """
     if not callable(value):
-        raise ArgumentTypeError(f"{op}: {what}={shown(value)} is not a function.{usage(op)}")
+        raise ArgumentTypeError(f"{op}: {what}={format_value(value)} is not a function.{usage(op)}")
 
 
 def refuse_kinds(op: str, signature: inspect.Signature, given: Mapping[str, Any], error: BaseException) -> None:
@@ -66,7 +66,7 @@ def refuse_kinds(op: str, signature: inspect.Signature, given: Mapping[str, Any]
         for one in value if several else [value]:
             if one is parameter.default or _safely(fits, one):
                 continue
-            what = f"the argument {shown(one)}" if several else f"{name}={shown(one)}"
+            what = f"the argument {format_value(one)}" if several else f"{name}={format_value(one)}"
             raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
     if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):  # JAX has no class for it
         _refuse_unhashable(op, given, error)
@@ -80,7 +80,7 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={shown(value)} cannot be hashed, and is an option of the compiled program. Give a number, a string or a tuple."
+                f"{op}: {name}={format_value(value)} cannot be hashed, and is an option of the compiled program. Give a number, a string or a tuple."
             ) from error
 
 

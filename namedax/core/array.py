@@ -21,11 +21,11 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
+from namedax.core.migration_hints import what_to_write
 from namedax.core.names import Dims, check_dims
 from namedax.core.numpy_functions import call_of_numpy
-from namedax.core.other_words import what_to_write
-from namedax.core.python_words import for_a_format, for_a_number, for_membership, for_positions, for_truth, in_turn
-from namedax.core.region import Region, ambient, check_regions_live, inhabited, outlived
+from namedax.core.protocol_hints import for_a_format, for_a_number, for_membership, for_positions, for_truth, iteration_hint
+from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -212,7 +212,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def named_shape(self) -> Mapping[Hashable, int]:
         """Global size of every named axis, also inside of a mapped body."""
-        return _SizesOfBlocks(self) if outlived else self._sizes
+        return _SizesOfBlocks(self) if escaped_blocks else self._sizes
 
     @property
     def _sizes(self) -> Mapping[Hashable, int]:
@@ -301,7 +301,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __len__(self) -> int:
         if not self.shape:
             raise PositionalAxisError(
-                f"len(): {type_text(self)} has no positional axis; x.named_shape has the sizes of the others.{in_turn(self._names)}"
+                f"len(): {type_text(self)} has no positional axis; x.named_shape has the sizes of the others.{iteration_hint(self._names)}"
             )
         return self.shape[0]
 
@@ -410,7 +410,7 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     outlive it.
     """
     array = make(data, dims)
-    if inhabited:
+    if active_regions:
         set_memory(array, _new_memory(ambient()))
     return array
 

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.names import Dims, check_name, is_name
 from namedax.core.records import Record
-from namedax.errors import AxisMappingError, shown, usage
+from namedax.errors import AxisMappingError, format_value, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "said"]
 
@@ -102,7 +102,7 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
     if isinstance(value, AxisMapping):
         return value
     entries = value if isinstance(value, (list, Mapping)) else (value,)
-    text = repr(value).replace("Ellipsis", "...") if _USUAL.issuperset(map(type, entries)) else shown(value)
+    text = repr(value).replace("Ellipsis", "...") if _USUAL.issuperset(map(type, entries)) else format_value(value)
     if isinstance(value, Mapping):
         pairs, rank = _from_dict(value, text, op)
     elif isinstance(value, list):
@@ -169,7 +169,7 @@ def _turned(value: Any, within: Any) -> dict[int, Hashable]:
 def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {shown(name)} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
+            f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
             "and '...'."
         )
     check_name(name, op)
@@ -181,7 +181,7 @@ def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple
     for position, name in value.items():
         if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
             raise AxisMappingError(
-                f"{op}: key {shown(position)} in the axis mapping {text} is not a position; keys are integers from 0."
+                f"{op}: key {format_value(position)} in the axis mapping {text} is not a position; keys are integers from 0."
             )
         if position < 0:
             raise AxisMappingError(

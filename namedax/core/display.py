@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import Dims, escaped
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, NamedAxesLeftError, shape_of, show_dtype, shown
+from namedax.errors import AxisSizeError, NamedAxesLeftError, format_value, shape_of, show_dtype
 
 __all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
 
@@ -64,7 +64,7 @@ class Shown:
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
     def _type_text(self) -> str:
-        # What `errors.shown`, which knows no arrays, asks.
+        # What `errors.format_value`, which knows no arrays, asks.
         return type_text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -134,12 +134,12 @@ def type_text(value: Any) -> str:
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has an element type and no shape.
         own = shape_of(value) if not isinstance(value, (int, float, complex)) else () if hasattr(value, "dtype") else None
-        return shown(value) if own is None else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
+        return format_value(value) if own is None else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
     data: Any = value.data
     dims = value.dims
     of_data = None if isinstance(data, Shown) else shape_of(data)  # a named array's is that of its positions
     if of_data is None or len(of_data) != len(dims):
-        return f"{shown(data)} with the axes {dims}, which do not fit"
+        return f"{format_value(data)} with the axes {dims}, which do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
     sizes = value._sizes
@@ -168,7 +168,7 @@ def index_text(part: Any) -> str:
         return "..."
     if hasattr(part, "dtype"):
         return "mask" if part.dtype == np.bool_ else "index"
-    return shown(part)
+    return format_value(part)
 
 
 def _values(array: Shown) -> np.ndarray | None:
@@ -340,17 +340,17 @@ def treescope_adapter() -> Any:
             self, array: Shown, mask: Any, edge_items_per_axis: tuple[int | None, ...]
         ) -> tuple[np.ndarray, np.ndarray]:
             values = np.asarray(array.data)
-            shown = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
+            visible = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
             for axis, edge in enumerate(edge_items_per_axis):
                 if edge is not None:
                     n = values.shape[axis]
                     # The element in the middle stands for all that are left out.
                     kept = [*range(edge), edge, *range(n - edge, n)]
-                    values, shown = values.take(kept, axis), shown.take(kept, axis)
-                    middle = [slice(None)] * shown.ndim
+                    values, visible = values.take(kept, axis), visible.take(kept, axis)
+                    middle = [slice(None)] * visible.ndim
                     middle[axis] = slice(edge, edge + 1)
-                    shown[tuple(middle)] = False
-            return values, shown
+                    visible[tuple(middle)] = False
+            return values, visible
 
         def get_array_summary(self, array: Shown, fast: bool) -> str:
             return f"NamedArray {type_text(array)}" + ("" if fast else f" {_summary(array)}")

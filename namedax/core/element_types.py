@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.errors import ArgumentError, ArgumentTypeError, shown
+from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 
 __all__ = [
     *("NUMPY", "additive_identity", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
@@ -43,7 +43,7 @@ def check_numbers(op: str, value: Any) -> None:
         they = (
             f"{low} is an integer"
             if value.ndim == 0
-            else f"the integers of {shown(np.asarray(value))} are from {low} to {high}"
+            else f"the integers of {format_value(np.asarray(value))} are from {low} to {high}"
         )
         raise ArgumentError(
             f"{op}: {they}, and JAX holds those from {kept.min} to {kept.max} while 64-bit types are off. {_WIDER}"
@@ -63,7 +63,7 @@ def _check_finite(op: str, value: Any) -> None:
             they = (
                 f"{value.item()!r} is a number"
                 if value.ndim == 0
-                else f"there are numbers in {shown(np.asarray(value))} that are"
+                else f"there are numbers in {format_value(np.asarray(value))} that are"
             )
             raise ArgumentError(
                 f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types are off; it would be infinite. {_WIDER}"
@@ -130,7 +130,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
     if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
         remedy = _NUMBERS.get(value.dtype.kind, "Make an array of numbers of it first, as by x.astype(float).")
         raise ArgumentTypeError(
-            f"{op}: the element type {value.dtype} of {shown(np.asarray(value))} is none of JAX's. {remedy}"
+            f"{op}: the element type {value.dtype} of {format_value(np.asarray(value))} is none of JAX's. {remedy}"
         )
     refuse_foreign(op, value)
     if dtype is None:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Source", "shown_as", "signature_of", "source_of", "summary_of"]
+__all__ = ["Source", "set_display_source", "signature_of", "source_of", "summary_of"]
 
 
 def signature_of(function: Callable[..., Any]) -> Callable[[], inspect.Signature]:
@@ -38,7 +38,7 @@ def source_of(function: Any) -> Source | None:
     return None if code is None else Source(code, getattr(function, "__name__", "function"))
 
 
-def shown_as(function: Callable[..., Any], source: Source | None, signature: inspect.Signature) -> None:
+def set_display_source(function: Callable[..., Any], source: Source | None, signature: inspect.Signature) -> None:
     """Makes JAX's messages call `function`, which runs one of the user's, as that is called, with the user's line.
 
     JAX looks for `__wrapped__`, and for the names of arguments at the signature.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.errors import AxisNameError, shown
+from namedax.errors import AxisNameError, format_value
 
 __all__ = ["Dims", "check_dims", "check_name", "escaped", "is_name"]
 
@@ -52,7 +52,7 @@ def check_name(name: Hashable, op: str) -> None:
             ) from None
     elif hash(name) != hash(name):
         raise AxisNameError(
-            f"{op}: the hash of the axis name {shown(name)} changes from call to call, so that it cannot be found again. Give "
+            f"{op}: the hash of the axis name {format_value(name)} changes from call to call, so that it cannot be found again. Give "
             f"{type(name).__name__} a __hash__ that depends on constants only, or use a string."
         )
 
@@ -71,7 +71,7 @@ def check_dims(dims: Dims, op: str) -> Dims:
             continue
         if not is_name(dim):
             raise AxisNameError(
-                f"{op}: {shown(dim)} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
+                f"{op}: {format_value(dim)} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
                 "for a positional axis."
             )
         if type(dim) is not str or not dim.isascii():

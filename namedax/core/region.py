@@ -20,25 +20,25 @@ from typing import Any, Literal, NoReturn
 import jax
 from jax.sharding import AxisType
 
+from namedax.core.closure_capture import ClosureCapture
 from namedax.core.names import check_name
-from namedax.core.outside import Outside
-from namedax.core.uneven import Uneven, block_of, dividing_sizes
+from namedax.core.padded_sharding import Uneven, block_of, dividing_sizes
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
     "MANUAL",
     "Placements",
     "Region",
+    "active_regions",
     "ambient",
     "check_region_lives",
     "check_regions_live",
     "enter",
-    "hider",
+    "escaped_blocks",
     "hiding",
-    "inhabited",
-    "note_left",
-    "outlived",
     "placements_after",
+    "record_escape",
+    "vmapped_by",
     "without_region",
 ]
 
@@ -88,6 +88,7 @@ class Region(frozenset[_Record]):
         "_born",
         "_counts",
         "_mesh_sizes",
+        "closure",
         "depth",
         "given",
         "has_gathered",
@@ -97,7 +98,6 @@ class Region(frozenset[_Record]):
         "mesh",
         "mode",
         "numbers",
-        "outside",
         "overlap",
         "placements",
         "resources",
@@ -164,7 +164,7 @@ class Region(frozenset[_Record]):
         # A trace, and numbers as values that vary over mesh axes, which have been made in it.
         self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
         # Values of the functions around the body that it has met while it is traced.
-        self.outside = Outside()
+        self.closure = ClosureCapture()
         # Whether an array of the body has been gathered, and can be had in another form than it is in.
         self.has_gathered = False
 
@@ -273,14 +273,14 @@ class Region(frozenset[_Record]):
         """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
         return self.sizes[name] if name in self.sizes else self._born.get(name)
 
-    def block_size(self, name: Hashable, size: int, op: str, knows_padding: bool = False) -> int:
+    def block_size(self, name: Hashable, size: int, op: str, supports_padding: bool = False) -> int:
         """The number of entries of `name` on one device, when all devices hold `size` together.
 
         Args:
           name: the axis.
           size: its global size.
           op: the operation, for messages.
-          knows_padding: whether the operation knows that the last blocks may be padding.
+          supports_padding: whether the operation knows that the last blocks may be padding.
 
         Raises:
           UnevenAxisError: they are, and it does not; or the region does not know the size of the name.
@@ -289,11 +289,11 @@ class Region(frozenset[_Record]):
         if size % devices == 0:
             return size // devices if self.mode == MANUAL else size
         if name in self.uneven and size == self.sizes[name]:
-            if not knows_padding:
+            if not supports_padding:
                 self._refuse_padding(op, name, size)
             return block_of(size, devices)
         remedy = f"Use a size that is a multiple of {devices}"
-        if knows_padding and name not in self.sizes:
+        if supports_padding and name not in self.sizes:
             remedy = f"Write axis_sizes={{{name!r}: {size}}}, so that the mapped function knows it when it begins, use a multiple of {devices}"
         self._refuse(op, name, size, "", remedy)
 
@@ -326,11 +326,11 @@ _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_ke
 
 # Empty where no thread is in a region, and none is in a rule that is traced after one. Then `ambient()` is `None` everywhere and
 # all arrays are whole. Arrays are taken apart and put together at every call, and asking JAX takes longer than either.
-inhabited: set[int] = set()
+active_regions: set[int] = set()
 
 
 # Not empty where a thread has blocks that have been put together after their body.
-outlived: set[int] = set()
+escaped_blocks: set[int] = set()
 
 
 #: Gives the region that is being traced, or `None` outside of every mapped body. Operations ask it several times each, so no function of
@@ -359,7 +359,7 @@ def hidden_axes(region: Region) -> frozenset[str]:
     return frozenset(axis for _, _, axes in _hidden_in(region) for axis in axes)
 
 
-def hider(name: Hashable) -> str | None:
+def vmapped_by(name: Hashable) -> str | None:
     """What hides a name of the region from the function that is being traced, or `None`."""
     region = ambient()
     return None if region is None else next((op for hidden, op, _ in _hidden_in(region) if hidden == name), None)
@@ -378,8 +378,8 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
 
     def note(self, array: Any, placements: Placements) -> None:
         key = id(array)
-        inhabited.add(id(self))
-        outlived.add(id(self))
+        active_regions.add(id(self))
+        escaped_blocks.add(id(self))
         self[key] = (weakref.ref(array, lambda _: self.forget(key)), placements)
 
     def forget(self, key: int) -> None:
@@ -392,8 +392,8 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
         self._nobody_left()
 
     def _nobody_left(self) -> None:
-        inhabited.discard(id(self))
-        outlived.discard(id(self))
+        active_regions.discard(id(self))
+        escaped_blocks.discard(id(self))
 
     def __del__(self) -> None:
         self._nobody_left()
@@ -425,7 +425,7 @@ def placements_after() -> Placements | None:
     return next(reversed(_left.arrays.values()))[1]
 
 
-def note_left(array: Any, placements: Placements) -> None:
+def record_escape(array: Any, placements: Placements) -> None:
     """Notes that `array`, a block, was put together where no region is ambient, from what was taken apart in one."""
     if ambient() is not None or _within_kernel.get():
         return
@@ -436,7 +436,7 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
     """Raises if `name`, over which `op` reduces outside of every mapped body, belongs to a body that JAX has left.
 
     JAX traces a rule of `jax.custom_vjp` or `jax.custom_jvp` when the body has ended. There the block of a device would be taken for
-    the whole axis. The rule's arguments were taken apart in the body, and note where its names live (`note_left`).
+    the whole axis. The rule's arguments were taken apart in the body, and note where its names live (`record_escape`).
 
     Args:
       op: the operation.
@@ -496,7 +496,7 @@ def enter(region: Region | None) -> Any:
 @contextlib.contextmanager
 def _inhabiting(region: Region) -> Iterator[None]:
     token = object()
-    inhabited.add(id(token))
+    active_regions.add(id(token))
     hidden = _hidden.value
     try:
         if hidden is None or hidden[0] == region or hidden[0] != ambient():
@@ -508,4 +508,4 @@ def _inhabiting(region: Region) -> Iterator[None]:
                 yield
     finally:
         region.numbers = None  # JAX keeps the region
-        inhabited.discard(id(token))
+        active_regions.discard(id(token))

@@ -26,7 +26,7 @@ from jax.extend.core import get_opaque_trace_state
 from jax.extend.source_info_util import current, user_context
 
 from namedax.core.array import NamedArray, make_in_region, set_memory
-from namedax.core.cpu import widened
+from namedax.core.cpu_workarounds import widened
 from namedax.core.names import Dims
 
 __all__ = [

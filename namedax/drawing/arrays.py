@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from namedax.core.array import is_named
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
 from namedax.core.region import ambient
 from namedax.drawing.arrangement import MOST_BLOCKS
 from namedax.drawing.blocks import Holding, Layout, holding_of
@@ -32,7 +32,7 @@ _MOST_PANELS = 12
 _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # inches
 
 
-@well_called
+@checks_signature
 def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Axes | None = None) -> Figure:
     """Draws which device holds which block of which array.
 

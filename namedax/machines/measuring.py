@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
 from namedax.core.records import Record
 from namedax.errors import ArgumentTypeError
 from namedax.machines.collectives import seconds_of
@@ -38,7 +38,7 @@ _LONG_ENOUGH = 4e-3  # seconds, much more than a call costs
 _MOST_REPETITIONS = 512
 
 
-@well_called
+@checks_signature
 def measure(mesh: Mesh | None = None) -> Machine:
     """Measures the devices of a mesh. Takes a few seconds.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax import lax
 
-from namedax.core.miscalls import refuse_miscall
+from namedax.core.call_errors import refuse_miscall
 from namedax.core.region import ambient
 from namedax.operands.axes import holds_names
 

@@ -21,8 +21,8 @@ from namedax.core.element_types import check_fits
 from namedax.core.functions import summary_of
 from namedax.errors import PositionalAxisError
 from namedax.namespaces.bound_axes import or_of_jax
+from namedax.namespaces.flattening_errors import refusing
 from namedax.namespaces.mirror import mirror, public
-from namedax.namespaces.no_positions import refusing
 from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import AXIS_PARAMETERS, names_alone
 from namedax.operands.nmap import Lifted, contraction_of, nmap

@@ -18,10 +18,10 @@ from typing import Any
 import jax
 
 from namedax.core.array import NamedArray
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import bound, refuse_miscall
 from namedax.core.display import type_text
-from namedax.core.flags import check_flags, flags_of
-from namedax.core.miscalls import bound, refuse_miscall
-from namedax.core.refused import asks, other_way, refused
+from namedax.core.explicit_fallback import fallback, mark_operation, refused
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
@@ -99,12 +99,12 @@ def mirror(
             except Exception as error:
                 refuse_miscall(own.__name__, theirs, args, kwargs, error)
                 raise
-        if refused and face in refused and (done := other_way(None, face, args, kwargs)) is not None:
+        if refused and face in refused and (done := fallback(None, face, args, kwargs)) is not None:
             return done[0]
         try:
             return plan.call(own, args, kwargs)
         except Exception as error:
-            if (done := other_way(error, face, args, kwargs)) is None:
+            if (done := fallback(error, face, args, kwargs)) is None:
                 raise
         return done[0]
 
@@ -113,7 +113,7 @@ def mirror(
     face.__signature__ = plan.signature  # type: ignore[attr-defined]
     face.__module__, face.__name__, face.__qualname__ = module, name, name
     face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{plan.note(f'{module}.{name}'.removeprefix('namedax.'), own.__name__)}"
-    return asks(face, name)
+    return mark_operation(face, name)
 
 
 def _is_named_axis(axis: Any) -> bool:

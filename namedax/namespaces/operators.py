@@ -17,15 +17,15 @@ import numpy as np
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.python_words import for_a_list, in_turn
-from namedax.core.refused import well_called_operation
+from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, shown
+from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
 from namedax.namespaces.reduction_forms import std, var
-from namedax.operands import compiled_ops, pytree, shortcuts
+from namedax.operands import dispatch_cache, kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_call
@@ -78,7 +78,7 @@ def _other(op: str, self: NamedArray, other: Any) -> Any:
     """
     if isinstance(other, (list, tuple, set, dict)):
         raise ArgumentTypeError(
-            f"{op}: {shown(other)} stands beside {type_text(self)}, and a {type(other).__name__} is no array. "
+            f"{op}: {format_value(other)} stands beside {type_text(self)}, and a {type(other).__name__} is no array. "
             f"{for_a_list(other, self._names or ['day'])}"
         )
     refuse_foreign(op, other)
@@ -91,15 +91,15 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
     def forward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
-        return compiled_ops.run_elementwise(name, operate, (), self, other)
+        return kernels.run_elementwise(name, operate, (), self, other)
 
     def backward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
-        return compiled_ops.run_elementwise(name, operate, (), other, self)
+        return kernels.run_elementwise(name, operate, (), other, self)
 
     forward.__name__ = backward.__name__ = name  # for messages
-    return shortcuts.reflected(backward) if reflected else shortcuts.of_two(forward)
+    return dispatch_cache.reflected(backward) if reflected else dispatch_cache.of_two(forward)
 
 
 _power = _binary("power", jnp.power)
@@ -109,16 +109,16 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
     def method(self: NamedArray) -> LikeArguments:
-        return compiled_ops.run_elementwise(name, operate, (), self)
+        return kernels.run_elementwise(name, operate, (), self)
 
-    return shortcuts.of_one(method)
+    return dispatch_cache.of_one(method)
 
 
 def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
     if type(exponent) is not int:
         return _power(self, exponent)
     # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
-    return compiled_ops.run_elementwise("power", _integer_power, (exponent,), self)
+    return kernels.run_elementwise("power", _integer_power, (exponent,), self)
 
 
 def _integer_power(op: str, exponent: int, x: Any) -> Any:
@@ -139,7 +139,7 @@ def _round(self: NamedArray, ndigits: int | None = None, /) -> LikeArguments:
     if ndigits is not None:
         return round_(self, as_integer("round", "ndigits", ndigits))
     # As in Python and in JAX, the result is of integers.
-    return compiled_ops.run_elementwise("round", _to_integers, (), self)
+    return kernels.run_elementwise("round", _to_integers, (), self)
 
 
 _to_integers = elementwise_call(round)
@@ -147,7 +147,7 @@ _to_integers = elementwise_call(round)
 
 def round_(self: NamedArray, decimals: int = 0) -> LikeArguments:
     """The values rounded to `decimals` decimals."""
-    return compiled_ops.run_elementwise("round", _round_to, (as_integer("round", "decimals", decimals),), self)
+    return kernels.run_elementwise("round", _round_to, (as_integer("round", "decimals", decimals),), self)
 
 
 def _round_to(op: str, decimals: int, x: Any) -> Any:
@@ -169,7 +169,7 @@ def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
 
 def astype(self: NamedArray, dtype: Any) -> LikeArguments:
     """The values as another element type."""
-    return compiled_ops.run_elementwise("astype", _as_type, (dtype,), self)
+    return kernels.run_elementwise("astype", _as_type, (dtype,), self)
 
 
 def _as_type(op: str, dtype: Any, x: Any) -> Any:
@@ -179,7 +179,7 @@ def _as_type(op: str, dtype: Any, x: Any) -> Any:
 def _iter(self: NamedArray) -> Iterator[LikeArguments]:
     if not self.shape:
         raise PositionalAxisError(
-            f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.{in_turn(self._names)}"
+            f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.{iteration_hint(self._names)}"
         )
     return (getitem(self, i) for i in range(self.shape[0]))
 
@@ -205,7 +205,7 @@ def _positional_method(name: str) -> Callable[..., Any]:
         for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
             if is_axis_name(entry) and entry in self.dims:
                 raise ArgumentTypeError(
-                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {shown(entry)} is a name. "
+                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {format_value(entry)} is a name. "
                     f"Call {_BY_NAME[name]}."
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
@@ -223,11 +223,11 @@ def _positional_method(name: str) -> Callable[..., Any]:
 
 def copy(self: NamedArray) -> LikeArguments:
     """A copy of the array."""
-    x = local_block(self, "copy", ambient())
-    return wrap(jnp.copy(x.data), x.dims)
+    x = to_local(self, "copy", ambient())
+    return make_result(jnp.copy(x.data), x.dims)
 
 
-@well_called_operation
+@checked_operation
 def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
     return rename(self, names, **more)

@@ -13,13 +13,13 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, as_array
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
-from namedax.errors import ArgumentError, AxisSizeError, as_integer, shown
+from namedax.errors import ArgumentError, AxisSizeError, as_integer, format_value
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.spellings import by_name, entries_of, names_in
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import axis_said
+from namedax.operands.axes import requires_axis
 from namedax.operands.nmap import nmap
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
@@ -126,7 +126,7 @@ def _one_name(op: str, axis: Any) -> Hashable:
     names = names_in(axis)
     if len(names) != 1:
         raise ArgumentError(
-            f"{op}: axis={shown(axis)} has {len(names)} names, and there is one index. Write axis={shown(names[0])}."
+            f"{op}: axis={format_value(axis)} has {len(names)} names, and there is one index. Write axis={format_value(names[0])}."
         )
     return names[0]
 
@@ -197,7 +197,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     return spread / _sqrt(count.astype(spread.dtype))
 
 
-@axis_said
+@requires_axis
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
@@ -241,7 +241,7 @@ NN = by_name(logmeanexp)
 STATS = by_name(sem)
 
 
-@well_called
+@checks_signature
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
     """`jax.numpy.frompyfunc`: a `jnp.ufunc` of a function of scalars.
 

@@ -15,12 +15,12 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
-from namedax.errors import ArgumentError, refuse_names, shown
+from namedax.errors import ArgumentError, format_value, refuse_names
 from namedax.operands.along_axes import to_front
-from namedax.operands.axes import axis_said, resolve_axis
-from namedax.operands.broadcasting import wrap
+from namedax.operands.axes import requires_axis, resolve_axis
+from namedax.operands.broadcasting import make_result
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import nmap
-from namedax.operands.shortcuts import of_arguments
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.statistics import without_nans
@@ -75,7 +75,7 @@ def _spread(
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def var(
     x: Any,
     axis: Any = None,
@@ -115,7 +115,7 @@ def var(
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def std(
     x: Any,
     axis: Any = None,
@@ -137,7 +137,7 @@ def std(
     return result if mean is None else _sqrt(result)
 
 
-@axis_said
+@requires_axis
 def nanvar(
     x: Any,
     axis: Any = None,
@@ -158,7 +158,7 @@ def nanvar(
     return _spread("nanvar", without_nans.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
 
 
-@axis_said
+@requires_axis
 def nanstd(
     x: Any,
     axis: Any = None,
@@ -199,7 +199,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def logsumexp(
     x: Any,
     axis: Any = None,
@@ -285,11 +285,11 @@ def _fractions(name: str, q: Any) -> Any:
     for entry in entries:
         if isinstance(entry, (int, float, np.ndarray, np.generic)) and np.any((np.less(entry, 0)) | (np.greater(entry, top))):
             other = f" For percent write nx.{name.replace('quantile', 'percentile')}." if top == 1 else ""
-            raise ArgumentError(f"{name}: q={shown(q)} must be from 0 to {top}.{other}")
+            raise ArgumentError(f"{name}: q={format_value(q)} must be from 0 to {top}.{other}")
     return jnp.asarray(q) if entries is q else q
 
 
-@axis_said
+@requires_axis
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
@@ -319,7 +319,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
     return _weighted("quantile", x, q, axis, method, keepdims, weights)
 
 
-@axis_said
+@requires_axis
 def nanquantile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -332,7 +332,7 @@ def nanquantile(
     return _weighted("nanquantile", x, q, axis, method, keepdims, weights)
 
 
-@axis_said
+@requires_axis
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -345,7 +345,7 @@ def percentile(
     return _weighted("percentile", x, q, axis, method, keepdims, weights)
 
 
-@axis_said
+@requires_axis
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -364,7 +364,7 @@ def _drop_positions(x: Any, positions: Any) -> Any:
     places = [i for i, dim in enumerate(dims) if dim is None]
     drop = tuple(places[i] for i in positions)
     data = x.data if isinstance(x, NamedArray) else x
-    return wrap(lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop))
+    return make_result(lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop))
 
 
 #: Those of `jax.numpy`.

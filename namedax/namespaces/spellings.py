@@ -14,13 +14,13 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import dims_of
+from namedax.core.call_errors import bound
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import guarded
 from namedax.core.functions import signature_of
-from namedax.core.miscalls import bound
-from namedax.core.refused import guarded
-from namedax.errors import AxisNameError, raise_not_found, shown
+from namedax.errors import AxisNameError, format_value, raise_not_found
 from namedax.operands.along_axes import along_axes, to_front
-from namedax.operands.axes import axis_said, check_axes, is_axis_name, refuse_reversal, resolve_axis
+from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, requires_axis, resolve_axis
 from namedax.operands.nmap import nmap
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -126,7 +126,8 @@ def _refuse_moves(op: str, a: Any, *axes: Any) -> None:
             raise_not_found(op, name, type_text(a), [dim for dim in dims if dim is not None])
     if names:
         raise AxisNameError(
-            f"{op}: names have no order, so axis {shown(names[0])} of {type_text(a)} cannot be moved from {shown(axes[0])} to {shown(axes[1])}. To "
+            f"{op}: names have no order, so axis {format_value(names[0])} of {type_text(a)} cannot be moved from "
+            f"{format_value(axes[0])} to {format_value(axes[1])}. To "
             "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
         )
 
@@ -318,7 +319,7 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
     return shifted
 
 
-@axis_said
+@requires_axis
 def minmax(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> tuple[Array, Array]:
     """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
 

@@ -16,15 +16,15 @@ import numpy as np
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import guarded
 from namedax.core.functions import signature_of
-from namedax.core.miscalls import bound as bound_arguments
-from namedax.core.refused import guarded
+from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.core.region import ambient
-from namedax.core.scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.errors import AxisNameError, raise_not_found
 from namedax.operands.axes import check_axes, is_axis_name, new_names
-from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.new_axis import new_axis_placement
 from namedax.operands.nmap import nmap
 from namedax.resources.layout import relayout
@@ -134,7 +134,7 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
     if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
         return leaf
     region = ambient()
-    block = local_block(leaf, op, region)
+    block = to_local(leaf, op, region)
     missing = [name for name in names if name not in block.dims]
     if missing:
         raise_not_found(op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None])
@@ -145,7 +145,7 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
         data = relayout(data, old, new) if old != new else data
     order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
     front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
-    return make_in_region(settled(lax.transpose(data, order), front), front)
+    return make_in_region(constrain_sharding(lax.transpose(data, order), front), front)
 
 
 def _from_front(
@@ -161,7 +161,7 @@ def _from_front(
     places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
     data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
     if keepdims and all(data.shape[i] == 1 for i in places):
-        return wrap(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+        return make_result(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
     named = list(dims)
     for place, name in zip(places, names, strict=True):
         named[place] = name
@@ -190,4 +190,4 @@ def _from_front(
             old = [() if dim is None else region.place(dim) for dim in dims]
             new = [() if dim is None else region.place(dim) for dim in named]
             data = relayout(data, old, new) if old != new else data
-    return wrap(data, tuple(named))
+    return make_result(data, tuple(named))

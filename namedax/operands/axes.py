@@ -13,31 +13,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
-from namedax.core.flags import check_flags, flags_of
+from namedax.core.explicit_fallback import fallback, mark_operation, refused, within_decorators
 from namedax.core.foreign_arrays import is_foreign_type
-from namedax.core.miscalls import refuse_miscall
 from namedax.core.names import Dims, is_name
-from namedax.core.refused import asks, other_way, refused, within_decorators
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     PositionalAxisError,
     did_you_mean,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
     usage,
 )
 
 __all__ = [
     "AXIS_PARAMETERS",
     "Axis",
-    "alone",
     "axis_key",
-    "axis_needed",
-    "axis_said",
+    "axis_requirement",
     "check_axes",
     "holds_names",
     "is_axis_name",
@@ -49,7 +47,9 @@ __all__ = [
     "refuse_order",
     "refuse_order_of_storage",
     "refuse_reversal",
+    "requires_axis",
     "resolve_axis",
+    "unwrap_single",
     "without_axis_check",
 ]
 
@@ -86,9 +86,11 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
                 raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis, entry))
             place = dims.index(entry)
         else:
-            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=shown(axis)))
+            raise PositionalAxisError(_NO_AXIS.format(op=op, axis=format_value(axis)))
         if place in result:
-            raise PositionalAxisError(f"{op}: axis {shown(entry)} is given twice in axis={shown(axis)} for {type_text(x)}.")
+            raise PositionalAxisError(
+                f"{op}: axis {format_value(entry)} is given twice in axis={format_value(axis)} for {type_text(x)}."
+            )
         result.append(place)
     return tuple(result)
 
@@ -105,7 +107,7 @@ def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
     )
 
 
-def alone(axis: Axis, dims: Dims) -> Axis:
+def unwrap_single(axis: Axis, dims: Dims) -> Axis:
     """The name in a tuple of one, where one axis is wanted; a tuple that is a name itself stays."""
     return axis[0] if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims else axis
 
@@ -147,7 +149,7 @@ def axis_key(op: str, axis: Axis) -> Any:
     try:
         hash(axis)
     except TypeError:
-        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=shown(axis)) + usage(op)) from None
+        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=format_value(axis)) + usage(op)) from None
     return axis
 
 
@@ -157,7 +159,7 @@ def names_alone(x: Any) -> Dims:
     return () if None in dims else dims
 
 
-def axis_said(function: F) -> F:
+def requires_axis(function: F) -> F:
     """Require an axis of a reduction when every axis of its array is named: `None` and no axis at all are the same error.
 
     Without an axis these functions reduce the positional axes, and would return such an array as it is.
@@ -169,8 +171,8 @@ _NOT_REDUCED = "without an axis only those are reduced. Pass axis=... for all of
 _NOT_MOVED = "without an axis {op} acts on those only. Pass an axis, such as axis={last!r}; choose from {names}."
 
 
-def axis_needed(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
-    """Require an axis of an operation when every axis of its array is named, as `axis_said` does of reductions.
+def axis_requirement(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
+    """Require an axis of an operation when every axis of its array is named, as `requires_axis` does of reductions.
 
     Args:
       unless: returns True if the arguments give the axes in another way.
@@ -208,18 +210,18 @@ def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
                     raise PositionalAxisError(f"{op}: {type_text(array)} has no positional axis, and {reason}")
         if len(args) > place + 1:
             refuse_axes_apart(op, args, place)
-        if refused and said in refused and (done := other_way(None, said, args, kwargs)) is not None:
+        if refused and said in refused and (done := fallback(None, said, args, kwargs)) is not None:
             return done[0]
         try:
             return function(*args, **kwargs)
         except Exception as error:
             if isinstance(error, TypeError):
                 _refuse_numpy(op, args, kwargs)
-            if (done := other_way(error, said, args, kwargs)) is None:
+            if (done := fallback(error, said, args, kwargs)) is None:
                 raise
         return done[0]
 
-    return cast(F, asks(said, op))
+    return cast(F, mark_operation(said, op))
 
 
 def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -287,7 +289,8 @@ def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
     positions = iter(range(len(x._dims)))
     order = tuple(next(positions) if dim is None else dim for dim in x._dims)
     raise PositionalAxisError(
-        f"{op}: axis=... has no order for the index to count by, since the names of {type_text(x)} have none. Say the order, axis={shown(order)}."
+        f"{op}: axis=... has no order for the index to count by, since the names of {type_text(x)} have none. Say the "
+        f"order, axis={format_value(order)}."
     )
 
 
@@ -343,8 +346,8 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     if not isinstance(out_axis, Mapping):
         if len(names) != 1:
             raise ArgumentError(
-                f"{op}: out_axis={shown(out_axis)} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
-                f"out_axis={{{names[0] if names else 'k'!r}: {shown(out_axis)}}}."
+                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
+                f"out_axis={{{names[0] if names else 'k'!r}: {format_value(out_axis)}}}."
             )
         return {names[0]: out_axis}
     for name in out_axis:
@@ -354,12 +357,12 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
 
 
 def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for other operations, which may leave the axis out (`axis_said`, `axis_needed`) and mean the positional axes."""
+    """A function for other operations, which may leave the axis out (`requires_axis`, `axis_requirement`) and mean the positional axes."""
     plain = within_decorators(function)
-    return axes_together(plain) if "dtype" in _parameters_by_place(plain) else plain
+    return rejects_split_axes(plain) if "dtype" in _parameters_by_place(plain) else plain
 
 
-def axes_together(function: F) -> F:
+def rejects_split_axes(function: F) -> F:
     """A function of an axis and, by position too, an element type: axes that are given one by one are refused (`refuse_axes_apart`)."""
     place = inspect.unwrap(function).__code__.co_varnames.index("axis")
     op = function.__name__
@@ -400,7 +403,9 @@ def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str
         axes = arguments.get(parameter)
         entries = axes if isinstance(axes, (tuple, list)) else (axes,)
         if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
-            raise PositionalAxisError(f"{op}: {parameter}={shown(axes)} is neither a position nor a name nor a tuple of these.")
+            raise PositionalAxisError(
+                f"{op}: {parameter}={format_value(axes)} is neither a position nor a name nor a tuple of these."
+            )
 
 
 def holds_names(value: Any) -> bool:

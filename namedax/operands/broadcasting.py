@@ -22,7 +22,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 
 from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
-from namedax.core.cpu import sums_abort
+from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.foreign_arrays import is_foreign_type, refuse_foreign
@@ -33,12 +33,12 @@ from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import brought_in, must_enter
-from namedax.resources.real_entries import without_gradient_of_padding
+from namedax.resources.mesh import enter_mesh, must_enter
+from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
-    *("align", "align_ranks", "local_block", "meet", "merge_dims", "note_met", "of_real_entries", "own_blocks"),
-    *("settled", "wrap"),
+    *("align", "align_ranks", "to_local", "unify_variance", "merge_dims", "note_met", "of_real_entries", "own_blocks"),
+    *("constrain_sharding", "make_result"),
 ]
 
 
@@ -82,7 +82,7 @@ def merge_dims(*all_dims: Dims) -> Dims:
     return _plan(all_dims)[1]
 
 
-def local_block(array: Any, op: str, region: Region | None) -> Any:
+def to_local(array: Any, op: str, region: Region | None) -> Any:
     """`array` as the body of `region` sees it: a global array that it closes over is cut to its block.
 
     So is what is a block of the body of a surrounding mapped function, along the names that are mapped in this one only.
@@ -126,7 +126,7 @@ def local_block(array: Any, op: str, region: Region | None) -> Any:
             if not whole or dim not in region.resources:
                 continue
             size = data.shape[i]  # a name that comes into the body with an array that it closes over
-        block = region.block_size(dim, size, op, knows_padding=True)
+        block = region.block_size(dim, size, op, supports_padding=True)
         if data.shape[i] == block and not (whole and (block != size or dim in region.uneven)):
             continue
         if data.shape[i] != size:
@@ -146,7 +146,7 @@ def _entered(data: Any, region: Region) -> Any:
     """A value from outside, with a type that the body of `region` can use."""
     if not must_enter(data, region.mesh):
         return data
-    return region.outside.met(data, lambda data: brought_in(data, region.mesh))
+    return region.closure.lift_closure(data, lambda data: enter_mesh(data, region.mesh))
 
 
 _NO_ARRAYS = frozenset({str, list, tuple})
@@ -169,7 +169,7 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
                 f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with dims {dims}, but {dim!r} "
                 f"has size {known} in this mapped function; a name has one size. Rename one of the two axes."
             )
-        region.block_size(dim, size, op, knows_padding=True)
+        region.block_size(dim, size, op, supports_padding=True)
     region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
     entered = relayout(_entered(data, region), old, new)
     return array if entered is data else make_in_region(entered, dims)
@@ -244,7 +244,7 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
     larger than it has to be.
     """
     region = ambient()
-    blocks = [local_block(operand, op, region) for operand in operands]
+    blocks = [to_local(operand, op, region) for operand in operands]
     all_dims = tuple(dims_of(block) for block in blocks)
     labels, dims, steps = _plan(all_dims)
     shape = _shape_of(all_dims, tuple([np.shape(b._data if type(b) is NamedArray else b) for b in blocks]))
@@ -261,12 +261,12 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
     return [_of_rank(data, len(shape), step) for data, step in zip(datas, steps, strict=True)], dims, shape
 
 
-def meet(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
+def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
     """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them.
 
     What is not a scalar varies at least over the mesh axes that are `wanted`.
     """
-    blocks = [local_block(operand, op, region) for operand in operands]
+    blocks = [to_local(operand, op, region) for operand in operands]
     if not region.manual:
         return blocks
     names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
@@ -359,7 +359,7 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
     return data if np.shape(data) in ((), shape) else lax.broadcast_in_dim(data, shape, range(len(shape)))
 
 
-def wrap(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
+def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
     """The result of an operation: a named array, or `data` itself if no dim has a name.
 
     What it was made of is told in `entry_by_entry` if the operation acts on every element by itself.
@@ -377,7 +377,7 @@ def wrap(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> 
                 region.note(dim, n)
     if region.manual:
         return make_block(_as_blocks(data, dims, region, entry_by_entry), dims, region)
-    return make(settled(data, dims), dims)
+    return make(constrain_sharding(data, dims), dims)
 
 
 def _as_blocks(data: Any, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None) -> Any:
@@ -415,7 +415,7 @@ def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
     return data
 
 
-def settled(data: Any, dims: Dims) -> Any:
+def constrain_sharding(data: Any, dims: Dims) -> Any:
     """Under XLA's partitioner: `data` where its names say, and whole along its positional dimensions.
 
     What an operation does over an axis that the partitioner may cut is up to the partitioner, which is wrong for some: a

@@ -7,8 +7,8 @@ from typing import Any
 
 from namedax.core.names import Dims, check_name, is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands.broadcasting import wrap
+from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.operands.broadcasting import make_result
 from namedax.resources.layout import relayout
 
 __all__ = ["finish_with_new_axis", "new_axis_placement"]
@@ -25,21 +25,21 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
     if out_axis is None:
         return ()
     if not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={shown(out_axis)} is not a name; leave it out for a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name; leave it out for a positional axis.")
     check_name(out_axis, op)
     if out_axis in dims:
-        raise AxisSizeError(f"{op}: the result has an axis {shown(out_axis)} already. Choose another out_axis.")
+        raise AxisSizeError(f"{op}: the result has an axis {format_value(out_axis)} already. Choose another out_axis.")
     region = ambient()
     if region is None:
         return ()
     known = region.sizes.get(out_axis, size)
     if known != size:
         raise AxisSizeError(
-            f"{op}: axis {shown(out_axis)} would have size {size}, but it has size {known} in this mapped function; a name "
+            f"{op}: axis {format_value(out_axis)} would have size {size}, but it has size {known} in this mapped function; a name "
             "has one size. Choose another out_axis."
         )
     region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])
-    region.block_size(out_axis, size, op, knows_padding=True)
+    region.block_size(out_axis, size, op, supports_padding=True)
     return region.place(out_axis)
 
 
@@ -50,4 +50,4 @@ def finish_with_new_axis(op: str, data: Any, dims: Dims, place: int, out_axis: H
     if placement:
         none: list[tuple[str, ...]] = [()] * data.ndim
         data = relayout(data, none, [*none[:place], placement, *none[place + 1 :]])
-    return wrap(data, (*dims[:place], out_axis, *dims[place + 1 :]))
+    return make_result(data, (*dims[:place], out_axis, *dims[place + 1 :]))

@@ -21,15 +21,15 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.cpu import on_cpus
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import checks_signature
+from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
-from namedax.core.flags import check_flags, flags_of
+from namedax.core.explicit_fallback import fallback, mark_operation, refused
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.miscalls import well_called
+from namedax.core.name_scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.names import Dims, check_dims
-from namedax.core.refused import asks, other_way, refused
 from namedax.core.region import Region, ambient, enter, hiding
-from namedax.core.scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -38,16 +38,16 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
     SerialLoopError,
+    format_value,
     refuse_names,
     show_names,
-    shown,
     usage,
 )
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.programs.evaluator import collective_axes, has_reverse_rules
 from namedax.programs.plain_layouts import with_plain_layouts
-from namedax.programs.raw import DELIBERATE, said_of_names
-from namedax.resources.real_entries import without_gradient_of_padding
+from namedax.programs.raw_collective_check import DELIBERATE, said_of_names
+from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Lifted", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
@@ -227,7 +227,7 @@ def is_array_leaf(leaf: Any) -> bool:
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
-@well_called
+@checks_signature
 def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable[..., Any]:
     """Lifts a function over names.
 
@@ -261,7 +261,7 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
     while isinstance(inner, functools.partial):
         inner = inner.func
     if not isinstance(collectives, bool):
-        raise ArgumentTypeError(f"nmap: collectives={shown(collectives)} is neither True nor False.")
+        raise ArgumentTypeError(f"nmap: collectives={format_value(collectives)} is neither True nor False.")
     lifted = jax.named_scope(DELIBERATE)(function) if collectives else function
     return Lifted(lifted, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
 
@@ -287,8 +287,8 @@ class Lifted:
     @property
     def _shown(self) -> str:
         """What messages call the function."""
-        shown = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
-        return "the function" if shown == "<lambda>" else shown
+        text = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
+        return "the function" if text == "<lambda>" else text
 
     @property
     def _is_of_user(self) -> bool:
@@ -305,12 +305,12 @@ class Lifted:
         """Calls the function, vectorised over the names of these arguments."""
         if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):  # of one that a user wrote a flag may be anything
             check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
-        if refused and self in refused and (done := other_way(None, self, args, kwargs)) is not None:
+        if refused and self in refused and (done := fallback(None, self, args, kwargs)) is not None:
             return done[0]
         try:
             return self._call(args, kwargs)
         except Exception as error:
-            if (done := other_way(error, self, args, kwargs)) is None:
+            if (done := fallback(error, self, args, kwargs)) is None:
                 raise
         return done[0]
 
@@ -318,7 +318,7 @@ class Lifted:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
-        blocks = [local_block(leaves[i], self._op, region) for i in places]
+        blocks = [to_local(leaves[i], self._op, region) for i in places]
         names = tuple(_sizes_by_name(self._op, blocks))
         if is_open() or not is_worth_saying(blocks):
             return self._run(leaves, tree, places, blocks, names)
@@ -379,12 +379,12 @@ class Lifted:
                 data = cast_data(
                     data, union
                 )  # JAX (0.10 to 0.12) says of what jnp.argsort gives that it is the same on all devices
-            return wrap(data, check_dims(names + own, op))
+            return make_result(data, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
 
-asks(Lifted.__call__, "nmap")
+mark_operation(Lifted.__call__, "nmap")
 
 
 def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:

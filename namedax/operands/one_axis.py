@@ -14,19 +14,19 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import in_scope
 from namedax.core.names import Dims, check_name, is_name
+from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.core.scopes import in_scope
-from namedax.core.uneven import Uneven, block_of, plain
 from namedax.core.variance import cast_data, with_varying_form
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found, shown, usage
-from namedax.operands import compiled_ops
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, format_value, raise_not_found, usage
+from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
-from namedax.resources.real_entries import constant_padding
+from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import FILL, along_dim, move_rows
 
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
@@ -48,7 +48,7 @@ class Along(Record):
       size: its global size.
       old: the mesh axes of its blocks.
       region: the ambient region.
-      knows_padding: whether the operation leaves out padding, where the axis or that of the result does not divide.
+      supports_padding: whether the operation leaves out padding, where the axis or that of the result does not divide.
     """
 
     op: str
@@ -58,7 +58,7 @@ class Along(Record):
     size: int
     old: Axes
     region: Region | None
-    knows_padding: bool = False
+    supports_padding: bool = False
 
     @property
     def name(self) -> Hashable:
@@ -88,7 +88,7 @@ class Along(Record):
         op, region = self.op, self.region
         new = self.name if out_axis is None else out_axis
         if not is_name(new):
-            raise AxisNameError(f"{op}: out_axis={shown(new)} is not an axis name.")
+            raise AxisNameError(f"{op}: out_axis={format_value(new)} is not an axis name.")
         if new is not self.name:
             check_name(new, op)
         if new != self.name and new in self.dims:
@@ -104,8 +104,8 @@ class Along(Record):
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
         region.seen.add(new)
-        region.block_size(new, size, op, self.knows_padding)
-        ask = region.place if self.knows_padding else region.placement
+        region.block_size(new, size, op, self.supports_padding)
+        ask = region.place if self.supports_padding else region.placement
         return dims, ask(new) if region.manual else ()
 
     def stays_in_blocks(self, new: Axes, size: int) -> bool:
@@ -193,11 +193,11 @@ def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes
 def finish(compute: Callable[[frozenset[str]], Any], dims: Dims, gathered: frozenset[str]) -> Any:
     """Wraps a result that was gathered over some mesh axes; `compute(axes)` makes it varying over `axes`."""
     if not gathered or all(dim is None for dim in dims):
-        return wrap(compute(frozenset()), dims)
+        return make_result(compute(frozenset()), dims)
     return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
 
 
-def along(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Along:
+def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
     """Finds a named axis and where it is.
 
     Raises:
@@ -205,28 +205,28 @@ def along(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Along:
       UnevenAxisError: it does not divide over its mesh axes, and the operation knows no padding.
     """
     region = ambient()
-    x = local_block(x, op, region)
+    x = to_local(x, op, region)
     dims = dims_of(x)
     if not is_name(axis):
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} is not an axis name.{usage(op)}")
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} is not an axis name.{usage(op)}")
     if axis not in dims:
         raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)
     n = x._data.shape[dim]
     if region is None or not region.manual:
-        return Along(op, x._data, dims, dim, n, (), region, knows_padding)
-    old = region.place(axis) if knows_padding else region.placement(axis)
-    return Along(op, x._data, dims, dim, region.global_size(axis, n), old, region, knows_padding)
+        return Along(op, x._data, dims, dim, n, (), region, supports_padding)
+    old = region.place(axis) if supports_padding else region.placement(axis)
+    return Along(op, x._data, dims, dim, region.global_size(axis, n), old, region, supports_padding)
 
 
 def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
     """As `compiled_ops.run`, but without a kernel where a region says what sizes and places names have."""
     region = ambient()
     if region is None:
-        return compiled_ops.run(op, function, axes, static, *operands)
-    scope, given = compiled_ops.scope_of(function, (op, axes), operands), (op, axes, *static)
+        return kernels.run(op, function, axes, static, *operands)
+    scope, given = kernels.scope_of(function, (op, axes), operands), (op, axes, *static)
     if region.has_gathered:
-        return in_scope(scope, compiled_ops.with_forms, function, given, operands)
+        return in_scope(scope, kernels.with_forms, function, given, operands)
     return in_scope(scope, function, *given, *operands)
 
 
@@ -238,5 +238,5 @@ def position_of(op: str, x: Any, axis: Any) -> int:
 
 def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
     """The local block of `x`, and its dims."""
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     return (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))

@@ -21,9 +21,10 @@ from jax import export
 from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
 from namedax.core.leaf_marks import LEAF, Mark, mark_for
 from namedax.core.names import Dims
-from namedax.core.region import Placements, ambient, inhabited, note_left, placements_after
+from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
+from namedax.core.user_code import make_transparent
 from namedax.errors import AxisNameError, AxisSizeError
-from namedax.operands.broadcasting import local_block
+from namedax.operands.broadcasting import to_local
 
 __all__ = ["noting_sizes", "register"]
 
@@ -46,6 +47,7 @@ def noting_sizes() -> Iterator[None]:
 
 def register() -> None:
     """Tells JAX how named arrays are taken apart and put together."""
+    make_transparent(__file__)
     jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
     export.register_pytree_node_serialization(
         NamedArray,
@@ -112,7 +114,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
         # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
         # told from a block of this one, so the leaf of such an array is its block.
         if (origin := origin_of(array)) is not region and origin != region and isinstance(data, jax.Array):
-            data = local_block(array, "the leaves of a pytree", region)._data
+            data = to_local(array, "the leaves of a pytree", region)._data
     else:
         placements = None
     notes = isinstance(data, jax.Array) and (placements is not None or region is not None or _notes_sizes.get())
@@ -122,7 +124,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    data, tail = _within(array) if inhabited or _noting_anywhere else (array._data, array._tail)
+    data, tail = _within(array) if active_regions or _noting_anywhere else (array._data, array._tail)
     return ((_key(tail), data),), tail
 
 
@@ -138,7 +140,7 @@ def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
-    if inhabited or _noting_anywhere:
+    if active_regions or _noting_anywhere:
         data, tail = _within(array)
         return (data,), tail
     return (array._data,), array._tail
@@ -148,7 +150,7 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     # JAX unflattens with placeholders too, and tree functions with whatever they return. An array whose data has too few dimensions is
     # refused where it is used (`positions`); sizes that contradict those of before are refused here.
     (data,) = children
-    if type(tail) is tuple and not inhabited:
+    if type(tail) is tuple and not active_regions:
         parts: Any = Parts()
         parts._data, parts._tail, parts._casts = data, tail, None
         parts.__class__ = NamedArray
@@ -161,7 +163,7 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
             data = LEAF.bind(data, mark=(*[()] * in_front, *tail.mark)) if in_front >= 0 else data
     array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
     if type(tail) is _Tail and tail.placements is not None and isinstance(data, jax.core.Tracer):
-        note_left(array, tail.placements)
+        record_escape(array, tail.placements)
     return array
 
 

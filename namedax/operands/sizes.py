@@ -11,7 +11,7 @@ import numpy as np
 
 from namedax.core.names import check_dims
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean, shown
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean, format_value
 
 __all__ = ["check_shape", "named_sizes", "positional_shape", "size_of"]
 
@@ -36,13 +36,13 @@ def _check_named_shape(op: str, named_shape: Any) -> None:
     """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
     if not isinstance(named_shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: named_shape={shown(named_shape)} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
+            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
         )
     for name, size in named_shape.items():
         check_dims((name,), op)
         if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
             raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {shown(size)}; a size is an integer from 0, or None for that of the mapped "
+                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size is an integer from 0, or None for that of the mapped "
                 "function."
             )
 
@@ -61,7 +61,7 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
     given = f"{call}named_shape={{0}}{')' if call else ''}, and the shape is that of the positional axes."
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: the shape is {shown(shape)}, a mapping; sizes by name are given as {given.format(shown(shape))}"
+            f"{op}: the shape is {format_value(shape)}, a mapping; sizes by name are given as {given.format(format_value(shape))}"
         )
     names = (
         [shape]
@@ -73,7 +73,7 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
     if names:
         sizes = f"{{{names[0]!r}: 8}}"
         raise ArgumentTypeError(
-            f"{op}: the shape is {shown(shape)}; names have sizes, and are given as in {given.format(sizes)}"
+            f"{op}: the shape is {format_value(shape)}; names have sizes, and are given as in {given.format(sizes)}"
         )
 
 
@@ -89,10 +89,10 @@ def positional_shape(op: str, shape: Any) -> tuple[int, ...]:
         sizes = tuple(operator.index(size) for size in ((shape,) if np.ndim(shape) == 0 else shape))
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"{op}: shape={shown(shape)} is not an integer, or a list or tuple of integers. Write shape=(2, 3)."
+            f"{op}: shape={format_value(shape)} is not an integer, or a list or tuple of integers. Write shape=(2, 3)."
         ) from None
     if any(not 0 <= size <= sys.maxsize for size in sizes):
-        raise AxisSizeError(f"{op}: shape={shown(shape)} has a size below 0 or above {sys.maxsize}. Give sizes from 0.")
+        raise AxisSizeError(f"{op}: shape={format_value(shape)} has a size below 0 or above {sys.maxsize}. Give sizes from 0.")
     return sizes
 
 

@@ -20,15 +20,15 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.array import NamedArray
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import refuse_miscall
+from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
-from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import summary_of
-from namedax.core.miscalls import refuse_miscall
-from namedax.core.outside import type_of_programs
 from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
-from namedax.operands import compiled_ops, shortcuts
-from namedax.operands.broadcasting import align_ranks, wrap
+from namedax.operands import dispatch_cache, kernels
+from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
 
 __all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
@@ -56,7 +56,7 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
-    return wrap(result if result.shape == shape else jnp.broadcast_to(result, shape), dims, operands)
+    return make_result(result if result.shape == shape else jnp.broadcast_to(result, shape), dims, operands)
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
@@ -68,7 +68,7 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
 
     call.__module__ = module
     if function in _OF_FLOATS:
-        vars(call)[compiled_ops.OF_BLOCKS] = functools.partial(_of_blocks, _OF_FLOATS[function], function in _CHECKED)
+        vars(call)[kernels.OF_BLOCKS] = functools.partial(_of_blocks, _OF_FLOATS[function], function in _CHECKED)
     return call
 
 
@@ -194,10 +194,10 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     call = elementwise_call(function)
 
     def operate(x: Any) -> Any:
-        return compiled_ops.run_elementwise(name, call, (), x)
+        return kernels.run_elementwise(name, call, (), x)
 
     operate.__name__ = name  # for messages
-    of_one = shortcuts.of_one(operate)
+    of_one = dispatch_cache.of_one(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
     functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     face.__name__ = face.__qualname__ = name
@@ -212,10 +212,10 @@ def _of_several(
     """The form that takes several operands, and operands and options by keyword."""
 
     def operate(*operands: Any) -> Any:
-        return compiled_ops.run_elementwise(name, call, (), *operands)
+        return kernels.run_elementwise(name, call, (), *operands)
 
     operate.__name__ = name
-    of_operands = shortcuts.of_operands(operate)
+    of_operands = dispatch_cache.of_operands(operate)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: Any, **kwargs: Any) -> Any:
@@ -265,7 +265,7 @@ def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], 
     fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
     names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
     operands = (*args, *(kwargs[key] for key in names))
-    return compiled_ops.run_elementwise(name, _call_by_keyword, (function, len(args), names, fixed), *operands)
+    return kernels.run_elementwise(name, _call_by_keyword, (function, len(args), names, fixed), *operands)
 
 
 def _call_by_keyword(
@@ -312,9 +312,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 _where = elementwise_call(jnp.where)
 
 
-@shortcuts.of_operands
+@dispatch_cache.of_operands
 def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
-    return compiled_ops.run_elementwise("where", _where, (), condition, x, y)
+    return kernels.run_elementwise("where", _where, (), condition, x, y)
 
 
 def _absent(name: str) -> Callable[..., Any]:

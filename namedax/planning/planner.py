@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from namedax.analysis.records import Collective, Operation
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -39,7 +39,7 @@ __all__ = ["plan"]
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 
-@well_called
+@checks_signature
 def plan(
     f: Xmapped,
     *args: Any,

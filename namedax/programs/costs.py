@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.resources.unfelt import UNFELT
+from namedax.resources.padding_gradients import ZERO_COTANGENT
 
 __all__ = [
     "KNOWN",
@@ -27,9 +27,9 @@ __all__ = [
     "is_fused",
     "is_idempotent",
     "is_in_order",
-    "is_unfelt",
     "is_update",
     "is_view",
+    "is_zero_cotangent",
     "joins",
     "keeps_uniform",
     "moved_dimensions",
@@ -50,7 +50,7 @@ _ELEMENTWISE = frozenset(
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
     and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
     eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
-    stop_gradient name feels_real unfelt named_leaf
+    stop_gradient name mask_cotangent zero_cotangent named_leaf
     """.split()
 )
 #: Of these, the ones that take many instructions: XLA does not compute them twice.
@@ -69,7 +69,7 @@ _REPEATS = frozenset("broadcast_in_dim transpose slice dynamic_slice rev device_
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
 )
-_FREE = frozenset("name stop_gradient feels_real unfelt named_leaf convert_element_type".split())
+_FREE = frozenset("name stop_gradient mask_cotangent zero_cotangent named_leaf convert_element_type".split())
 #: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 
@@ -188,9 +188,9 @@ def concatenates(eqn: Any) -> bool:
     return bool(eqn.primitive.name == "concatenate")
 
 
-def is_unfelt(eqn: Any) -> bool:
+def is_zero_cotangent(eqn: Any) -> bool:
     """Return True if the cotangent of the result is zero, as that of padding is."""
-    return eqn.primitive is UNFELT
+    return eqn.primitive is ZERO_COTANGENT
 
 
 def is_idempotent(eqn: Any) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 from namedax.core.leaf_marks import LEAF
 from namedax.programs.primitives import TABLE, Kind, axes_of
-from namedax.resources.own_block import PRIMITIVE
-from namedax.resources.unfelt import FEELS_REAL, UNFELT
+from namedax.resources.local_slice import PRIMITIVE
+from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT
 
 __all__ = [
     *("CALLBACKS", "ELEMENTWISE", "MARK", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),
@@ -44,7 +44,7 @@ ELEMENTWISE = frozenset(
     sharding_constraint shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh threefry2x32
     pvary xor zeta
     """.split()
-) | {FEELS_REAL.name, UNFELT.name, LEAF.name}
+) | {MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
 
 def united(known: Known, ndim: int) -> tuple[Sharding | None, Mixed]:

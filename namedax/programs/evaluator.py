@@ -37,6 +37,7 @@ __all__ = [
     "as_one_call",
     "calls_jax",
     "collective_axes",
+    "consts_to_inputs",
     "has_reverse_rules",
     "has_sums",
     "inlined",
@@ -44,7 +45,6 @@ __all__ = [
     "is_inexact",
     "is_pinned",
     "number_of",
-    "opened",
     "own_sources",
     "skip",
     "source_of",
@@ -172,7 +172,7 @@ def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bo
     return known[id(jaxpr)][0]
 
 
-def opened(jaxpr: Any) -> Any:
+def consts_to_inputs(jaxpr: Any) -> Any:
     """A jaxpr that takes its constants as its first arguments."""
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 

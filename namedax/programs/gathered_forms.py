@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from namedax.programs.evaluator import is_inexact, opened
+from namedax.programs.evaluator import consts_to_inputs, is_inexact
 from namedax.programs.loop_casts import CastFinder, WithForms
 from namedax.programs.primitives import Kind, MeshAxes, axes_of, dimension_of, facts_of, is_in_groups, is_tiled
 from namedax.resources import communication as comm
@@ -42,7 +42,7 @@ def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | Non
     wanted = {} if not gathers or _has_gradient(jaxpr) else _wanted(jaxpr, gathers)
     if not wanted:
         return None
-    return jax.make_jaxpr(lambda *values: _Varying(opened(jaxpr), values, gathers, wanted).run()[0])(*values)
+    return jax.make_jaxpr(lambda *values: _Varying(consts_to_inputs(jaxpr), values, gathers, wanted).run()[0])(*values)
 
 
 def _is_whole(gather: Any) -> bool:

@@ -21,11 +21,11 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
-from namedax.programs.evaluator import Evaluator, is_inexact, opened, skip, source_of
+from namedax.programs.evaluator import Evaluator, consts_to_inputs, is_inexact, skip, source_of
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import Kind, MeshAxes, bind, called, cast_axes, commutes, kind_of
 from namedax.programs.remat import remat_like, with_program
-from namedax.resources.mesh import brought_in, is_foreign
+from namedax.resources.mesh import enter_mesh, is_foreign
 
 __all__ = ["Body", "CastFinder", "Forms", "Hoist", "Hoisted", "WithForms", "apart_from_constants"]
 
@@ -246,7 +246,7 @@ def apart_from_constants(
         with source_of(finder.found[i, over]):
             varied.append(cast_data(consts[i], over))
     operands = [change(value) if axes <= varying(value) else value for value in varied]
-    open_jaxpr = opened(jaxpr)
+    open_jaxpr = consts_to_inputs(jaxpr)
 
     def run(operands: Sequence[Any], *datas: Any) -> list[Any]:
         if not casts:
@@ -324,9 +324,9 @@ class Hoisted:
         kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
         # JAX cannot transpose a loop one of whose constants has a type of a region around it, in `jax.lax.scan` either.
-        self.consts = [brought_in(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
+        self.consts = [enter_mesh(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
         jaxpr = closed.jaxpr
-        self.jaxpr = opened(jaxpr)
+        self.jaxpr = consts_to_inputs(jaxpr)
         count = len(self.consts)
         self.casts = sorted(hoist.casts, key=lambda pair: (pair[0], sorted(pair[1])))
         self.const_forms: list[Forms] = [{} for _ in self.consts]

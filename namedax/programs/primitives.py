@@ -25,8 +25,8 @@ from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.programs.hijax import HIGH, bind_name, names_of, primitive_name, program_of
-from namedax.resources.own_block import PRIMITIVE
-from namedax.resources.unfelt import FEELS_REAL, UNFELT
+from namedax.resources.local_slice import PRIMITIVE
+from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT
 
 __all__ = [
     *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
@@ -220,7 +220,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
-    **dict.fromkeys((FEELS_REAL.name, UNFELT.name, LEAF.name), Known(linear=_ONE)),
+    **dict.fromkeys((MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Those that run programs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),

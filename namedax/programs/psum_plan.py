@@ -36,8 +36,8 @@ from namedax.programs.primitives import (
     kind_of,
     slice_sizes,
 )
+from namedax.programs.sum_commutation import linear_groups, may_wait, selects
 from namedax.programs.sums_of_calls import with_sums_after_calls
-from namedax.programs.waiting import linear_groups, may_wait, selects
 
 __all__ = ["Gather", "Late", "Plan", "is_addition", "is_scaling"]
 

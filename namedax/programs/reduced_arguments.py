@@ -17,7 +17,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_data
-from namedax.programs.evaluator import opened
+from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.loop_casts import CastFinder, Forms, WithForms
 from namedax.programs.primitives import MeshAxes
 from namedax.resources.mesh import entry_of, has_explicit_axes
@@ -88,7 +88,7 @@ def _with_forms(body: Callable[..., Any], wanted: Mapping[int, MeshAxes]) -> Cal
             return leaves
 
         closed = jax.make_jaxpr(flat)(*datas)
-        jaxpr, count = opened(closed.jaxpr), len(closed.consts)
+        jaxpr, count = consts_to_inputs(closed.jaxpr), len(closed.consts)
         finder = CastFinder([0] * len(wanted), 1)
         finder.visit(jaxpr, {jaxpr.invars[count + i]: frozenset({(k, frozenset())}) for k, i in enumerate(wanted)})
         forms: list[Forms] = [{} for _ in jaxpr.invars]

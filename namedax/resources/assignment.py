@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region
-from namedax.errors import AxisResourceError, MeshError, did_you_mean, show_names, shown
+from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_value, show_names
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis
 
@@ -32,7 +32,7 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         return {}
     if not isinstance(axis_resources, Mapping):
         raise AxisResourceError(
-            f"{op}: axis_resources is {shown(axis_resources)}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} "
+            f"{op}: axis_resources is {format_value(axis_resources)}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} "
             "or {'batch': ('x', 'y')}."
         )
     assignment: Assignment = {}
@@ -46,12 +46,12 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {shown(entry)}, which is not a mesh axis; write a mesh axis name, a "
+                    f"{op}: axis_resources maps {name!r} to {format_value(entry)}, which is not a mesh axis; write a mesh axis name, a "
                     "SerialLoop, or a tuple of them, major first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {shown(entry)} twice ({entries}); a mesh axis can hold an "
+                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(entry)} twice ({entries}); a mesh axis can hold an "
                     "axis once. Remove one of the two."
                 )
         if entries:
@@ -71,7 +71,7 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
                 is_swapped = name in mesh.axis_names and axis in names
                 meant = f" Names come first, and mesh axes behind them: did you mean {{{axis!r}: {name!r}}}?"
                 raise MeshError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {shown(axis)}, which the mesh does not have; its axes are "
+                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
                     f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])}"
                 )

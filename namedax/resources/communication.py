@@ -19,13 +19,13 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType
 
-from namedax.core.cpu import widened
+from namedax.core.cpu_workarounds import widened
 from namedax.core.element_types import additive_identity, to_type, weak_as
-from namedax.core.merged import as_one
-from namedax.core.uneven import Uneven, plain
+from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
+from namedax.resources.local_slice import emptied, own_block, sliced
 from namedax.resources.microbatches import index_along, refuse_microbatches
-from namedax.resources.own_block import emptied, own_block, sliced
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.refusals import refuse_loops
 from namedax.resources.serial import LoopAxis

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import jax
 from jax import lax
 
-from namedax.core.merged import as_one
-from namedax.core.uneven import Uneven, plain
+from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.reshape import as_one
 from namedax.resources import communication as comm
 from namedax.resources.microbatches import MicrobatchAxis, count_along
 from namedax.resources.padding import padded, padded_size, unpadded

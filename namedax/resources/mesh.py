@@ -16,16 +16,17 @@ import jax
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from namedax.errors import MeshError, shown
+from namedax.errors import MeshError, format_value
 
 __all__ = [
     "any_mesh",
     "auto_mesh",
-    "brought_in",
     "concrete_mesh",
     "current_mesh",
+    "enter_mesh",
     "entry_of",
     "explicit_specs",
+    "group_specs",
     "has_explicit_axes",
     "is_foreign",
     "is_placed",
@@ -38,7 +39,6 @@ __all__ = [
     "put",
     "replicated",
     "resolve_mesh",
-    "said_once",
     "to_specs",
     "use_mesh",
     "without_devices",
@@ -62,7 +62,7 @@ def check_mesh(mesh: Any, op: str) -> None:
     """Raises `MeshError` if what is given as `mesh=` is neither `None` nor a mesh."""
     if mesh is not None and not isinstance(mesh, (Mesh, AbstractMesh)):
         raise MeshError(
-            f"{op}: mesh={shown(mesh)} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
+            f"{op}: mesh={format_value(mesh)} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
             "for devices that are not there."
         )
 
@@ -258,7 +258,7 @@ def _summed(data: Any) -> Any:
     return replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
 
 
-def said_once(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
+def group_specs(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
     """`shard_map` for functions of so many arrays, with one spec for all neighbours that have the same: JAX looks at each spec that it is given."""
     counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
 
@@ -312,7 +312,7 @@ def _is_eager() -> bool:
 
 
 def must_enter(data: Any, mesh: Any) -> bool:
-    """Whether a value from outside must get another type before a body that `jax.shard_map` maps can use it (`brought_in`).
+    """Whether a value from outside must get another type before a body that `jax.shard_map` maps can use it (`enter_mesh`).
 
     JAX casts values by itself where all axes of the mesh that their type mentions are Auto.
     """
@@ -324,7 +324,7 @@ def is_foreign(data: Any, mesh: Any) -> bool:
     return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
 
 
-def brought_in(data: Any, mesh: Any) -> Any:
+def enter_mesh(data: Any, mesh: Any) -> Any:
     """A value from outside with a type of this region, which does not say how it is sharded over mesh axes of the one outside."""
     return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from jax import lax
 
-from namedax.core.uneven import Uneven, block_of
+from namedax.core.padded_sharding import Uneven, block_of
 from namedax.resources.microbatches import count_along
-from namedax.resources.unfelt import unfelt
+from namedax.resources.padding_gradients import zero_cotangent
 
 __all__ = ["padded", "padded_size", "unpadded"]
 
@@ -28,7 +28,7 @@ def padded(data: Any, dim: int, size: int) -> Any:
     more = size - data.shape[dim]
     if not more:
         return data
-    last = unfelt(lax.slice_in_dim(data, data.shape[dim] - 1, data.shape[dim], axis=dim))
+    last = zero_cotangent(lax.slice_in_dim(data, data.shape[dim] - 1, data.shape[dim], axis=dim))
     return lax.concatenate([data, *[last] * more], dim)
 
 

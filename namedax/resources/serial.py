@@ -14,8 +14,8 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from namedax.core.miscalls import well_called
-from namedax.errors import SerialLoopError, shown
+from namedax.core.call_errors import checks_signature
+from namedax.errors import SerialLoopError, format_value
 
 __all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
 
@@ -25,13 +25,13 @@ Keep = Literal["parts", "whole"]
 
 def _check_keep(what: str, keep: Any) -> Keep:
     if keep not in ("parts", "whole"):
-        raise SerialLoopError(f"{what}: keep={shown(keep)} is neither 'parts' nor 'whole'.")
+        raise SerialLoopError(f"{what}: keep={format_value(keep)} is neither 'parts' nor 'whole'.")
     return "parts" if keep == "parts" else "whole"
 
 
 def _check_steps(what: str, steps: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise SerialLoopError(f"{what}: the number of steps is {shown(steps)}; it is an integer from 1.")
+        raise SerialLoopError(f"{what}: the number of steps is {format_value(steps)}; it is an integer from 1.")
     return int(steps)
 
 
@@ -107,7 +107,7 @@ def loop_axis(name: Hashable, loop: SerialLoop) -> LoopAxis:
 _context = jax.make_user_context(())
 
 
-@well_called
+@checks_signature
 @contextlib.contextmanager
 def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.

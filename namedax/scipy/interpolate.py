@@ -9,7 +9,7 @@ import jax.scipy as _jsp
 import numpy as _np
 
 from namedax.errors import ArgumentTypeError as _ArgumentTypeError
-from namedax.errors import shown as _shown
+from namedax.errors import format_value as _shown
 from namedax.operands.axes import holds_names as _holds_names
 from namedax.operands.nmap import nmap as _nmap
 

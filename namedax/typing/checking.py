@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
 from namedax.errors import ArrayTypeError, NamedaxError
 from namedax.operands.pytree import noting_sizes
 from namedax.typing.matching import Compare, read
@@ -23,7 +23,7 @@ __all__ = ["check", "checked", "matches"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@well_called
+@checks_signature
 def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> Any:
     """Returns `value`, if it is of the type that `annotation` states.
 
@@ -52,7 +52,7 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
     return value
 
 
-@well_called
+@checks_signature
 def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> bool:
     """Whether `value` is of the type that `annotation` states. Takes what `check` takes; `sizes` grows if it is.
 

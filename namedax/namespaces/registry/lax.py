@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namedax.namespaces import lax_only, other_spellings
+from namedax.namespaces import lax_compat, other_spellings
 from namedax.namespaces.registry.tables import Functions, only, without
 from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
@@ -25,6 +25,6 @@ LAX: Functions = {
     **branches.FUNCTIONS,
     **only(vmap.FUNCTIONS, "map"),
     **associative_scan.FUNCTIONS,
-    **lax_only.FUNCTIONS,
+    **lax_compat.FUNCTIONS,
     **other_spellings.LAX,
 }

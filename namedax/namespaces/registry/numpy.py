@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from namedax.namespaces import spellings
-from namedax.namespaces.forms import FORMS
+from namedax.namespaces.extended_signatures import FORMS
 from namedax.namespaces.other_spellings import frompyfunc
 from namedax.namespaces.reduction_forms import REDUCTION_FORMS
 from namedax.namespaces.registry.tables import Functions, only, without

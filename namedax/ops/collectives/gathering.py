@@ -14,13 +14,13 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
+from namedax.core.name_scopes import operation
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
@@ -56,7 +56,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
     (None, 'k')
     """
     region = ambient()
-    x, idx = local_block(x, "pgather", region), local_block(idx, "pgather", region)
+    x, idx = to_local(x, "pgather", region), to_local(idx, "pgather", region)
     x = x if isinstance(x, NamedArray) else jnp.asarray(x)
     idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
     if not jnp.issubdtype(idx.dtype, jnp.integer):
@@ -110,7 +110,7 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     if any(places):
         values, valid = _put_together(values, here, valid, places, scattered)
     values = jnp.where(cast_data(_over(valid, values), varying(values)), values, beyond(values.dtype))
-    return wrap(values, (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest)))
+    return make_result(values, (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest)))
 
 
 def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]) -> tuple[Any, Any, Any]:
@@ -159,9 +159,9 @@ def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
     keys = x._data if isinstance(x, NamedArray) else x
     read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
     axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
-    words = gather_entries(op, wrap(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
+    words = gather_entries(op, make_result(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
     data = words._data if isinstance(words, NamedArray) else words
-    return wrap(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
+    return make_result(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"pgather": pgather}

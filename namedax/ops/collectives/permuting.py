@@ -19,18 +19,18 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_alike, cast_data, varying
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, show_names, shown
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, show_names
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
-from namedax.resources.real_entries import masked, refilled
+from namedax.resources.padding_masks import masked, refilled
 from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
@@ -90,14 +90,14 @@ class _Site(Record):
     def position(self, op: str, axis: int, what: str, rank: int) -> int:
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{op}: {what}={shown(axis)} is not a positional axis: there are {rank}, numbered without the named ones."
+                f"{op}: {what}={format_value(axis)} is not a positional axis: there are {rank}, numbered without the named ones."
             )
         return int(axis) % rank
 
 
 def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     region = ambient()
-    x = local_block(x, op, region)
+    x = to_local(x, op, region)
     dims = dims_of(x)
     data = x._data if isinstance(x, NamedArray) else jnp.asarray(x)
     sizes, blocks, places = [], [], []
@@ -108,7 +108,7 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
         else:
             size = _size_where_lacking(op, name)
         sizes.append(size)
-        blocks.append(size if region is None else region.block_size(name, size, op, knows_padding=True))
+        blocks.append(size if region is None else region.block_size(name, size, op, supports_padding=True))
         places.append(region.place(name) if region is not None and region.manual else ())
     kept = tuple(dim for dim in dims if dim is not None and dim not in names)
     if region is not None and region.resources:
@@ -211,7 +211,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
             data = lax.squeeze(data, (0,))
         copies = math.prod(n for n, there in zip(site.sizes, site.present, strict=True) if not there)
         data = data if copies == 1 else data * jnp.asarray(copies, data.dtype)
-        return wrap(data, (*names, *site.kept, *(None,) * (site.rank - (not tiled))))
+        return make_result(data, (*names, *site.kept, *(None,) * (site.rank - (not tiled))))
 
     return _map(one, x)
 
@@ -275,7 +275,7 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
         data = jnp.moveaxis(data, k, target)
         if tiled:
             data = data.reshape((*data.shape[:target], data.shape[target] * data.shape[target + 1], *data.shape[target + 2 :]))
-        return wrap(data, (*names, *site.kept, *(None,) * site.rank))
+        return make_result(data, (*names, *site.kept, *(None,) * site.rank))
 
     return _map(one, x)
 
@@ -295,7 +295,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         data = move_rows(data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks, site.counts)).reshape(shape)
         for i, place in site.uneven:
             data = refilled(data, i, place)
-        return wrap(data, out)
+        return make_result(data, out)
     # The same value everywhere: it is repeated, or zero where nothing arrives.
     there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
     for i, place in enumerate(site.places):
@@ -303,7 +303,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
             there = comm.cut(there, i, place)
     data, there = cast_alike([data, there])
     there = there.reshape((*there.shape, *(1,) * (data.ndim - k)))
-    return wrap(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
+    return make_result(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
 
 
 @operation("axis_name")
@@ -337,8 +337,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     perm = list(perm)
     if perm and all(isinstance(entry, (int, np.integer)) for entry in perm):
         raise ArgumentTypeError(
-            f"ppermute: perm={shown(perm)} has indices, and ppermute takes pairs (source, target). Where instance i gets the entry of instance "
-            f"perm[i], write nx.lax.pshuffle(x, {shown(axis_name)}, perm)."
+            f"ppermute: perm={format_value(perm)} has indices, and ppermute takes pairs (source, target). Where instance i "
+            "gets the entry of instance "
+            f"perm[i], write nx.lax.pshuffle(x, {format_value(axis_name)}, perm)."
         )
     pairs = [
         (as_integer("ppermute", "a source in perm", source), as_integer("ppermute", "a target in perm", target))
@@ -392,9 +393,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
     def source_of(size: int) -> tuple[int, ...]:
         if sorted(perm) != list(range(size)):
-            shown = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
+            text = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
             raise AxisSizeError(
-                f"pshuffle: perm {shown} is not a permutation of the {size} indices of the axis {show_names(names)}. Write "
+                f"pshuffle: perm {text} is not a permutation of the {size} indices of the axis {show_names(names)}. Write "
                 f"every index from 0 to {size - 1} once; for a partial permutation use ppermute."
             )
         return perm
@@ -451,7 +452,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
             data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
         data = cast_data(data, (axis for place in site.places for axis in place))  # before it becomes large
         data = jnp.broadcast_to(data, (*site.blocks, *data.shape[len(names) :]))
-        return wrap(data, (*names, *site.kept, *(None,) * site.rank))
+        return make_result(data, (*names, *site.kept, *(None,) * site.rank))
 
     return _map(one, x)
 

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.miscalls import well_called
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
-from namedax.core.region import ambient, hider
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
+from namedax.core.padded_sharding import Uneven
+from namedax.core.region import ambient, vmapped_by
 from namedax.core.variance import with_varying_form
 from namedax.errors import (
     AxisNameError,
@@ -28,11 +28,11 @@ from namedax.errors import (
     PositionalAxisError,
     as_integer,
     did_you_mean,
+    format_value,
     show_names,
-    shown,
     usage,
 )
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.ops.reduction import reductions
 from namedax.resources import communication as comm
 
@@ -46,14 +46,14 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     for name in names:
         if not is_name(name):
             raise AxisNotFoundError(
-                f"{op}: {shown(name)} is not an axis name; collectives go over named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
+                f"{op}: {format_value(name)} is not an axis name; collectives go over named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
             )
     if len(set(names)) < len(names):
         raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
     return names
 
 
-@well_called
+@checks_signature
 def axis_size(axis: AxisName) -> int:
     """The global size of a named axis of the mapped function, or the product for a tuple of names.
 
@@ -93,7 +93,7 @@ def _size_where_lacking(op: str, name: Hashable) -> int:
     Raises:
       AxisNotFoundError: the name has no size here; or it is hidden, and the value is that of one instance.
     """
-    by = hider(name)
+    by = vmapped_by(name)
     if by is not None:
         raise AxisNotFoundError(
             f"{op}: {by} takes the axis {name!r} away here, and calls the function for each of its entries, which know nothing of each other. "
@@ -123,14 +123,14 @@ def axis_index(axis_name: AxisName) -> NamedArray:
 def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
     """`arange(size)` along `name`, of which every device makes its own block."""
     region = ambient()
-    block = size if region is None else region.block_size(name, size, op, knows_padding=True)
+    block = size if region is None else region.block_size(name, size, op, supports_padding=True)
     index = lax.iota(dtype, block)
     place = () if region is None else region.place(name)
     if place:
         index = index + comm.block_index(place).astype(dtype) * block
     if isinstance(place, Uneven):
         index = jnp.minimum(index, jnp.asarray(size - 1, dtype))  # padding repeats the last entry
-    result: NamedArray = wrap(index, (name,))
+    result: NamedArray = make_result(index, (name,))
     return result
 
 
@@ -233,7 +233,7 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
 
 def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> Any:
     region = ambient()
-    x = local_block(x, "all_gather", region)
+    x = to_local(x, "all_gather", region)
     if not isinstance(x, NamedArray):
         x = jnp.asarray(x)
     data = x._data if isinstance(x, NamedArray) else x
@@ -277,5 +277,5 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     out = tuple(dims[i] for i in kept) + (None,) * (rank + (not tiled))
     mesh_axes = frozenset(mesh_axis for axes in placements for mesh_axis in axes)
     if not mesh_axes or not kept:
-        return wrap(arrange("invarying"), out)
+        return make_result(arrange("invarying"), out)
     return with_varying_form(arrange("invarying"), out, mesh_axes, lambda: arrange("varying"))

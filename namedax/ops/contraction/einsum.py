@@ -12,9 +12,9 @@ from typing import Any
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import in_scope, scope_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import in_scope, scope_text
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -23,15 +23,15 @@ from namedax.errors import (
     PositionalAxisError,
     closest,
     did_you_mean,
+    format_value,
     naming,
     raise_not_found,
     show_names,
-    shown,
 )
-from namedax.operands import compiled_ops
-from namedax.operands.leaves import block_of
+from namedax.operands import kernels
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.shortcuts import of_arguments
+from namedax.operands.pytree_leaves import block_of
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
@@ -86,7 +86,7 @@ def einsum(
     parsed = _parsed(spec, operands)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
-            f"einsum: {shown(spec)} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
+            f"einsum: {format_value(spec)} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
             "Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
@@ -95,7 +95,7 @@ def einsum(
         if parsed.renames and ambient() is not None:
             # The mapped function learns of names that are in no operand and in no result; a kernel could not tell it.
             return in_scope(scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands)
-        return compiled_ops.run("einsum", _einsum, parsed, given, *operands)
+        return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
 def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
@@ -111,7 +111,8 @@ def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
         braced = [f"{{{', '.join(term)}}}" for term in terms]
         meant = f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
         raise EinsumError(
-            f"einsum: {shown(spec)} has names of axes where each letter is a positional axis; names stand in braces. Write {shown(meant)}."
+            f"einsum: {format_value(spec)} has names of axes where each letter is a positional axis; names stand in "
+            f"braces. Write {format_value(meant)}."
         ) from None
 
 
@@ -152,7 +153,7 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 def _check_overlap(op: str, overlap: Any) -> None:
     if overlap is not None and overlap not in OVERLAPS:
-        raise ArgumentError(f"{op}: overlap={shown(overlap)} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"{op}: overlap={format_value(overlap)} is none of True, False and 'bidirectional'.")
 
 
 def _count(n: int, what: str) -> str:
@@ -233,7 +234,7 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
         if axis not in own:
             has = f"its named axes are {show_names(own)}" if own else "it has no named axis"
             raise AxisNotFoundError(
-                f"einsum: no axis {shown(axis)} in operand {i}, {type_text(operand)}; {has}."
+                f"einsum: no axis {format_value(axis)} in operand {i}, {type_text(operand)}; {has}."
                 f"{did_you_mean(axis, own, '{{{0}:{1}}}')}{spec.point(at)}"
             )
     positional: list[int] = []
@@ -302,10 +303,10 @@ def dot(
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={shown(axis)}; an axis is contracted once.")
+            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={format_value(axis)}; an axis is contracted once.")
     _check_overlap("dot", overlap)
     with explain_type_errors:
-        return compiled_ops.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
+        return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
 
 
 def _naming(name: Any, argument: str, block: Any, other: Any) -> str:

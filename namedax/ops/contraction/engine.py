@@ -24,22 +24,22 @@ import opt_einsum
 from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
-from namedax.core.outside import type_of_programs
+from namedax.core.name_scopes import scope_text
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
-from namedax.core.scopes import scope_text
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
-from namedax.operands.leaves import data_of
+from namedax.operands.pytree_leaves import data_of
 from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes, Layout, sum_scatter
-from namedax.resources.real_entries import masked
+from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["Contraction", "Label", "Labels"]

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.refused import guarded
+from namedax.core.explicit_fallback import guarded
 from namedax.errors import PositionalAxisError
-from namedax.operands import compiled_ops
-from namedax.operands.leaves import block_of
+from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import block_of
 from namedax.ops.collectives.reducing import _names, _size_where_lacking
 from namedax.ops.contraction.engine import Contraction
 
@@ -70,7 +70,7 @@ def pdot(
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
     copies = math.prod(_size_where_lacking("pdot", name) for name in absent)
     with explain_type_errors:
-        result = compiled_ops.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
+        result = kernels.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)
 
 

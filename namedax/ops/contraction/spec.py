@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import NoReturn
 
+from namedax.core.name_scopes import Renaming
 from namedax.core.names import escaped
 from namedax.core.records import Record
-from namedax.core.scopes import Renaming
 from namedax.errors import EinsumError
 
 __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]

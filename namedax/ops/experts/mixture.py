@@ -39,11 +39,12 @@ from jax.extend.core import ClosedJaxpr
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.name_scopes import operation, theirs
 from namedax.core.names import Dims, is_name
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.scopes import operation, theirs
-from namedax.core.uneven import Uneven
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
     ArgumentError,
@@ -51,20 +52,20 @@ from namedax.errors import (
     AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
 )
-from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.leaves import array_of, flatten
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import array_of, flatten
 from namedax.ops.experts.exchange import Exchange
-from namedax.ops.experts.rounds import Rounds, talking
+from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Slots, rank_among_equals, rank_in_groups
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
-from namedax.resources.real_entries import masked, refilled
+from namedax.resources.padding_masks import masked, refilled
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "mixture_of_experts"]
@@ -144,7 +145,7 @@ def mixture_of_experts(
 def _check_counts(capacity: Any, chunk: Any) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
         if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
-            raise ArgumentError(f"{_OP}: {what}={shown(count)}; it is a number of slots, an integer from 1, or None.")
+            raise ArgumentError(f"{_OP}: {what}={format_value(count)}; it is a number of slots, an integer from 1, or None.")
     if capacity is not None and chunk is not None:
         raise ArgumentError(
             f"{_OP}: capacity={capacity} and chunk={chunk}: with a capacity there are no rounds. Leave out one of the two."
@@ -167,7 +168,9 @@ class _Names(Record):
         own = [dim for dim in dims_of(x) if dim is not None]
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
-            raise AxisNameError(f"{_OP}: tokens={shown(tokens)}; give the name of the tokens, or a tuple of different names.")
+            raise AxisNameError(
+                f"{_OP}: tokens={format_value(tokens)}; give the name of the tokens, or a tuple of different names."
+            )
         for name in tokens:
             if name not in own:
                 raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes that are routed.")
@@ -185,7 +188,9 @@ class _Names(Record):
                     f"have. Give another name as {what}=, or rename that of x."
                 )
         if axis == slot:
-            raise AxisNameError(f"{_OP}: axis and slot are both {shown(axis)}; the experts and their slots are two axes.")
+            raise AxisNameError(
+                f"{_OP}: axis and slot are both {format_value(axis)}; the experts and their slots are two axes."
+            )
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
         return cls(groups, tokens, features, tuple(own), axis, slot)
@@ -198,8 +203,8 @@ class _Mixture:
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
         self.leaves, self.tree = flatten(params)
-        self.leaves = [_array(local_block(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves]
-        x, index, weight = (_array(local_block(array, _OP, region)) for array in (x, routing.index, routing.weight))
+        self.leaves = [_array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves]
+        x, index, weight = (_array(to_local(array, _OP, region)) for array in (x, routing.index, routing.weight))
         self._check_sizes(x, index, routing)
         self._check_placements(routing)
         order = (*names.groups, *names.tokens)
@@ -249,17 +254,17 @@ class _Mixture:
         for leaf in self.leaves:
             if isinstance(leaf, NamedArray) and leaf.named_shape.get(axis, self.experts) != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {shown(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
+                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
                     f"{self.experts} experts. Give the router as many entries as there are experts, or say with axis= what names these."
                 )
         if self.region is not None:
             known = self.region.sizes.get(axis, self.experts)
             if known != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {shown(axis)} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
+                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
                     "the router as many entries as there are experts, or say with axis= what names these."
                 )
-            self.region.block_size(axis, self.experts, _OP, knows_padding=True)
+            self.region.block_size(axis, self.experts, _OP, supports_padding=True)
 
     def _check_placements(self, routing: Routing) -> None:
         names, region = self.names, self.region
@@ -293,8 +298,10 @@ class _Mixture:
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
         with enter(region):
-            result = self.expert(self.tree.unflatten(leaves), wrap(data, (axis, slot, *self.feature_dims)))
-            result = local_block(result, _OP, region)
+            result = call_user_code(
+                self.expert, self.tree.unflatten(leaves), make_result(data, (axis, slot, *self.feature_dims))
+            )
+            result = to_local(result, _OP, region)
         if outer is not None and region is not None and region is not outer:
             outer.seen.update(region.seen)
         dims = dims_of(result)
@@ -302,7 +309,7 @@ class _Mixture:
             if name not in dims:
                 raise AxisNotFoundError(
                     f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. It has a result for every slot "
-                    f"of every expert: keep {shown(axis)} and {shown(slot)}."
+                    f"of every expert: keep {format_value(axis)} and {format_value(slot)}."
                 )
         taken = [name for name in (*self.names.groups, *self.names.tokens) if name in dims]
         if taken:
@@ -323,7 +330,7 @@ class _Mixture:
         order += [i for i in range(len(have)) if i not in order]
         if self.region is not None:
             self.region.check_placement(_OP, (dim for dim in have if dim is not None))
-        return wrap(lax.transpose(data, order), tuple(have[i] for i in order))
+        return make_result(lax.transpose(data, order), tuple(have[i] for i in order))
 
     # --- with a capacity --------------------------------------------------------------------------------------------------
 
@@ -410,7 +417,7 @@ class _Mixture:
         shape, dims = noted
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
         rounds = -(-jnp.max(counts) // size)
-        together = varying(rounds) & (talking(closed, where) | set(exchange.exchanged))
+        together = varying(rounds) & (loop_collective_axes(closed, where) | set(exchange.exchanged))
         rounds = comm.pmax(rounds, tuple(sorted(axis for axis in together if not isinstance(axis, LoopAxis))))
         rows = Rounds(exchange, closed.jaxpr, size)(self.rows, weight, number, rank, rounds, closed.consts, datas)
         return self._finish(comm.psum(rows, exchange.own), shape, dims)

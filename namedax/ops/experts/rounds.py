@@ -25,10 +25,10 @@ from namedax.programs.hijax import programs_within
 from namedax.programs.primitives import cast_axes
 from namedax.resources import communication as comm
 
-__all__ = ["Rounds", "talking"]
+__all__ = ["Rounds", "loop_collective_axes"]
 
 
-def talking(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
+def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
     """The mesh axes along which a program or its derivative may communicate.
 
     The transpose of a cast is an all-reduce. But arguments vary over `known` already, so that over these only what the program closes

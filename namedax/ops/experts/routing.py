@@ -16,17 +16,17 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
-from namedax.core.scopes import operation
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisNameError,
     NamedAxesLeftError,
     PositionalAxisError,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
 )
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
@@ -112,12 +112,12 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
-            f"{op}: choice={shown(choice)} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
+            f"{op}: choice={format_value(choice)} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
         )
     experts = logits.named_shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
         raise ArgumentError(
-            f"{op}: k={shown(k)} is not between 1 and {experts}, the size of axis {shown(axis)} in {type_text(logits)}."
+            f"{op}: k={format_value(k)} is not between 1 and {experts}, the size of axis {format_value(axis)} in {type_text(logits)}."
         )
     probabilities = softmax(logits, axis)
     weight, index = top_k(probabilities, int(k), axis=axis, out_axis=choice)

@@ -12,8 +12,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
-from namedax.core.uneven import plain
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 

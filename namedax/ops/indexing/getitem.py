@@ -24,15 +24,15 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond, weak_as
+from namedax.core.explicit_fallback import guarded
+from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import Dims
-from namedax.core.refused import guarded
+from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient
-from namedax.core.scopes import in_scope, names_in, scope_text
-from namedax.core.uneven import Uneven, plain
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands import compiled_ops
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.operands import kernels
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
@@ -48,9 +48,9 @@ from namedax.ops.indexing.parts import (
 )
 from namedax.ops.indexing.take import index_positional
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_gradients import zero_cotangent
+from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, move_rows
-from namedax.resources.unfelt import unfelt
 
 __all__ = ["cut_range", "getitem", "read", "read_parts"]
 
@@ -60,8 +60,8 @@ def read(
 ) -> Any:
     """`x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
-    x = local_block(x, op, ambient())
+        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
+    x = to_local(x, op, ambient())
     entries = by_name(op, index, x)
     parts, arrays = resolve(op, x, entries or {})
     if ambient() is None:
@@ -71,7 +71,7 @@ def read(
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
         return in_scope(scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays)
-    return compiled_ops.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
+    return kernels.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
 
 
 # --- one program for all places ---------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
         return x, parts
     gone = [dim for dim, length in cuts if length is None]
     moved = tuple(part.replace(dim=part.dim - sum(dim < part.dim for dim in gone)) for part in left)
-    return compiled_ops.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
+    return kernels.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
 
 
 def _is_cut_at_operands(data: Any) -> bool:
@@ -120,11 +120,11 @@ def _cut(op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArr
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
     gone = [dim for dim, length in cuts if length is None]
-    return wrap(lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone))
+    return make_result(lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone))
 
 
 def _wrapped_read(op: str, _: Any, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:
-    return wrap(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
+    return make_result(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 
 def read_parts(
@@ -340,7 +340,7 @@ def _local_read(
 
         if mode is None or mode == "promise_in_bounds":
             # As in jnp: an index out of range reads the end, and has no gradient.
-            values = jnp.where(over(valid), values, unfelt(values))
+            values = jnp.where(over(valid), values, zero_cotangent(values))
         values = comm.only_where(over(here), values)
         if mode not in ("fill", "drop"):
             return values

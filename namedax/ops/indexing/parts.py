@@ -14,10 +14,10 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, shown
+from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, format_value
 from namedax.operands.axes import names_alone, resolve_axis
-from namedax.operands.broadcasting import align, local_block
-from namedax.operands.leaves import wide_index
+from namedax.operands.broadcasting import align, to_local
+from namedax.operands.pytree_leaves import wide_index
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -86,7 +86,9 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
             remedy = _at_an_axis(read, x, names, part)
         else:
             continue
-        raise PositionalAxisError(f"{op}: {type_text(x)} has no positional axis for the index {shown(part)}. Write {remedy}.")
+        raise PositionalAxisError(
+            f"{op}: {type_text(x)} has no positional axis for the index {format_value(part)}. Write {remedy}."
+        )
 
 
 def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
@@ -121,12 +123,13 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
         name = name if name in names or not names else closest(name, names) or names[0]
         more = "".join([f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1])
         raise PositionalAxisError(
-            f"{op}: the index {shown(index)} names an axis, but is not made of pairs of a name and its index.{guess} Write {read}[{name!r}, 3], "
+            f"{op}: the index {format_value(index)} names an axis, but is not made of pairs of a name and its "
+            f"index.{guess} Write {read}[{name!r}, 3], "
             f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which may have positions too."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:
-            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {shown(index)}.")
+            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {format_value(index)}.")
         entries[name] = entry
     return entries
 
@@ -157,12 +160,12 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
     for axis, entry in entries.items():
         (dim,) = resolve_axis(op, x, (axis,))
         if any(part.dim == dim for part in parts):
-            raise PositionalAxisError(f"{op}: axis {shown(axis)} of {type_text(x)} is given twice in the index.")
+            raise PositionalAxisError(f"{op}: axis {format_value(axis)} of {type_text(x)} is given twice in the index.")
         size = global_size(region, dims[dim], shape[dim])
         if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
             if not -size <= entry < size:
                 raise AxisSizeError(
-                    f"{op}: index {entry} is out of range for axis {shown(axis)} of size {size} in {type_text(x)}."
+                    f"{op}: index {entry} is out of range for axis {format_value(axis)} of size {size} in {type_text(x)}."
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
@@ -177,7 +180,7 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
         else:
             raise PositionalAxisError(
-                f"{op}: {shown(entry)} is not an index for axis {shown(axis)} of {type_text(x)}; write an integer, a slice, or an "
+                f"{op}: {format_value(entry)} is not an index for axis {format_value(axis)} of {type_text(x)}; write an integer, a slice, or an "
                 "integer array, named or not (a list as jnp.array([...]))."
             )
     return tuple(parts), arrays
@@ -193,7 +196,8 @@ def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
-            f"{op}: the slice {shown(entry)} of axis {shown(axis)} needs integers that are known when the program is compiled. Read at an "
+            f"{op}: the slice {format_value(entry)} of axis {format_value(axis)} needs integers that are known when the "
+            "program is compiled. Read at an "
             "array, such as start + nx.arange(length, axis=...)."
         )
     return range(*entry.indices(size))
@@ -217,7 +221,7 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
         raise PositionalAxisError(
-            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {shown(axis)} of size {size} would depend "
+            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {format_value(axis)} of size {size} would depend "
             "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
         )
     found = np.nonzero(np.asarray(data))[0]
@@ -233,7 +237,7 @@ def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence
       PlacementConflictError: an index has an axis on a mesh axis that an axis of `x` is on.
     """
     region = ambient()
-    blocks = [local_block(index, op, region) for index in indices]
+    blocks = [to_local(index, op, region) for index in indices]
     if region is not None and region.resources:
         names = [
             dim

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.refused import well_called_operation
-from namedax.errors import ArgumentTypeError, shown
+from namedax.core.explicit_fallback import checked_operation
+from namedax.errors import ArgumentTypeError, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
 from namedax.ops.collectives.reducing import global_index
@@ -24,7 +24,7 @@ from namedax.ops.indexing.parts import range_of
 __all__ = ["FUNCTIONS", "slice"]
 
 
-@well_called_operation
+@checked_operation
 def slice(
     x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
 ) -> LikeArguments:
@@ -53,12 +53,14 @@ def slice(
     """
     op = "slice"
     if not isinstance(index, Mapping):
-        raise ArgumentTypeError(f"{op}: the index {shown(index)} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}}).")
+        raise ArgumentTypeError(
+            f"{op}: the index {format_value(index)} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}})."
+        )
     renamed = new_names(op, out_axis, index, f"the index {dict(index)!r}")
     for name, entry in index.items():
         if not isinstance(entry, builtins.slice):
             raise ArgumentTypeError(
-                f"{op}: the entry {shown(entry)} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
+                f"{op}: the entry {format_value(entry)} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
                 f"with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))
@@ -71,7 +73,7 @@ def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) ->
 
 def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any) -> Any:
     name, new = names
-    site = along(op, x, name, knows_padding=True)
+    site = along(op, x, name, supports_padding=True)
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
     rows = np.asarray(at, int)
     dims, placed = site.result(new, len(at))

@@ -17,18 +17,18 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import additive_identity, check_fits, weak_as
+from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import is_name
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.scopes import in_scope, names_in, scope_text
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, raise_not_found, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, axis_needed, resolve_axis
-from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.leaves import wide_index
+from namedax.errors import AxisSizeError, PositionalAxisError, format_value, raise_not_found
+from namedax.operands import kernels
+from namedax.operands.axes import axis_key, axis_requirement, resolve_axis
+from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import Lifted
-from namedax.operands.shortcuts import of_arguments
+from namedax.operands.pytree_leaves import wide_index
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes
 
@@ -38,7 +38,7 @@ _MODES = ("fill", "clip", "wrap")
 
 
 @of_arguments
-@axis_needed()
+@axis_requirement()
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
     """Entries of `x` along one axis.
 
@@ -71,25 +71,26 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     """
     mode = "fill" if mode is None else mode
     if mode not in _MODES:
-        raise PositionalAxisError(f"take: mode={shown(mode)} is none of {_MODES}.")
+        raise PositionalAxisError(f"take: mode={format_value(mode)} is none of {_MODES}.")
     if isinstance(axis, (tuple, list)):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"take: axis={shown(axis)} must be one axis, a position or a name. If the tuple is the name, write axis=({shown(axis)},)."
+                f"take: axis={format_value(axis)} must be one axis, a position or a name. If the tuple is the name, write "
+                f"axis=({format_value(axis)},)."
             )
         (axis,) = axis
     x, indices = as_array(x, "take"), as_array(indices, "take")
     check_fits("take", "fill_value", fill_value, x.dtype)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
-        return compiled_ops.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
+        return kernels.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
     return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)
 
 
 def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:
     (axis,) = axes
     region = ambient()
-    x = as_array(local_block(x, op, region))
-    indices = as_array(local_block(indices, op, region))
+    x = as_array(to_local(x, op, region))
+    indices = as_array(to_local(indices, op, region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices must be integers.")
     indices = wide_index(indices)
@@ -122,7 +123,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
         data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
     else:
         data, dims = _take_rows(lambda rows, index: read(rows, index, 0), x, indices, axis)
-    return wrap(data, tuple(axis if dim is asked else dim for dim in dims))
+    return make_result(data, tuple(axis if dim is asked else dim for dim in dims))
 
 
 class _Asked:

@@ -12,13 +12,13 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.errors import PositionalAxisError, shown
-from namedax.operands.axes import alone, resolve_axis
-from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.leaves import wide_index
+from namedax.errors import PositionalAxisError, format_value
+from namedax.operands.axes import resolve_axis, unwrap_single
+from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.indexing.getitem import read_parts
 from namedax.ops.indexing.parts import ARRAY, READ_MODES, Part, StandIn
 
@@ -34,12 +34,12 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     """`nx.take_along_axis` with negative indices that count from the end."""
     op = "take_along_axis"
     region = ambient()
-    x, indices = local_block(x, op, region), local_block(indices, op, region)
+    x, indices = to_local(x, op, region), to_local(indices, op, region)
     x, indices = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, indices))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
         raise PositionalAxisError(f"{op}: the indices {type_text(indices)} are not integers.")
     indices = wide_index(indices)
-    axis = alone(axis, dims_of(x))
+    axis = unwrap_single(axis, dims_of(x))
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(
@@ -76,13 +76,13 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
 
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
     check_fits(op, "fill_value", fill_value, x.dtype)
     x, indices = stand_in(x), stand_in(indices)
     data, dims = read_parts(op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {})
     order = [dims.index(dim) for dim in stand_ins if dim in dims]
     names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]
-    return wrap(lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order))
+    return make_result(lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"take_along_axis": take_along_axis}

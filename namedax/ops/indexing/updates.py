@@ -21,19 +21,19 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
+from namedax.core.explicit_fallback import guarded
+from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
-from namedax.core.refused import guarded
 from namedax.core.region import Region, ambient
-from namedax.core.scopes import in_scope, names_in, scope_text
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, naming, show_names, shown
-from namedax.operands import compiled_ops
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, format_value, naming, show_names
+from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import align, local_block, settled, wrap
-from namedax.operands.leaves import wide_index
+from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import (
     ARRAY,
@@ -50,7 +50,7 @@ from namedax.ops.indexing.parts import (
 )
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import last_repeated
+from namedax.resources.padding_masks import last_repeated
 
 __all__ = ["FUNCTIONS", "at"]
 
@@ -204,7 +204,7 @@ def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[s
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={shown(mode)} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
     if method != "apply" and not isinstance(value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
         value = jnp.asarray(value)
     if is_mask(index) and isinstance(index, NamedArray):
@@ -213,7 +213,7 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
     if entries is None:
         return _by_position(x, index, method, value, {"mode": mode, **hints})
     region = ambient()
-    x = local_block(x, op, region)
+    x = to_local(x, op, region)
     if any(map(is_mask, entries.values())):
         return _update_where(op, x, _masks(op, x, entries), method, value)
     parts, arrays = resolve(op, x, entries, resize=False)
@@ -221,7 +221,7 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
     static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
         return in_scope(scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays)
-    return compiled_ops.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
+    return kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
 
 
 def _write_parts(
@@ -238,7 +238,7 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
         name = dims_of(x)[dim]
         if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
             raise PositionalAxisError(
-                f"{op}: the index of axis {shown(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
+                f"{op}: the index of axis {format_value(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
                 "beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the index; "
                 "otherwise write nx.where(mask, changed, x)."
             )
@@ -256,7 +256,7 @@ def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
-    return compiled_ops.run(op, _write_where, None, (method,), x, value, *masks)
+    return kernels.run(op, _write_where, None, (method,), x, value, *masks)
 
 
 def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any) -> Any:
@@ -271,7 +271,7 @@ def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any)
     new = _ELEMENTWISE[method](
         jnp.where(holds, old, 1) if method == "power" else old, value if method == "apply" else datas[-1]
     )
-    return wrap(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
+    return make_result(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
 
 
 def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple[Part, ...], Any]:
@@ -322,7 +322,7 @@ def _scatter(
     rest = [i for i in range(len(dims)) if dims[i] is None and i not in where.dims and i not in where.slices]
     order = [dims.index(name) for name in own_names] + where.dims + list(where.slices) + rest
     # XLA's partitioner computes wrong gradients of what is written along an axis that it cuts.
-    data = settled(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
+    data = constrain_sharding(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
     index_names = [name for name in names if name in joint]
     index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
     found = [lax.transpose(index, index_order) if np.ndim(index) else index for index in found]
@@ -343,13 +343,13 @@ def _scatter(
     result = function(data, *operands)
     for i, axes in zip(where.dims, where.placements, strict=True):
         result = last_repeated(result, len(names) + where.dims.index(i), axes)
-    result = settled(result, (*names, *(None,) * (result.ndim - len(names))))
+    result = constrain_sharding(result, (*names, *(None,) * (result.ndim - len(names))))
 
     # Back to the order of x, new names in front.
     new = [name for name in names if name not in own_names]
     now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[len(own_names) :]
     final = [now.index(name) for name in new] + [now.index(i) for i in range(len(dims))]
-    return wrap(lax.transpose(result, final), (*new, *dims))
+    return make_result(lax.transpose(result, final), (*new, *dims))
 
 
 class _Targets(Record):
@@ -530,7 +530,7 @@ def _check_value(
     region: Any,
 ) -> Any:
     """The values as the body sees them, their axes checked; axes that the index has itself become those of the index."""
-    value = local_block(value, op, region)
+    value = to_local(value, op, region)
     if not isinstance(value, NamedArray):
         return value
     dims = dims_of(x)

@@ -13,19 +13,20 @@ from jax import lax
 
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven, plain
+from namedax.core.name_scopes import operation
+from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
-from namedax.operands.broadcasting import settled, wrap
-from namedax.operands.entries import Entries
-from namedax.operands.leaves import array_of, block_of, flatten
+from namedax.operands.axis_slices import Entries
+from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.loops.carries import Grow, ValueType, check_placements, until_it_fits
+from namedax.operands.pytree_leaves import array_of, block_of, flatten
+from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_carry_type
 from namedax.ops.loops.control_flow import from_device
 from namedax.ops.loops.vmap import run_hidden
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import is_real, real_blocks
+from namedax.resources.padding_masks import is_real, real_blocks
 
 __all__ = ["FUNCTIONS"]
 
@@ -65,7 +66,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     op = "associative_scan"
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return _associative_scan_by_position(fn, elems, reverse, int(axis))
-    entries = Entries(op, elems, axis, every=True, knows_padding=True)
+    entries = Entries(op, elems, axis, every=True, supports_padding=True)
     if not entries.datas:
         raise ArgumentError(f"{op}: there are no arrays in elems; give at least one.")
     dims = [entries.dims[i] for i in range(len(entries.datas))]
@@ -94,9 +95,9 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     def local(*datas: Any) -> list[Any]:
         wholes = [(None, *kind.dims[1:]) for kind in types]
-        datas = tuple(settled(data, whole) for data, whole in zip(datas, wholes, strict=True))
+        datas = tuple(constrain_sharding(data, whole) for data, whole in zip(datas, wholes, strict=True))
         results = lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
-        return [settled(data, whole) for data, whole in zip(results, wholes, strict=True)]
+        return [constrain_sharding(data, whole) for data, whole in zip(results, wholes, strict=True)]
 
     def over_devices(*datas: Any) -> list[Any]:
         before, after = datas[: len(types)], datas[len(types) :]
@@ -117,14 +118,14 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             return blocks
         return _continue_over_devices(op, entries, blocks, local, over_devices, reverse)
 
-    results = until_it_fits(_growing(op, types), attempt)
-    return entries.tree.unflatten([wrap(data, kind.dims) for data, kind in zip(results, types, strict=True)])
+    results = fix_carry_type(_growing(op, types), attempt)
+    return entries.tree.unflatten([make_result(data, kind.dims) for data, kind in zip(results, types, strict=True)])
 
 
 def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     """The leaves of `fn` of two pytrees with these leaves."""
     with explain_type_errors:
-        leaves, result_tree = flatten(fn(tree.unflatten(a), tree.unflatten(b)))
+        leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
     if result_tree != tree:
         raise ArgumentTypeError(
             f"{op}: the function takes the structure {tree} and returns {result_tree}; these must be the same."
@@ -269,9 +270,9 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
         datas = [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in zip(types, starts, strict=True)]
         return list(lax.associative_scan(combine, datas, reverse=reverse)) if datas else []
 
-    results = until_it_fits(_growing(op, types), attempt)
+    results = fix_carry_type(_growing(op, types), attempt)
     return tree.unflatten(
-        [wrap(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(results, types, strict=True)]
+        [make_result(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(results, types, strict=True)]
     )
 
 

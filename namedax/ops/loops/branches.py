@@ -19,13 +19,14 @@ from jax import lax
 
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.records import Record
-from namedax.core.scopes import operation
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
-from namedax.operands.broadcasting import wrap
-from namedax.operands.leaves import block_of, data_of, flatten, names_of, scalar_of
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 
 __all__ = ["cond", "switch"]
@@ -68,7 +69,7 @@ def cond(
     operands = _operands("cond", operands, operand)
     pred = scalar_of("cond", "predicate", pred)
     if pred.dtype != jnp.bool_:
-        pred = wrap(data_of(pred) != 0, dims_of(pred))
+        pred = make_result(data_of(pred) != 0, dims_of(pred))
     if _is_common(pred):
         return _branch("cond", branches, lambda f: lax.cond(data_of(pred), f[1], f[0], *operands), operands)
     return _select("cond", pred, branches, operands)
@@ -108,7 +109,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it must be an integer.")
     if _is_common(index):
         return _branch("switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands)
-    clamped = wrap(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
+    clamped = make_result(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
     return _select("switch", clamped, branches, operands)
 
 
@@ -168,7 +169,7 @@ class _Differ(Exception):
 
 def _run_branch(op: str, branch: Callable[..., Any], operands: Sequence[Any]) -> tuple[list[Any], _Results]:
     with explain_type_errors:
-        leaves, tree = flatten(branch(*operands))
+        leaves, tree = flatten(call_user_code(branch, *operands))
     leaves = [block_of(leaf, op) for leaf in leaves]
     return leaves, _Results.of(leaves, tree)
 
@@ -240,7 +241,7 @@ def _branch(
     except _Differ as differ:
         flat, results = attempt(differ.found)
     leaves = results.tree.flatten_up_to(flat)
-    return results.tree.unflatten([wrap(data, kind.dims) for data, kind in zip(leaves, results.types, strict=True)])
+    return results.tree.unflatten([make_result(data, kind.dims) for data, kind in zip(leaves, results.types, strict=True)])
 
 
 def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
@@ -265,7 +266,7 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
         data = options[0][i]
         for number, option in enumerate(options[1:], 1):
             data = jnp.where(selector if selector.dtype == jnp.bool_ else selector == number, option[i], data)
-        chosen.append(wrap(data, kind.dims))
+        chosen.append(make_result(data, kind.dims))
     return target.tree.unflatten(chosen)
 
 

@@ -24,11 +24,11 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
-from namedax.operands.broadcasting import merge_dims, of_real_entries, wrap
-from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.resources.mesh import has_explicit_axes
 
-__all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "until_it_fits"]
+__all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "fix_carry_type"]
 
 
 class ValueType(Record):
@@ -292,11 +292,11 @@ class Carry:
     def finish(self, datas: Any) -> Any:
         """The carry that comes out of the loop, from the data in its structure."""
         return self.tree.unflatten(
-            [wrap(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
+            [make_result(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
         )
 
 
-def until_it_fits(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
+def fix_carry_type(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
     """Runs `attempt` until it no longer raises `Grow`, each time letting values begin with the types that it asks for.
 
     Each time they gain a name or a mesh axis, so this ends.

@@ -18,20 +18,21 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
+from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven, plain
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean, shown
-from namedax.operands.entries import Entries
-from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
+from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean, format_value
+from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.loops.carries import Carry, Grow, ValueType, until_it_fits
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
+from namedax.ops.loops.carries import Carry, Grow, ValueType, fix_carry_type
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_masks import refilled
 
 __all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
 
@@ -87,7 +88,7 @@ def scan_along(
     op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
 ) -> tuple[Any, Any]:
     """What `scan` does, as the operation `op`."""
-    entries = Entries(op, xs, axis, knows_padding=True)
+    entries = Entries(op, xs, axis, supports_padding=True)
     steps = _length(op, entries, length)
     if entries.placement:
         return _scan_over_devices(entries, f, init, steps, reverse, unroll)
@@ -111,15 +112,15 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
         if whole is None:
             names = () if region is None else tuple(region.sizes)
             raise AxisNotFoundError(
-                f"{op}: there are no xs, and axis {shown(axis)} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
+                f"{op}: there are no xs, and axis {format_value(axis)} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
                 "axis."
             )
         length = whole
     elif whole is not None and whole != length:
-        raise AxisSizeError(f"{op}: length={length}, but axis {shown(axis)} has size {whole}. Leave out length=.")
+        raise AxisSizeError(f"{op}: length={length}, but axis {format_value(axis)} has size {whole}. Leave out length=.")
     if region is not None:
         region.seen.add(axis)
-        return region.block_size(axis, length, op, knows_padding=True)
+        return region.block_size(axis, length, op, supports_padding=True)
     return length
 
 
@@ -154,7 +155,7 @@ def scan_entries(
     def flat(*values: Any) -> list[Any]:
         with explain_type_errors, state.explain_missing_axes():
             with hiding(entries.op, (entries.axis,) if entries.by_name else ()):
-                returned = f(state.value(values[:count]), entries.value(values[count:]))
+                returned = call_user_code(f, state.value(values[:count]), entries.value(values[count:]))
             after, result = pair_of(entries.op, returned)
         after = state.next(after)
         leaves, tree = flatten(result)
@@ -184,7 +185,7 @@ def scan_entries(
         last, results = lax.scan(hoisted_step, start, slices, **options)
         return state.tree.unflatten(last), results
 
-    last, results = until_it_fits(state.grow, attempt)
+    last, results = fix_carry_type(state.grow, attempt)
     tree, dims = noted
     return state.finish(last), tree.unflatten([array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)])
 
@@ -274,7 +275,7 @@ def fold(
     """
 
     def folded(carry: Any, x: Any) -> tuple[Any, None]:
-        return f(carry, x), None
+        return call_user_code(f, carry, x), None
 
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis)[0]
 
@@ -314,7 +315,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     def flat(*values: Any) -> list[Any]:
         *datas, i = values
         with explain_type_errors, state.explain_missing_axes():
-            return state.next(body_fun(i, state.value(datas)))
+            return state.next(call_user_code(body_fun, i, state.value(datas)))
 
     known = not (isinstance(lower, jax.core.Tracer) or isinstance(upper, jax.core.Tracer))
     body = Body(flat, count, max(int(upper) - int(lower), 1) if known else 1, sliced=False)
@@ -331,7 +332,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
         last = lax.fori_loop(lower, upper, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll)
         return state.tree.unflatten(last)
 
-    return state.finish(until_it_fits(state.grow, attempt))
+    return state.finish(fix_carry_type(state.grow, attempt))
 
 
 @operation(holds=True)
@@ -365,7 +366,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     def wanted(datas: Sequence[Any]) -> Any:
         with explain_type_errors, state.explain_missing_axes():
-            pred = scalar_of("while_loop", "condition", cond_fun(state.value(datas)))
+            pred = scalar_of("while_loop", "condition", call_user_code(cond_fun, state.value(datas)))
         if pred.dtype != jnp.bool_:
             raise ArgumentTypeError(
                 f"while_loop: the condition is {type_text(pred)}; it must be a truth value. Compare it, as in x != 0."
@@ -374,7 +375,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     def after(datas: Sequence[Any]) -> list[Any]:
         with explain_type_errors, state.explain_missing_axes():
-            return state.next(body_fun(state.value(datas)))
+            return state.next(call_user_code(body_fun, state.value(datas)))
 
     def pred_type() -> ValueType:
         seen: list[ValueType] = []
@@ -412,7 +413,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         _, *last = lax.while_loop(any_left, lambda values: step(*values), [first, *start])
         return state.tree.unflatten(last)
 
-    return state.finish(until_it_fits(state.grow, attempt))
+    return state.finish(fix_carry_type(state.grow, attempt))
 
 
 #: The functions of the named vocabulary; all but `fold` are of `jax.lax`.

@@ -22,14 +22,15 @@ from namedax.core.argument_kinds import check_function
 from namedax.core.array import dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import Region, ambient, enter
+from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, show_names
-from namedax.operands.broadcasting import local_block
-from namedax.operands.leaves import data_of, flatten, names_of
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import data_of, flatten, names_of
 from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.programs.evaluator import own_sources
-from namedax.programs.raw import looked_through
+from namedax.programs.raw_collective_check import looked_through
 
 __all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
 
@@ -41,7 +42,7 @@ def _in_region(tree: Any) -> Any:
 
 def _blocks(tree: Any, op: str) -> Any:
     region = ambient()
-    return jax.tree.map(lambda leaf: local_block(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named)
+    return jax.tree.map(lambda leaf: to_local(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named)
 
 
 def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
@@ -52,7 +53,7 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
       PositionalAxisError: the positional axes differ.
     """
     region = ambient()
-    value = local_block(value, what, region) if is_named(value) else value
+    value = to_local(value, what, region) if is_named(value) else value
     if getattr(value, "dtype", None) == jax.dtypes.float0 or not hasattr(like, "dtype"):
         return value
     value = value if hasattr(value, "dtype") else jnp.asarray(value, jnp.result_type(like))
@@ -145,7 +146,7 @@ class _Custom:
         """The function; it notes the types of its result."""
 
         def call(*args: Any) -> Any:
-            result = self.fun(*args)
+            result = call_user_code(self.fun, *args)
             noted[:] = [_types(_blocks(result, self._name))]
             return result
 
@@ -223,7 +224,7 @@ class custom_jvp(_Custom):
             total: Any = None
             for rule, tangent in zip(jvps, tangents, strict=True):
                 if rule is not None:
-                    term = rule(tangent, result, *primals)
+                    term = call_user_code(rule, tangent, result, *primals)
                     total = term if total is None else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
             return result, jax.tree.map(jnp.zeros_like, result) if total is None else total
 
@@ -239,7 +240,7 @@ class custom_jvp(_Custom):
         noted: list[Any] = []
 
         def rule(*args: Any) -> Any:
-            primal, tangent = self._checked(jvp(*args), noted, "the rule", "tangent")
+            primal, tangent = self._checked(call_user_code(jvp, *args), noted, "the rule", "tangent")
             remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
             return primal, values_like(self._name, tangent, primal, "the tangent of the result", remedy)
 
@@ -315,10 +316,10 @@ class custom_vjp(_Custom):
         noted: list[Any] = []
 
         def forward(*args: Any) -> Any:
-            return self._checked(fwd(*args), noted, "fwd", "residuals")
+            return self._checked(call_user_code(fwd, *args), noted, "fwd", "residuals")
 
         def backward(*args: Any) -> Any:
-            result = bwd(*args)
+            result = call_backward_rule(bwd, *args)
             if not isinstance(result, (tuple, list)) or len(result) != len(likes):
                 count = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
                 raise ArgumentTypeError(

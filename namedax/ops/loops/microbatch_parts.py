@@ -14,15 +14,15 @@ import numpy as np
 
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.core.uneven import Uneven, block_of, plain
-from namedax.operands.broadcasting import local_block
-from namedax.operands.leaves import data_of
+from namedax.operands.broadcasting import to_local
+from namedax.operands.pytree_leaves import data_of
 from namedax.resources import communication as comm
-from namedax.resources.own_block import sliced
+from namedax.resources.local_slice import sliced
 from namedax.resources.padding import padded, unpadded
-from namedax.resources.real_entries import constant_padding
+from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
@@ -74,7 +74,7 @@ class Parts:
         """The part of `leaf` in the microbatch at hand, as the region of that microbatch sees it."""
         region = ambient()
         if not isinstance(leaf, _Fitted):
-            return local_block(leaf, OP, region)
+            return to_local(leaf, OP, region)
         assert region is not None
         return make_in_region(sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]), leaf.dims)
 

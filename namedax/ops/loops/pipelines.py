@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import dims_of, is_named
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
+from namedax.core.user_code import call_user_code
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -25,14 +26,14 @@ from namedax.errors import (
     PipelineError,
     PlacementConflictError,
     did_you_mean,
+    format_value,
     show_names,
-    shown,
 )
-from namedax.operands.broadcasting import wrap
-from namedax.operands.entries import Entries
-from namedax.operands.leaves import block_of, data_of, flatten, names_of
+from namedax.operands.axis_slices import Entries
+from namedax.operands.broadcasting import make_result
+from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
-from namedax.ops.loops.ticks import Pipeline, Schedule
+from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
@@ -107,14 +108,14 @@ def pipeline(
     """
     for what, number in (("microbatches", microbatches), ("interleave", interleave)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(f"{OP}: {what}={shown(number)}; it is an integer from 1.")
+            raise ArgumentError(f"{OP}: {what}={format_value(number)}; it is an integer from 1.")
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
-            raise AxisNameError(f"{OP}: {what}={shown(name)} is not the name of an axis.")
+            raise AxisNameError(f"{OP}: {what}={format_value(name)} is not the name of an axis.")
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
-        result = layer(carry, inputs)
+        result = call_user_code(layer, carry, inputs)
         return pair_of(OP, result) if outputs else (result, None)
 
     last, results = _run(step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat)
@@ -125,7 +126,7 @@ def _run(
     step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...], over: Hashable, schedule: Schedule, remat: bool
 ) -> tuple[Any, Any]:
     for name in names:
-        Entries(OP, params, name, knows_padding=True)  # which says what is missing
+        Entries(OP, params, name, supports_padding=True)  # which says what is missing
     _check_over(x, params, over)
     region = ambient()
     mapped = [name for name in names if region is not None and region.place(name)]
@@ -252,7 +253,7 @@ class _Layers:
         region = ambient()
         assert region is not None
         region.check_placement(OP, (*self.names, *names_of(dims)))
-        return wrap(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
+        return make_result(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
 
 
 #: The functions of the named vocabulary; it is no function of `jax.lax`.

@@ -12,6 +12,8 @@ Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear 
 "Iterative Methods for Sparse Linear Systems", 2nd edition, 2003, algorithms 6.9 (GMRES), 6.18 and 9.1.
 """
 
+# Long: three methods that share one space of vectors.
+
 from __future__ import annotations
 
 import functools
@@ -30,16 +32,17 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
 from namedax.core.element_types import weak_as
+from namedax.core.name_scopes import operation
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, shown
-from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, format_value
 from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.ops.loops.custom_rules import values_like
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import masked, refilled
+from namedax.resources.padding_masks import masked, refilled
 
 __all__ = ["FUNCTIONS", "bicgstab", "cg", "gmres"]
 
@@ -143,7 +146,7 @@ class _Space(Record):
         def apply(datas: _Data) -> _Data:
             with explain_type_errors:
                 # Masked on both sides, so that the transposed map has zero for padding too.
-                result = self.data(call(self.value(self.without_padding(datas))), f"the result of {what}")
+                result = self.data(call_user_code(call, self.value(self.without_padding(datas))), f"the result of {what}")
                 return self.without_padding(result)
 
         return apply
@@ -176,7 +179,7 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
         )
     shape = getattr(function, "shape", None)
     if not hasattr(function, "__matmul__") or shape is None:
-        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {shown(function)}.")
+        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {format_value(function)}.")
     if len(shape) != 2 or shape[0] != shape[1]:
         raise PositionalAxisError(f"{op}: {what} must be a square matrix, or a function; its shape is {tuple(shape)}.")
     matrix = jnp.asarray(function)
@@ -568,7 +571,7 @@ def gmres(
             A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method
         )
     if solve_method not in ("batched", "incremental"):
-        raise ArgumentError(f"gmres: solve_method={shown(solve_method)} is neither 'batched' nor 'incremental'.")
+        raise ArgumentError(f"gmres: solve_method={format_value(solve_method)} is neither 'batched' nor 'incremental'.")
     method = functools.partial(_gmres, restart, solve_method == "incremental")
     space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
     return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)

@@ -17,20 +17,21 @@ from jax.extend.core import jaxpr_as_fun
 
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.miscalls import well_called
+from namedax.core.call_errors import checks_signature
+from namedax.core.explicit_fallback import guarded
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
-from namedax.core.refused import guarded
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, hiding
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
+from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, show_names, shown
-from namedax.operands.entries import Entries
-from namedax.operands.leaves import array_of, block_of, data_of, flatten
+from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, format_value, show_names
+from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.raw import looked_through, refuse_raw
+from namedax.programs.raw_collective_check import looked_through, refuse_raw
 
 __all__ = ["FUNCTIONS", "run_hidden"]
 
@@ -45,10 +46,7 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
         return function(*datas)
     datas = [cast_data(data, placement) for data in datas]
 
-    def of_entries(*datas: Any) -> Any:
-        return function(*datas)
-
-    closed = jax.make_jaxpr(of_entries)(*datas)
+    closed = jax.make_jaxpr(functools.partial(call_checked_code, function))(*datas)
     mixed = collective_axes(closed.jaxpr) & frozenset(placement)
     if mixed:
         raise PlacementConflictError(
@@ -77,7 +75,7 @@ class _Entry:
 
     def __call__(self, *datas: Any) -> list[Any]:
         with explain_type_errors, hiding(self.op, self.names):
-            leaves, self.tree = flatten(self.f(self.value(datas)))
+            leaves, self.tree = flatten(call_user_code(self.f, self.value(datas)))
         leaves = [block_of(leaf, self.op) for leaf in leaves]
         self.dims = [dims_of(leaf) for leaf in leaves]
         return [data_of(leaf) for leaf in leaves]
@@ -112,8 +110,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     if batch_size is not None and (
         isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
     ):
-        raise ArgumentError(f"map: batch_size={shown(batch_size)}; it is an integer from 1.")
-    entries = Entries("map", xs, axis, knows_padding=True)
+        raise ArgumentError(f"map: batch_size={format_value(batch_size)}; it is an integer from 1.")
+    entries = Entries("map", xs, axis, supports_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
     entry = _Entry("map", f, entries.value, [entries.axis] if entries.by_name else [])
@@ -140,7 +138,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     return entry.tree.unflatten([entries.result(data, dims) for data, dims in zip(results, entry.dims, strict=True)])
 
 
-@well_called
+@checks_signature
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
     """Vectorises a function over an axis that it does not see: `jax.vmap` over names.
 
@@ -186,7 +184,7 @@ def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any,
     if isinstance(in_axes, (tuple, list)):
         if len(in_axes) != len(args):
             raise ArgumentError(
-                f"vmap: in_axes={shown(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
+                f"vmap: in_axes={format_value(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
                 "single one for all."
             )
         axes, for_kwargs = list(in_axes), None
@@ -195,24 +193,24 @@ def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any,
     groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
     wanted = [axis for axis in axes if axis is not None]
     if not wanted and for_kwargs is None:
-        raise ArgumentError(f"vmap: in_axes={shown(in_axes)} maps no argument. Write a name, or 0.")
+        raise ArgumentError(f"vmap: in_axes={format_value(in_axes)} maps no argument. Write a name, or 0.")
     names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
     out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
     if len(names) > 1 and out_axes is None:
         raise ArgumentError(
-            f"vmap: in_axes={shown(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
+            f"vmap: in_axes={format_value(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
         )
-    result = Entries("vmap", (), out, knows_padding=True)
+    result = Entries("vmap", (), out, supports_padding=True)
     return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
 
 
 def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:
     if one_axis:  # a single search for all arguments, so that one that has the name is enough
         axis = groups[0][0] if groups else None
-        parts = [Entries("vmap", [value for _, value in groups], axis, knows_padding=True)]
+        parts = [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
     else:
         parts = [
-            Entries("vmap", value, axis, knows_padding=True) if axis is not None else Entries.uncut("vmap", value)
+            Entries("vmap", value, axis, supports_padding=True) if axis is not None else Entries.uncut("vmap", value)
             for axis, value in groups
         ]
     datas = [data for part in parts for data in part.datas]
@@ -235,7 +233,7 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
     names = [part.axis for part in parts if part.by_name and part.datas]
 
     def of_arguments(values: Any) -> Any:
-        return fun(*values[:-1], **values[-1])
+        return call_user_code(fun, *values[:-1], **values[-1])
 
     entry = _Entry("vmap", of_arguments, value, names)
     region = ambient()

@@ -11,19 +11,19 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import bound as bound_arguments
+from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
-from namedax.core.flags import check_flags, flags_of
 from namedax.core.functions import signature_of, summary_of
-from namedax.core.miscalls import bound as bound_arguments
-from namedax.core.miscalls import refuse_miscall
 from namedax.core.variance import cast_data
-from namedax.operands import compiled_ops, shortcuts
+from namedax.operands import dispatch_cache, kernels
 from namedax.operands.axes import axis_key
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.shortcuts import of_arguments
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.reduction.reductions import sharded_maximum
-from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
@@ -36,10 +36,10 @@ def _activation(name: str) -> Callable[..., Any]:
     of_one = elementwise_call(function, __name__)
 
     def operate(x: Any) -> Any:
-        return compiled_ops.run_elementwise(name, of_one, (), x)
+        return kernels.run_elementwise(name, of_one, (), x)
 
     operate.__name__ = name
-    shortcut = shortcuts.of_one(operate)
+    shortcut = dispatch_cache.of_one(operate)
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
@@ -58,7 +58,7 @@ def _activation(name: str) -> Callable[..., Any]:
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
         try:
-            return compiled_ops.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
+            return kernels.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
         except Exception as error:
             refuse_miscall(name, function, args, kwargs, error)
             raise
@@ -82,15 +82,19 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _normalised(op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[Site], Any]) -> Any:
+def _normalised(
+    op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[ReductionPlan], Any]
+) -> Any:
     with explain_type_errors:
         operands = (x,) if where is None else (x, where)
-        return compiled_ops.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
+        return kernels.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
 
 
-def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[Site], Any], x: Any, *mask: Any) -> Any:
+def _normalise(
+    op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[ReductionPlan], Any], x: Any, *mask: Any
+) -> Any:
     # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
-    site = reduction_site(op, x, axis, where=mask[0] if mask else None, knows_padding=True)
+    site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
     site = site.replace(data=as_inexact(site.data))
     # JAX's own functions begin their maximum at -inf, which is NaN in a type without infinity.
     is_own = site.mesh_axes or not has_infinity(jnp.finfo(site.data.dtype).dtype)
@@ -98,7 +102,7 @@ def _normalise(op: str, axis: Any, local: Callable[..., Any], sharded: Callable[
     return site.finish_whole(data)
 
 
-def _sum_over(site: Site, data: Any, mask: Any) -> Any:
+def _sum_over(site: ReductionPlan, data: Any, mask: Any) -> Any:
     total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
     return cast_data(total, site.mesh_axes)  # it meets values that vary there
 
@@ -128,7 +132,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
 
-def _sharded_softmax(site: Site) -> Any:
+def _sharded_softmax(site: ReductionPlan) -> Any:
     # What padding becomes is a copy of the last real entry, as it was: the mask without it is for the sums.
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
@@ -156,7 +160,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
 
-def _sharded_log_softmax(site: Site) -> Any:
+def _sharded_log_softmax(site: ReductionPlan) -> Any:
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp

@@ -37,11 +37,11 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.merged import as_one
+from namedax.core.explicit_fallback import guarded
+from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
-from namedax.core.refused import guarded
 from namedax.core.region import Region, ambient
-from namedax.core.uneven import Uneven, plain
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -51,10 +51,10 @@ from namedax.errors import (
     AxisSizeError,
     PlacementConflictError,
     PositionalAxisError,
-    shown,
+    format_value,
 )
-from namedax.operands import compiled_ops
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands import kernels
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
@@ -73,7 +73,7 @@ from namedax.ops.nn.attention_blocks import (
 from namedax.ops.nn.attention_names import OPERATION, Names, lacks
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, padded_size
-from namedax.resources.real_entries import masked
+from namedax.resources.padding_masks import masked
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
@@ -173,7 +173,7 @@ def dot_product_attention(
         names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
     if implementation is not None or return_residual:
         raise ArgumentError(
-            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={shown(axis)} is given."
+            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={format_value(axis)} is given."
         )
     window = _window(local_window_size)
     if not isinstance(scale, (int, float, type(None))):  # an array, which may need a gradient
@@ -184,7 +184,7 @@ def dot_product_attention(
     given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
     operands = (query, key, value, *(array for array in optional.values() if array is not None))
     with explain_type_errors:
-        return compiled_ops.run(OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands)
+        return kernels.run(OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands)
 
 
 def _attend_by_name(
@@ -199,9 +199,9 @@ def _without_names(given: Mapping[str, Any]) -> Any:
     ]
     if by_name:
         value = given[by_name[0]]
-        shown = type_text(value) if "segments" in by_name[0] else repr(value)
+        given_as = type_text(value) if "segments" in by_name[0] else repr(value)
         raise AxisNotFoundError(
-            f"{OPERATION}: {by_name[0]}={shown} is given, but not axis=. Give the name of the query positions too; without it "
+            f"{OPERATION}: {by_name[0]}={given_as} is given, but not axis=. Give the name of the query positions too; without it "
             "attention is over the positional axes, as in jax.nn."
         )
     arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
@@ -222,7 +222,7 @@ def _window(size: Any) -> tuple[int, int] | None:
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
         raise ArgumentError(
-            f"{OPERATION}: local_window_size={shown(size)}; a window reaches 0 positions or more to either side."
+            f"{OPERATION}: local_window_size={format_value(size)}; a window reaches 0 positions or more to either side."
         )
     return int(left), int(right)
 
@@ -270,7 +270,7 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
     region = ambient()
     blocks = {
         which: block if isinstance(block, NamedArray) else jnp.asarray(block)
-        for which, block in ((which, local_block(array, OPERATION, region)) for which, array in arrays.items())
+        for which, block in ((which, to_local(array, OPERATION, region)) for which, array in arrays.items())
     }
     _check_names(blocks, names)
     manual = region is not None and region.manual
@@ -377,7 +377,7 @@ def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
         i = order.index(KEY_HEADS)
         data = as_one(data, i)
         order[i : i + 2] = [names.heads]
-    return wrap(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
+    return make_result(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
 
 
 def _check_names(blocks: Arrays, names: Names) -> None:
@@ -389,18 +389,18 @@ def _check_names(blocks: Arrays, names: Names) -> None:
         if which not in blocks:
             continue
         block, lengths = blocks[which], which.endswith("lengths")
-        shown = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(which, which)
+        label = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(which, which)
         banned = (names.features, names.query, names.key) if lengths else (names.features,)
         for name in banned:
             if name in dims_of(block):
                 reason = "it has batch axes only" if lengths else "scores have no features"
                 raise AxisNameError(
-                    f"{OPERATION}: {shown}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it."
+                    f"{OPERATION}: {label}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it."
                 )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
         if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
             kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
-            raise ArgumentTypeError(f"{OPERATION}: {shown} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
+            raise ArgumentTypeError(f"{OPERATION}: {label} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(

@@ -9,7 +9,7 @@ from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.records import Record
-from namedax.errors import AxisNameError, AxisNotFoundError, raise_not_found, shown
+from namedax.errors import AxisNameError, AxisNotFoundError, format_value, raise_not_found
 from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Label
 
 __all__ = ["OPERATION", "Names", "lacks"]
@@ -42,16 +42,18 @@ class Names(Record):
         """The names, as the arguments of `dot_product_attention` give them; raises where they are none, or collide."""
         if features is None:
             raise AxisNotFoundError(
-                f"{OPERATION}: axis={shown(axis)} is given, but not features=, the name that query and key are contracted over."
+                f"{OPERATION}: axis={format_value(axis)} is given, but not features=, the name that query and key are contracted over."
             )
         for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
             if name is not None and not is_name(name):
                 raise AxisNameError(
-                    f"{OPERATION}: {parameter}={shown(name)} is not an axis name. Name the positional axes first (nx.named), or leave out "
+                    f"{OPERATION}: {parameter}={format_value(name)} is not an axis name. Name the positional axes first (nx.named), or leave out "
                     "axis=, for attention over positional axes."
                 )
         if (heads is None) != (key_heads is None):
-            raise AxisNameError(f"{OPERATION}: heads={shown(heads)} and key_heads={shown(key_heads)}: give both, or neither.")
+            raise AxisNameError(
+                f"{OPERATION}: heads={format_value(heads)} and key_heads={format_value(key_heads)}: give both, or neither."
+            )
         if heads == key_heads:
             heads = key_heads = None  # an axis that all have is a batch axis
         own = axis
@@ -61,7 +63,8 @@ class Names(Record):
             own = key_axis
         elif key_axis is not None and key_axis in dims_of(key):
             raise AxisNameError(
-                f"{OPERATION}: key, {type_text(key)}, has both axis={shown(axis)} and key_axis={shown(key_axis)}; one of them must be its "
+                f"{OPERATION}: key, {type_text(key)}, has both axis={format_value(axis)} and "
+                f"key_axis={format_value(key_axis)}; one of them must be its "
                 "positions. Rename the other."
             )
         if key_axis is None:

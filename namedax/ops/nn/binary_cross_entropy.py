@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
-from namedax.core.miscalls import well_called
 from namedax.errors import ArgumentTypeError
 from namedax.ops.elementwise import apply_elementwise
 
@@ -21,7 +21,7 @@ __all__ = ["FUNCTIONS", "binary_cross_entropy"]
 _OP = "binary_cross_entropy"
 
 
-@well_called
+@checks_signature
 def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None) -> Array:
     """Cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 

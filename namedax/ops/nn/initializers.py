@@ -22,11 +22,11 @@ import jax
 import numpy as np
 
 from namedax.core.array import NamedArray
-from namedax.core.miscalls import bound as bound_arguments
+from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, show_names, shown
-from namedax.operands.broadcasting import wrap
+from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, format_value, show_names
+from namedax.operands.broadcasting import make_result
 from namedax.operands.sizes import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
@@ -102,10 +102,10 @@ class NamedInitializer:
             if region is not None and region.resources:
                 region.check_placement(self.name, names)
             blocks = tuple(
-                sizes[name] if region is None else region.block_size(name, sizes[name], self.name, knows_padding=True)
+                sizes[name] if region is None else region.block_size(name, sizes[name], self.name, supports_padding=True)
                 for name in names
             )
-            return wrap(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
+            return make_result(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
     def _positional(self, names: list[Hashable], rank: int) -> Any:
@@ -127,7 +127,7 @@ class NamedInitializer:
         if is_name(axis):
             if axis not in names:
                 raise AxisNotFoundError(
-                    f"{self.name}: {argument} is {shown(axis)}, which is not an axis of the parameter; named_shape has "
+                    f"{self.name}: {argument} is {format_value(axis)}, which is not an axis of the parameter; named_shape has "
                     f"{show_names(names)}.{did_you_mean(axis, names)}"
                 )
             return self._checked(argument, axis, names.index(axis) - len(names) - rank)
@@ -135,7 +135,7 @@ class NamedInitializer:
             return int(axis)  # JAX knows what to say
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{self.name}: {argument} is {shown(axis)}, but the parameter has {rank} positional axes besides the names "
+                f"{self.name}: {argument} is {format_value(axis)}, but the parameter has {rank} positional axes besides the names "
                 f"{show_names(names)}; positions count without these. Write {argument}= a name."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
@@ -143,7 +143,7 @@ class NamedInitializer:
     def _checked(self, argument: str, axis: Any, position: int) -> int:
         if self.name == "delta_orthogonal" and position < -2:
             raise PositionalAxisError(
-                f"delta_orthogonal: {argument} is {shown(axis)}, which is not one of the last two axes; these are the matrix, and "
+                f"delta_orthogonal: {argument} is {format_value(axis)}, which is not one of the last two axes; these are the matrix, and "
                 "the others are taps."
             )
         return position

@@ -23,14 +23,14 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, shown
-from namedax.operands import compiled_ops
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, format_value
+from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import align_ranks, local_block
+from namedax.operands.broadcasting import align_ranks, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
@@ -40,7 +40,7 @@ __all__ = ["FUNCTIONS", "softmax_cross_entropy"]
 _OP = "softmax_cross_entropy"
 
 
-@well_called_operation
+@checked_operation
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
 ) -> Array:
@@ -84,35 +84,35 @@ def softmax_cross_entropy(
     if isinstance(axis, tuple):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"{_OP}: axis={shown(axis)} must be one axis, a position or a name, since a label is one number. "
-                f"If the tuple is the name, write axis=({shown(axis)},)."
+                f"{_OP}: axis={format_value(axis)} must be one axis, a position or a name, since a label is one number. "
+                f"If the tuple is the name, write axis=({format_value(axis)},)."
             )
         (axis,) = axis
     z = _number("z_loss", z_loss, lambda z: z >= 0, "at least 0")
     smoothing = _number("label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1")
     operands = (logits, labels) if where is None else (logits, labels, where)
     with explain_type_errors:
-        return compiled_ops.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
+        return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
 
 
 def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
-        raise ArgumentTypeError(f"{_OP}: {name}={shown(value)} must be a number; it is a constant of the program.")
+        raise ArgumentTypeError(f"{_OP}: {name}={format_value(value)} must be a number; it is a constant of the program.")
     if not allowed(float(value)):
-        raise ArgumentError(f"{_OP}: {name}={shown(value)} is out of range; it is {rule}.")
+        raise ArgumentError(f"{_OP}: {name}={format_value(value)} is out of range; it is {rule}.")
     return float(value)
 
 
 def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any, labels: Any, mask: Any = None) -> Any:
     region = ambient()
     (axis,) = axes
-    logits, labels = (_array(local_block(array, _OP, region)) for array in (logits, labels))
+    logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
             f"{_OP}: the labels are {type_text(labels)}, but a label is an integer, the index of a class. For a distribution over "
-            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {shown(axis)}), {shown(axis)})."
+            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {format_value(axis)}), {format_value(axis)})."
         )
-    mask = None if mask is None else _array(local_block(mask, _OP, region))
+    mask = None if mask is None else _array(to_local(mask, _OP, region))
     if mask is not None and mask.dtype != jnp.bool_:
         raise ArgumentTypeError(f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0.")
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
@@ -125,16 +125,18 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         labels = _with_axis(labels, axis)
     elif axis in dims_of(labels):
         raise AxisNameError(
-            f"{_OP}: the labels {type_text(labels)} have the axis {shown(axis)}, which they count along; a label is one integer per token. "
-            f"If they are one-hot, write nx.argmax(labels, {shown(axis)})."
+            f"{_OP}: the labels {type_text(labels)} have the axis {format_value(axis)}, which they count along; a label is one integer per token. "
+            f"If they are one-hot, write nx.argmax(labels, {format_value(axis)})."
         )
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
     (data, label, *masks), dims, shape = align_ranks(_OP, logits, labels, *(() if mask is None else (mask,)))
     data = _whole(data, shape)
-    site = reduction_site(_OP, make_in_region(data, dims), axis, knows_padding=True)
+    site = reduction_site(_OP, make_in_region(data, dims), axis, supports_padding=True)
     (dim,) = site.axes
     if not data.shape[dim]:
-        raise AxisSizeError(f"{_OP}: axis {shown(axis)} of {type_text(logits)} has size 0; without classes there is no loss.")
+        raise AxisSizeError(
+            f"{_OP}: axis {format_value(axis)} of {type_text(logits)} has size 0; without classes there is no loss."
+        )
     # Labels and a mask of tokens are the same along the classes.
     tokens = (*shape[:dim], 1, *shape[dim + 1 :])
     label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
-from namedax.core.miscalls import well_called
-from namedax.errors import ArgumentError, shown
+from namedax.core.call_errors import checks_signature
+from namedax.errors import ArgumentError, format_value
 from namedax.operands.sizes import named_sizes
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -40,13 +40,15 @@ def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple
     if set(names) != set(sizes) or len({*names}) != len(what) or len(names) != len(what):
         some = tuple(sizes) if len(sizes) == len(what) else tuple(f"the name of the {role}" for role in what)
         raise ArgumentError(
-            f"{op}: named_shape={shown(dict(named_shape))} and axis={shown(names)} must have the same {len(what)} names. The order of axis= says "
-            f"what they are: {', '.join(what)}; a dict has none. Write axis={shown(some)}, or another order. Other axes come in by broadcasting."
+            f"{op}: named_shape={format_value(dict(named_shape))} and axis={format_value(names)} must have the same "
+            f"{len(what)} names. The order of axis= says "
+            f"what they are: {', '.join(what)}; a dict has none. Write axis={format_value(some)}, or another order. Other "
+            "axes come in by broadcasting."
         )
     return [global_index(op, name, sizes[name]) for name in names]
 
 
-@well_called
+@checks_signature
 def causal_mask(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0, window: int | None = None
 ) -> Array:
@@ -75,7 +77,7 @@ def causal_mask(
     return mask if window is None else mask & (key > place - window)
 
 
-@well_called
+@checks_signature
 def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0) -> Array:
     """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
 
@@ -100,7 +102,7 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = 
     return (key <= query + offset) | (key < prefix)
 
 
-@well_called
+@checks_signature
 def alibi_bias(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("head", "query", "key"), offset: Any = 0, dtype: Any = None
 ) -> Array:

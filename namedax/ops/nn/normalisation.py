@@ -29,13 +29,13 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
-from namedax.core.miscalls import well_called
+from namedax.core.explicit_fallback import checked_operation
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -43,18 +43,18 @@ from namedax.errors import (
     AxisNotFoundError,
     PositionalAxisError,
     did_you_mean,
+    format_value,
     raise_not_found,
-    shown,
 )
-from namedax.operands import compiled_ops
+from namedax.operands import kernels
 from namedax.operands.axes import axis_key
-from namedax.operands.broadcasting import align_ranks, local_block, wrap
-from namedax.operands.leaves import names_of
+from namedax.operands.broadcasting import align_ranks, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.pytree_leaves import names_of
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.random.drawing import draw
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -80,16 +80,16 @@ class Moments(NamedTuple):
 # --- statistics over a site -----------------------------------------------------------------------------------------
 
 
-def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[Site, Any]:
+def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[ReductionPlan, Any]:
     """Where the statistics live, with the values in a wide type, and the type of the result."""
-    site = reduction_site(op, x, axis, False, where, knows_padding=True).of_real()
+    site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
     data = as_inexact(site.data)
     return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
-def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
+def _sums(site: ReductionPlan, mask: Any, *datas: Any) -> list[Any]:
     """The sums over the site's axes, which are kept, in one all-reduce."""
     local = [_local_sum(site, mask, data) for data in datas]
     if not site.mesh_axes or len(local) == 1:
@@ -98,13 +98,13 @@ def _sums(site: Site, mask: Any, *datas: Any) -> list[Any]:
     return [total[i] for i in range(len(local))]
 
 
-def _local_sum(site: Site, mask: Any, data: Any) -> Any:
+def _local_sum(site: ReductionPlan, mask: Any, data: Any) -> Any:
     if mask is not None:
         return jnp.sum(data, site.axes, keepdims=True, where=mask)
     return lax.expand_dims(lax.reduce_sum(data, site.axes), site.axes)
 
 
-def _sums_and_count(site: Site, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
+def _sums_and_count(site: ReductionPlan, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
     """The sums, and the number of elements that they take in; one all-reduce for all."""
     if not site.is_counted:
         return _sums(site, mask, *datas), datas[0].dtype.type(site.count)
@@ -115,7 +115,7 @@ def _sums_and_count(site: Site, mask: Any, *datas: Any) -> tuple[list[Any], Any]
 Statistics = Callable[[Any, Any], tuple[Any, Any, Any]]
 
 
-def _two_passes(site: Site) -> Statistics:
+def _two_passes(site: ReductionPlan) -> Statistics:
     """Mean, variance and count: two all-reduces."""
     site = site.bare()
 
@@ -128,7 +128,7 @@ def _two_passes(site: Site) -> Statistics:
     return statistics
 
 
-def _one_pass(site: Site) -> Statistics:
+def _one_pass(site: ReductionPlan) -> Statistics:
     """Mean, variance and count, the variance as the difference of two means: one all-reduce."""
     site = site.bare()
 
@@ -140,7 +140,7 @@ def _one_pass(site: Site) -> Statistics:
     return statistics
 
 
-def _normalise(site: Site, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
+def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
     """The data of the site with mean 0 and variance 1, and the mean and the variance that it had."""
     values, where, site = site.data, site.where, site.bare()
 
@@ -167,7 +167,7 @@ def _normalise(site: Site, statistics: Statistics, epsilon: float) -> tuple[Any,
     return normalise(values, where)
 
 
-def _normalise_square(site: Site, epsilon: float) -> Any:
+def _normalise_square(site: ReductionPlan, epsilon: float) -> Any:
     """The data of the site, divided by the root of its mean square."""
     values, where, site = site.data, site.where, site.bare()
 
@@ -200,7 +200,7 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
         data = _multiply(data, more[0])
     if bias is not None:
         data = _add(data, more[-1])
-    return wrap(jnp.broadcast_to(data, shape).astype(dtype), dims)
+    return make_result(jnp.broadcast_to(data, shape).astype(dtype), dims)
 
 
 def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
@@ -209,7 +209,7 @@ def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bi
     given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
     with explain_type_errors:
-        return compiled_ops.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
+        return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
 
 
 def _norm(
@@ -236,7 +236,7 @@ def _check_names(op: str, x: Any, **arrays: Any) -> None:
         hint = next(filter(None, (did_you_mean(name, missing) for name in foreign)), "")
         if hint or len(foreign) == len(array._dims):
             raise AxisNotFoundError(
-                f"{op}: {what}, {type_text(array)}, has the axis {shown(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it; for every "
+                f"{op}: {what}, {type_text(array)}, has the axis {format_value(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it; for every "
                 f"combination of the two, apply {what} outside of {op}."
             )
 
@@ -244,13 +244,13 @@ def _check_names(op: str, x: Any, **arrays: Any) -> None:
 def _epsilon(op: str, epsilon: Any) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
-    raise ArgumentTypeError(f"{op}: epsilon={shown(epsilon)} must be a number; it is a constant of the program.")
+    raise ArgumentTypeError(f"{op}: epsilon={format_value(epsilon)} must be a number; it is a constant of the program.")
 
 
 # --- the norms ------------------------------------------------------------------------------------------------------
 
 
-@well_called_operation
+@checked_operation
 def layer_norm(
     x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
 ) -> LikeArguments:
@@ -283,11 +283,11 @@ def layer_norm(
     return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
 
 
-def _normalised(site: Site, passes: Callable[[Site], Statistics], epsilon: float) -> Any:
+def _normalised(site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float) -> Any:
     return _normalise(site, passes(site), epsilon)[0]
 
 
-@well_called_operation
+@checked_operation
 def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
     """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
 
@@ -302,7 +302,7 @@ def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, whe
     return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
 
 
-@well_called
+@checks_signature
 def standardize(
     x: Any,
     axis: Any = -1,
@@ -336,7 +336,7 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ArgumentError(f"standardize: algorithm={shown(algorithm)}; it is 'fast' or 'stable'.")
+        raise ArgumentError(f"standardize: algorithm={format_value(algorithm)}; it is 'fast' or 'stable'.")
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
@@ -417,7 +417,7 @@ def batch_norm(
         raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or neither (training).")
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None:
-        reduction_site(op, x, axis, knows_padding=True)  # complains about an axis that is not there
+        reduction_site(op, x, axis, supports_padding=True)  # complains about an axis that is not there
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         values = _standardize_by(
             apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),
@@ -465,7 +465,7 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     return Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in both(values, mask)))
 
 
-@well_called
+@checks_signature
 def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Moments:
     """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it.
 
@@ -523,11 +523,11 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate={shown(rate)} is not a probability below 1; it is the fraction of the elements that are set to zero."
+            f"{op}: rate={format_value(rate)} is not a probability below 1; it is the fraction of the elements that are set to zero."
         )
     if deterministic or (fixed and rate == 0):
         return x
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     drawn, shape = _drawn(op, x, key, shared)
     with explain_type_errors:
         noise = draw(op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape)

@@ -18,8 +18,8 @@ from namedax.errors import (
     AxisNameError,
     AxisSizeError,
     PositionalAxisError,
+    format_value,
     raise_not_found,
-    shown,
 )
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
@@ -36,9 +36,9 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
     """Raises where values and lengths are not those of rows."""
     for what, name in (("tokens", tokens), ("rows", rows)):
         if not is_name(name):
-            raise AxisNameError(f"{op}: {what}={shown(name)} is not an axis name.")
+            raise AxisNameError(f"{op}: {what}={format_value(name)} is not an axis name.")
     if tokens == rows:
-        raise AxisNameError(f"{op}: tokens and rows are both {shown(tokens)}; they are two axes.")
+        raise AxisNameError(f"{op}: tokens and rows are both {format_value(tokens)}; they are two axes.")
     dims, own = dims_of(values), dims_of(lengths)
     if tokens not in dims:
         raise_not_found(op, tokens, f"the values {type_text(values)}", [d for d in dims if d is not None])
@@ -47,7 +47,7 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
     if rows in dims or tokens in own:
         array, name = (values, rows) if rows in dims else (lengths, tokens)
         raise AxisNameError(
-            f"{op}: {type_text(array)} has the axis {name!r}, but values are by {shown(tokens)} and lengths by {shown(rows)}."
+            f"{op}: {type_text(array)} has the axis {name!r}, but values are by {format_value(tokens)} and lengths by {format_value(rows)}."
         )
     if None in own:
         raise PositionalAxisError(f"{op}: the lengths are {type_text(lengths)}; they have named axes only. Name the others.")
@@ -58,7 +58,7 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
         raise ArgumentTypeError(f"{op}: the lengths are {type_text(lengths)}; they must be integers.")
     if not lengths.named_shape[rows]:
         raise AxisSizeError(
-            f"{op}: there is no row: axis {shown(rows)} has size 0 in {type_text(lengths)}. Give at least one row, which may be empty."
+            f"{op}: there is no row: axis {format_value(rows)} has size 0 in {type_text(lengths)}. Give at least one row, which may be empty."
         )
     if not values.named_shape[tokens]:
         raise AxisSizeError(
@@ -72,11 +72,12 @@ def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, siz
     if numbers is None:
         return _maximum(lengths, 0), False
     if (numbers < 0).any():
-        raise ArgumentError(f"{op}: the length {numbers.min()} of a row {shown(rows)} is negative.")
+        raise ArgumentError(f"{op}: the length {numbers.min()} of a row {format_value(rows)} is negative.")
     totals = numbers.astype(np.int64).sum(dims_of(lengths).index(rows))
     if (totals > size).any():
         raise AxisSizeError(
-            f"{op}: the rows {shown(rows)} have {totals.max()} tokens together, but axis {shown(tokens)} has size {size}. Give a longer buffer "
+            f"{op}: the rows {format_value(rows)} have {totals.max()} tokens together, but axis {format_value(tokens)} has "
+            f"size {size}. Give a longer buffer "
             "(size=), or fewer rows."
         )
     return lengths, bool((totals == size).all())

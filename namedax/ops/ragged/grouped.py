@@ -21,19 +21,19 @@ from jax.sharding import AxisType, PartitionSpec
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, raise_not_found, shown
-from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.leaves import wide_index
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, format_value, raise_not_found
+from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.ragged import token_moves
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
-from namedax.resources.real_entries import masked
+from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["contract_by_group", "grouped_dot"]
@@ -93,7 +93,7 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> A
 def contract_by_group(x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool) -> Any:
     """`grouped_dot`, where it may be known that the groups along their one axis are in order and within range: tokens are not sorted then."""
     region = ambient()
-    x, w, groups = (as_array(local_block(as_array(a), _OP, region)) for a in (x, w, groups))
+    x, w, groups = (as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups))
     names = _Names.of(x, w, groups, axis, group)
     names.check_sizes(x, w, groups)
     return _Contraction(x, w, groups, names, is_sorted).run()
@@ -125,7 +125,8 @@ class _Names(Record):
                     raise_not_found(_OP, name, f"{what}, {type_text(array)}", [*dims_of(array)])
         if not is_name(group) or group in of_x:
             raise AxisNameError(
-                f"{_OP}: group={shown(group)} names the groups of the weights, and x, {type_text(x)}, has this axis too. A token has its group in "
+                f"{_OP}: group={format_value(group)} names the groups of the weights, and x, {type_text(x)}, has this axis "
+                "too. A token has its group in "
                 "groups=; rename the axis of x."
             )
         for name in contracted:
@@ -218,7 +219,7 @@ class _Contraction:
         data = result.reshape(*self.row_shape, *self.out_shape)
         order = [name for name in self.dims if name in have]
         order += [name for name in n.out if name not in order]
-        return wrap(_ordered(data, have, order), tuple(order))
+        return make_result(_ordered(data, have, order), tuple(order))
 
     def _weights_are_less(self, shared: Axes) -> bool:
         """Whether gathering the weights sends less than gathering the tokens and scattering their results."""

@@ -25,8 +25,8 @@ from namedax.errors import (
     NamedAxesLeftError,
     PositionalAxisError,
     as_integer,
+    format_value,
     raise_not_found,
-    shown,
 )
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
@@ -90,10 +90,10 @@ def to_rows(op: str, r: Any) -> list[np.ndarray]:
     values, segments = known(r.values), known(r.segments)
     if values is None or segments is None:
         raise ArgumentError(
-            f"{op}: the values of {shown(r)} are not known while the function is traced. Call it outside, or use r.padded()."
+            f"{op}: the values of {format_value(r)} are not known while the function is traced. Call it outside, or use r.padded()."
         )
     if len(r.segments.dims) > 1:
-        raise ArgumentError(f"{op}: {shown(r)} has batches, each with rows of its own. Take one of them first.")
+        raise ArgumentError(f"{op}: {format_value(r)} has batches, each with rows of its own. Take one of them first.")
     values = np.moveaxis(values, r.values.dims.index(r.tokens), 0)
     return [values[segments == row] for row in range(r.count)]
 
@@ -115,7 +115,7 @@ def from_padded(
     if (lengths is None) == (mask is None):
         raise ArgumentError(f"{op}: give lengths=, or mask=, and not both.")
     if tokens in dims_of(x) or not is_name(tokens):
-        raise AxisNameError(f"{op}: tokens={shown(tokens)} must be the name of a new axis of {type_text(x)}.")
+        raise AxisNameError(f"{op}: tokens={format_value(tokens)} must be the name of a new axis of {type_text(x)}.")
     columns = x.named_shape[column]
     order: Any = None
     if mask is not None:
@@ -130,7 +130,7 @@ def from_padded(
     numbers = known(lengths)
     if numbers is not None and (numbers > columns).any():
         raise AxisSizeError(
-            f"{op}: a row {shown(rows)} has length {numbers.max()}, but axis {column!r} has size {columns} in {type_text(x)}."
+            f"{op}: a row {format_value(rows)} has length {numbers.max()}, but axis {column!r} has size {columns} in {type_text(x)}."
         )
     lengths = _minimum(lengths.astype(jnp.int32), columns)
     if numbers is None:
@@ -154,7 +154,7 @@ def from_padded(
 def padded(op: str, r: Any, column: Hashable, size: int | None, fill: Any) -> Any:
     """An array by row and position."""
     if not is_name(column) or column in (*dims_of(r.values), r.rows):
-        raise AxisNameError(f"{op}: column={column!r} must be the name of a new axis of {shown(r)}.")
+        raise AxisNameError(f"{op}: column={column!r} must be the name of a new axis of {format_value(r)}.")
     if size is None:
         numbers = known(r.lengths)
         if numbers is None:

@@ -16,10 +16,10 @@ import numpy as np
 
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, shown
-from namedax.operands.broadcasting import local_block
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
+from namedax.operands.broadcasting import to_local
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
@@ -112,7 +112,7 @@ class Ragged(metaclass=_Type):
 
     def __init__(self, values: Any, lengths: Any, *, tokens: Hashable, rows: Hashable):
         op, region = "Ragged", ambient()
-        values, lengths = (as_array(local_block(as_array(x), op, region)) for x in (values, lengths))
+        values, lengths = (as_array(to_local(as_array(x), op, region)) for x in (values, lengths))
         check(op, values, lengths, tokens, rows)
         size = values.named_shape[tokens]
         lengths, is_full = checked_lengths(op, lengths, tokens, rows, size)
@@ -308,7 +308,7 @@ class Ragged(metaclass=_Type):
         """
         op = "Ragged.replace"
         if isinstance(values, Ragged):
-            raise ArgumentTypeError(f"{op}: the values are {shown(values)}. Give its values: r.replace(other.values).")
+            raise ArgumentTypeError(f"{op}: the values are {format_value(values)}. Give its values: r.replace(other.values).")
         if self.tokens not in dims_of(values):
             raise_not_found(op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None])
         size, given = self.segments.named_shape[self.tokens], values.named_shape[self.tokens]

@@ -11,20 +11,20 @@ import numpy as np
 
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.errors import (
     AxisNotFoundError,
     NamedAxesLeftError,
     PositionalAxisError,
+    format_value,
     raise_not_found,
     refuse_names,
     show_names,
-    shown,
 )
-from namedax.operands.axes import alone
-from namedax.operands.broadcasting import local_block
+from namedax.operands.axes import unwrap_single
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
@@ -92,7 +92,7 @@ def categorical(
         return jax.random.categorical(key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding))
     refuse_sharding("categorical", out_sharding)
     logits = as_array(logits, "categorical")
-    axis = alone(axis, dims_of(logits))
+    axis = unwrap_single(axis, dims_of(logits))
     by_name = is_name(axis)
     positional = tuple(logits.shape)
     if by_name:
@@ -138,7 +138,7 @@ def _categorical_without_replacement(
     sizes: Sizes,
 ) -> Any:
     op = "categorical"
-    of_key = names_of(local_block(key, op, ambient()))
+    of_key = names_of(to_local(key, op, ambient()))
     own = list(with_names_of({}, logits, key, name))
     samples = [n for n in sizes if n not in own and n not in of_key]
     prefix = full[: len(full) - len(batch)]
@@ -193,7 +193,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
     [0, 1, 2, 3]
     """
     op = "permutation"
-    axis = alone(axis, dims_of(x))
+    axis = unwrap_single(axis, dims_of(x))
     by_name = is_name(axis)
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
         return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
@@ -210,17 +210,17 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
         raise_not_found(op, axis, type_text(x), list(sizes))
     if axis in names_of(key):
         raise AxisNotFoundError(
-            f"{op}: the key has the axis {shown(axis)}, which is to be permuted; a permutation needs one key for all of it."
+            f"{op}: the key has the axis {format_value(axis)}, which is to be permuted; a permutation needs one key for all of it."
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     return gather_entries(op, x, make_in_region(data, (*names[:-1], axis)), axis, whole=True)
 
 
 def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
     op = "permutation"
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     dims = dims_of(x)
     names = list(with_names_of({}, x, key))
     rank = dims.count(None)
@@ -315,4 +315,4 @@ def choice(
         return index
     if not by_name:
         return take(a, index, axis)
-    return gather_entries(op, local_block(a, op, ambient()), index, axis)
+    return gather_entries(op, to_local(a, op, ambient()), index, axis)

@@ -24,11 +24,11 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.refused import guarded
+from namedax.core.explicit_fallback import guarded
+from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.core.region import ambient
-from namedax.core.scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import nmap
 from namedax.operands.sizes import named_sizes
 from namedax.resources.layout import relayout
@@ -54,7 +54,7 @@ def names_of(value: Any) -> list[Hashable]:
 def global_sizes(op: str, value: Any) -> Sizes:
     """The global size of each name of an array."""
     region = ambient()
-    block = local_block(value, op, region)
+    block = to_local(value, op, region)
     if not isinstance(block, NamedArray):
         return {}
     pairs = zip(block._dims, block._data.shape, strict=True)
@@ -130,7 +130,7 @@ def _draw(
         region.check_placement(op, (*of_key, *wanted))
     for name in wanted:
         if region is not None:
-            region.block_size(name, known[name], op, knows_padding=True)
+            region.block_size(name, known[name], op, supports_padding=True)
     rank = len(shape) if rank is None else rank
     whole = {
         name: spread_parameter(parameter, op, of_key, wanted, rank + events.get(name, 0))
@@ -157,7 +157,7 @@ def _checked_key(op: str, key: Any) -> Any:
     Raises:
       ArgumentTypeError: it is none.
     """
-    key = local_block(key, op, ambient())
+    key = to_local(key, op, ambient())
     if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
         raise ArgumentTypeError(
             f"{op}: the key is {type_text(key)}, which is not a random key; make one with jax.random.key(seed)."
@@ -188,13 +188,13 @@ def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
     if region is not None and region.manual:
         old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
         data = relayout(data, old, [place_of(dim) for dim in dims])
-    return wrap(data, tuple(dims))
+    return make_result(data, tuple(dims))
 
 
 def spread_parameter(parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int) -> Any:
     """A parameter as a draw takes it: whole, with positional axes for the names that are drawn along."""
     region = ambient()
-    block = local_block(parameter, op, region)
+    block = to_local(parameter, op, region)
     dims, data = block._dims, block._data
     if region is not None and region.manual:
         old = [place_of(dim) for dim in dims]
@@ -226,7 +226,7 @@ def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = Non
 
 def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
     """`x` with the axis `name` whole and positional, behind all others."""
-    block = local_block(x, "categorical", ambient())
+    block = to_local(x, "categorical", ambient())
     dims, data = block._dims, block._data
     i = dims.index(name)
     old = [place_of(dim) for dim in dims]

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray
+from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
-from namedax.core.miscalls import refuse_no_element_type, well_called
-from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
+from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
 from namedax.operands.nmap import nmap
 from namedax.operands.sizes import check_shape, positional_shape
 from namedax.ops.elementwise import apply_elementwise
@@ -69,7 +69,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         "`named_shape` has the sizes of named axes, besides the positional ones of `shape`; `None` as a size is the mapped function's. The numbers\n"
         f"do not depend on where names live.{gathered}"
     )
-    presented: Callable[..., Any] = well_called(_present(sampler, signature, "named_shape"))
+    presented: Callable[..., Any] = checks_signature(_present(sampler, signature, "named_shape"))
     return presented
 
 
@@ -106,7 +106,7 @@ def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], e
         categories = np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
         if not categories:
             raise PositionalAxisError(
-                f"{op}: p={shown(given['p'])} has no positional axis, and the last one is that of the categories. "
+                f"{op}: p={format_value(given['p'])} has no positional axis, and the last one is that of the categories. "
                 "Write nx.positional(p, [..., 'category'])."
             )
         return (*batch, categories[-1])
@@ -145,7 +145,7 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     return presented
 
 
-@well_called
+@checks_signature
 def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int] | None = None) -> Any:
     """New keys from one key, along positional axes or names.
 
@@ -170,7 +170,7 @@ def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapp
     return draw("split", lambda key, shape: jax.random.split(key, shape), key, sizes, shape)
 
 
-@well_called
+@checks_signature
 def key_impl(keys: Any) -> Any:
     """The generator that `keys` are for, as `jax.random.key_impl` says."""
     return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)

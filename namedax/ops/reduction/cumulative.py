@@ -18,45 +18,47 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
-from namedax.core.merged import as_one
-from namedax.core.refused import guarded, well_called_operation
+from namedax.core.explicit_fallback import checked_operation, guarded
 from namedax.core.region import ambient
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, axis_needed
-from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
+from namedax.operands import kernels
+from namedax.operands.axes import axis_key, axis_requirement
+from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.shortcuts import of_arguments
-from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import masked, only_real, real_blocks, real_entries
+from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
 
 __all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "cumprod", "cumsum", "flatten_positional", "site_of_one_axis"]
 
 
-def site_of_one_axis(op: str, x: Any, axis: Any, knows_padding: bool = False) -> Site:
-    """Where the one axis of an operation lives; `knows_padding` as for any reduction.
+def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False) -> ReductionPlan:
+    """Where the one axis of an operation lives; `supports_padding` as for any reduction.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
       PositionalAxisError: `axis` is not one axis, or out of range.
     """
-    site = reduction_site(op, x, axis, knows_padding=knows_padding)
+    site = reduction_site(op, x, axis, supports_padding=supports_padding)
     if axis is None or len(site.axes) != 1:
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be one axis, a position or a name; {op} goes along it.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be one axis, a position or a name; {op} goes along it."
+        )
     return site
 
 
 def flatten_positional(op: str, x: Any) -> Any:
     """`x` with its positional axes as one, which is the last: what `axis=None` means in `jnp`; names stay."""
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     if not isinstance(x, NamedArray):
         return jnp.ravel(x)
     names = [i for i, dim in enumerate(x.dims) if dim is not None]
     places = [i for i, dim in enumerate(x.dims) if dim is None]
     data = lax.transpose(x.data, names + places)
-    return wrap(as_one(data, len(names), len(places)), (*(x.dims[i] for i in names), None))
+    return make_result(as_one(data, len(names), len(places)), (*(x.dims[i] for i in names), None))
 
 
 # --- the scan over blocks -------------------------------------------------------------------------------------------
@@ -92,7 +94,7 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> Any:
+def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: bool) -> Any:
     """The scan of the whole axis from the scans of the blocks, `local`."""
     scan, combine = _SCANS[kind]
     (dim,) = site.axes
@@ -114,7 +116,7 @@ def _continue_over_blocks(kind: str, local: Any, site: Site, reverse: bool) -> A
     return weak_as(jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local)
 
 
-def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: Site, reverse: bool) -> Any:
+def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool) -> Any:
     """The scan of an axis whose last blocks have padding; `local` is that of one dimension of a block.
 
     Padding stands behind what is real, so that scanned from the beginning it is in no real result, and gets copies of the last one. From the
@@ -151,20 +153,20 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
     except TypeError:
         check_options(op, reverse=reverse, **dict(zip(("dtype",), static, strict=False)))
     with explain_type_errors:
-        return compiled_ops.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
+        return kernels.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
 
 
 def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis, knows_padding=True)
+    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis, supports_padding=True)
     if site.uneven:
         return site.finish_whole(
             _scan_with_padding(lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse)
         )
     # XLA's partitioner fills up what it cuts with zeros, which are not an identity of a maximum.
     whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
-    data = settled(local(op, settled(site.data, whole), site.axes[0], reverse, *static), whole)
+    data = constrain_sharding(local(op, constrain_sharding(site.data, whole), site.axes[0], reverse, *static), whole)
     if site.mesh_axes:
         data = _continue_over_blocks(kind, data, site, reverse)
     return site.finish_whole(data)
@@ -192,7 +194,7 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-@axis_needed()
+@axis_requirement()
 @of_arguments
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
@@ -221,7 +223,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_requirement()
 @of_arguments
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
@@ -233,7 +235,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_requirement()
 @of_arguments
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
@@ -245,7 +247,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_needed()
+@axis_requirement()
 @of_arguments
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
@@ -267,7 +269,7 @@ def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_i
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
-            f"{op}: include_initial=True makes axis {shown(axis)} longer by one, and a name has one size. "
+            f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, and a name has one size. "
             "Leave it out, or use a positional axis."
         )
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
@@ -290,7 +292,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 # --- as in jax.lax --------------------------------------------------------------------------------------------------
 
 
-@well_called_operation
+@checked_operation
 def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative maximum along one axis, as `lax.cummax`.
 
@@ -317,7 +319,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummax", operand, axis, reverse)
 
 
-@well_called_operation
+@checked_operation
 def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
@@ -328,7 +330,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummin", operand, axis, reverse)
 
 
-@well_called_operation
+@checked_operation
 def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 

@@ -11,20 +11,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core import cpu
+from namedax.core import cpu_workarounds
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
-from namedax.core.merged import as_one
-from namedax.core.refused import well_called_operation
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.region import ambient
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, PositionalAxisError, shown
-from namedax.operands.axes import axis_said, refuse_order_of_storage
-from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.errors import ArgumentError, PositionalAxisError, format_value
+from namedax.operands.axes import refuse_order_of_storage, requires_axis
+from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.shortcuts import of_arguments
-from namedax.ops.reduction.site import Site, reduction_site, run_reduction
+from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
 __all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
@@ -38,7 +38,7 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
     """
     combine = comm.pmax if largest else comm.pmin
-    reduce = functools.partial(cpu.extremum, axes=axes, largest=largest)
+    reduce = functools.partial(cpu_workarounds.extremum, axes=axes, largest=largest)
     devices, loops = comm.loops_among(mesh_axes)
 
     @jax.custom_jvp
@@ -83,13 +83,17 @@ def among_steps(best: Any, count: Any, loops: tuple[str, ...], combine: Callable
     return jnp.sum(wins * comm.of_all_steps(count, loops), 0), comm.of_this_step(wins, loops)
 
 
-def _extremum(site: Site, largest: bool, initial: Any = None) -> Any:
+def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
     if jnp.iscomplexobj(site.data) and not site.mesh_axes:
         whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
-        mask = None if site.where is None else settled(site.where, whole)
-        site = site.replace(data=settled(site.data, whole), where=mask)
+        mask = None if site.where is None else constrain_sharding(site.where, whole)
+        site = site.replace(data=constrain_sharding(site.data, whole), where=mask)
     # Of no elements there is nothing to lose.
-    may_lose = site.data.size > 0 and jnp.issubdtype(site.data.dtype, jnp.floating) and (comm.is_partitioned() or cpu.on_cpus())
+    may_lose = (
+        site.data.size > 0
+        and jnp.issubdtype(site.data.dtype, jnp.floating)
+        and (comm.is_partitioned() or cpu_workarounds.on_cpus())
+    )
     if not site.mesh_axes and not may_lose:
         return (jnp.max if largest else jnp.min)(
             site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
@@ -118,7 +122,7 @@ def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, in
     return run_reduction(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
-def _arg_extremum(site: Site, largest: bool) -> Any:
+def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
     # A NaN wins, and the first of equals. Each device offers its winner and where it stands in the whole axis: the best value
     # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
     if not site.mesh_axes and len(site.axes) == 1:
@@ -129,13 +133,13 @@ def _arg_extremum(site: Site, largest: bool) -> Any:
     return winner if site.keepdims else lax.squeeze(winner, site.axes)
 
 
-def _without_padding(site: Site, largest: bool) -> Site:
+def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
     """The site, in which padding comes behind everything: it stands after all that is equal to it."""
     real = site.real()
     return site if real is None else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
 
 
-def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
+def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     """The extremum of the block over the axes of the site (kept, with size 1), and where it stands in the whole of them, row-major."""
     find = jnp.argmax if largest else jnp.argmin
     if len(site.axes) == 1:
@@ -165,7 +169,7 @@ def _local_winner(site: Site, largest: bool) -> tuple[Any, Any]:
     return jnp.expand_dims(value, kept), jnp.expand_dims(index, kept)
 
 
-def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any]:
+def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     """The extremum of what all devices offer, and its index."""
     devices, loops = comm.loops_among(site.mesh_axes)
     values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
@@ -176,7 +180,7 @@ def _winner(value: Any, index: Any, site: Site, largest: bool) -> tuple[Any, Any
     return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + site.count, winner)
 
 
-def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
+def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     value, index = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
         mesh_axes = site.mesh_axes  # the rule must not hold the site, which has arrays
@@ -197,7 +201,7 @@ def _extremum_with_index(site: Site, largest: bool) -> tuple[Any, Any]:
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
 
@@ -212,7 +216,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum over positional and named axes; see `max`.
 
@@ -226,16 +230,16 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} has no order for the index to count by; write a tuple.")
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} has no order for the index to count by; write a tuple.")
     if isinstance(axis, (tuple, list)) and not axis:
         raise PositionalAxisError(
-            f"{op}: axis={shown(axis)} must be at least one axis, a position or a name; the index is along it."
+            f"{op}: axis={format_value(axis)} must be at least one axis, a position or a name; the index is along it."
         )
     if axis is not None:
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
     if rank != 1:
-        x = _flatten_positional(local_block(x, op, ambient())) if isinstance(x, NamedArray) else jnp.ravel(x)
+        x = _flatten_positional(to_local(x, op, ambient())) if isinstance(x, NamedArray) else jnp.ravel(x)
     result = run_reduction(op, _arg_extremum, x, 0, False, None, largest)
     return _append_positional(result, rank) if keepdims else result
 
@@ -251,11 +255,11 @@ def _flatten_positional(x: NamedArray) -> NamedArray:
 def _append_positional(x: Any, count: int) -> Any:
     """`x` with `count` positional axes of size 1 behind the others."""
     data = x._data if isinstance(x, NamedArray) else x
-    return wrap(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
+    return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
@@ -270,7 +274,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum along one axis; see `argmax`.
 
@@ -292,15 +296,15 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
     several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
     if axis is None or several or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
         raise PositionalAxisError(
-            f"{op}: axis={shown(axis)} must be one axis, a position or a name; the index is along that axis."
+            f"{op}: axis={format_value(axis)} must be one axis, a position or a name; the index is along that axis."
         )
     with explain_type_errors:
-        site = reduction_site(op, x, axis, knows_padding=True)
+        site = reduction_site(op, x, axis, supports_padding=True)
         values, indices = _extremum_with_index(site, largest)
         return WithIndex(site.finish(values), site.finish(indices))
 
 
-@well_called_operation
+@checked_operation
 def max_with_index(x: Any, axis: Axis) -> WithIndex:
     """Maximum along one axis, a position or a name, and the index of the first entry that has it.
 
@@ -326,7 +330,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
     return _run_with_index("max_with_index", True, x, axis)
 
 
-@well_called_operation
+@checked_operation
 def min_with_index(x: Any, axis: Axis) -> WithIndex:
     """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
 

@@ -2,7 +2,7 @@
 
 `axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all
 positional axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. An array without positional axes
-needs an axis (`axis_said`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. Reductions on one device are `jnp`'s own.
+needs an axis (`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. Reductions on one device are `jnp`'s own.
 
 Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
 var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
@@ -22,10 +22,10 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
 from namedax.core.variance import cast_data
-from namedax.operands.axes import axis_said, without_axis_check
-from namedax.operands.shortcuts import of_arguments
+from namedax.operands.axes import requires_axis, without_axis_check
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
-from namedax.ops.reduction.site import Site, run_reduction
+from namedax.ops.reduction.site import ReductionPlan, run_reduction
 from namedax.resources import communication as comm
 
 __all__ = ["REDUCTIONS", "sharded_maximum"]
@@ -34,7 +34,7 @@ __all__ = ["REDUCTIONS", "sharded_maximum"]
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
-def _sum(site: Site, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+def _sum(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.sum(
             site.data,
@@ -52,7 +52,7 @@ def _sum(site: Site, dtype: Any = None, promote_integers: bool = True, initial: 
     return total if initial is None else total + jnp.asarray(initial, total.dtype)
 
 
-def _prod(site: Site, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+def _prod(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
     options = {"dtype": dtype, "promote_integers": promote_integers}
     if not site.mesh_axes:
         return jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, initial=initial, **options)
@@ -68,7 +68,7 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
-def _as_taken(f: Callable[..., Any], site: Site, dtype: Any) -> None:
+def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
     """Refuses the element types asked for that `jnp` refuses, in its words, wherever names live."""
     if dtype is not None:
         jax.eval_shape(functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype))
@@ -79,7 +79,7 @@ def _divided(total: Any, count: Any) -> Any:
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
 
-def _mean_and_count(site: Site, wide: Any, result: Any) -> tuple[Any, Any]:
+def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, Any]:
     """The mean, and the number of elements that it takes in: one all-reduce for both.
 
     What is summed has the same form whoever asks, without the axes: XLA sends what is equal once, the mean and that of a variance.
@@ -100,14 +100,14 @@ def _mean_and_count(site: Site, wide: Any, result: Any) -> tuple[Any, Any]:
     return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
 
-def _mean(site: Site, dtype: Any = None) -> Any:
+def _mean(site: ReductionPlan, dtype: Any = None) -> Any:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
     _as_taken(jnp.mean, site, dtype)
     return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
-def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
+def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     """Variance, by one all-reduce for the mean and one for the squares. The gradient adds none.
 
     The derivative needs no derivative of the mean, since the deviations from it add up to zero. Automatic differentiation would
@@ -152,14 +152,14 @@ def _sharded_var(site: Site, dtype: Any, ddof: Any) -> Any:
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
-def _var(site: Site, dtype: Any, ddof: Any) -> Any:
+def _var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.var(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
     _as_taken(jnp.var, site, dtype)
     return _sharded_var(site, dtype, ddof)
 
 
-def _std(site: Site, dtype: Any, ddof: Any) -> Any:
+def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
         return jnp.std(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
     _as_taken(jnp.std, site, dtype)
@@ -169,15 +169,15 @@ def _std(site: Site, dtype: Any, ddof: Any) -> Any:
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 
-def _any(site: Site) -> Any:
+def _any(site: ReductionPlan) -> Any:
     return comm.pmax(jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
 
 
-def _all(site: Site) -> Any:
+def _all(site: ReductionPlan) -> Any:
     return comm.pmin(jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
 
 
-def _count_nonzero(site: Site) -> Any:
+def _count_nonzero(site: ReductionPlan) -> Any:
     data = site.data if site.where is None else jnp.where(site.where, site.data, jnp.zeros((), site.data.dtype))
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
@@ -185,7 +185,7 @@ def _count_nonzero(site: Site) -> Any:
 # --- log-sum-exp ----------------------------------------------------------------------------------------------------
 
 
-def sharded_maximum(site: Site, data: Any) -> Any:
+def sharded_maximum(site: ReductionPlan, data: Any) -> Any:
     """The maximum of `data` over the axes of the site, which are kept, without a gradient; `data` stands for that of the site."""
     return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
 
@@ -195,7 +195,7 @@ def local_maximum(data: Any, axes: Any) -> Any:
     return jnp.max(data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True))
 
 
-def _logsumexp(site: Site) -> Any:
+def _logsumexp(site: ReductionPlan) -> Any:
     data = as_inexact(site.data)
     # JAX's own function begins its maximum at -inf, which is NaN in a type without infinity.
     if not site.mesh_axes and has_infinity(jnp.finfo(data.dtype).dtype):
@@ -213,7 +213,7 @@ def _logsumexp(site: Site) -> Any:
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def sum(
     x: Any,
     axis: Axis = None,
@@ -251,7 +251,7 @@ def sum(
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean over positional and named axes. Arguments as for `sum`.
 
@@ -273,7 +273,7 @@ def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdi
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def prod(
     x: Any,
     axis: Axis = None,
@@ -296,7 +296,7 @@ def prod(
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether any element is true, over positional and named axes. Arguments as for `sum`.
 
@@ -308,7 +308,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
 
@@ -320,7 +320,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 
 @of_arguments
-@axis_said
+@requires_axis
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of elements that are not zero, over positional and named axes.
 

@@ -18,22 +18,22 @@ from jax import lax
 
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.cpu import extremum
+from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
-from namedax.core.merged import as_one
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
+from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.region import ambient
-from namedax.core.uneven import Uneven, block_of, plain
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, raise_not_found, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import alone, resolve_axis
-from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, format_value, raise_not_found
+from namedax.operands import kernels
+from namedax.operands.axes import resolve_axis, unwrap_single
+from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
-from namedax.resources.real_entries import constant_padding, masked, refilled
+from namedax.resources.padding_masks import constant_padding, masked, refilled
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -45,7 +45,7 @@ _LOCAL: dict[str, Callable[..., Any]] = {
 }
 
 
-@well_called_operation
+@checked_operation
 def segment_sum(
     data: Any,
     segment_ids: Any,
@@ -89,7 +89,7 @@ def segment_sum(
     return _segment("sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called_operation
+@checked_operation
 def segment_prod(
     data: Any,
     segment_ids: Any,
@@ -108,7 +108,7 @@ def segment_prod(
     return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called_operation
+@checked_operation
 def segment_max(
     data: Any,
     segment_ids: Any,
@@ -127,7 +127,7 @@ def segment_max(
     return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@well_called_operation
+@checked_operation
 def segment_min(
     data: Any,
     segment_ids: Any,
@@ -147,13 +147,13 @@ def _segment(
 ) -> Any:
     op = f"segment_{kind}"
     if mode not in (None, "drop", "fill", "clip"):
-        raise PositionalAxisError(f"{op}: mode={shown(mode)} is neither 'drop' nor 'clip'.")
+        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is neither 'drop' nor 'clip'.")
     region = ambient()
-    data, ids = local_block(data, op, region), local_block(ids, op, region)
+    data, ids = to_local(data, op, region), to_local(ids, op, region)
     data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise PositionalAxisError(f"{op}: the segment_ids {type_text(ids)} are not integers.")
-    axis = alone(axis, dims_of(data))
+    axis = unwrap_single(axis, dims_of(data))
     (dim,) = resolve_axis(op, data, (axis,))
     name = dims_of(data)[dim]
     id_axes = [d for d in dims_of(ids) if d is None or d == name]
@@ -162,13 +162,13 @@ def _segment(
     if id_axes != [name]:
         raise PositionalAxisError(
             f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes; they need "
-            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {shown(axis)}."
+            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {format_value(axis)}."
         )
     if out_axis is not None and not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={shown(out_axis)} is not a name; None makes a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name; None makes a positional axis.")
     if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
         raise AxisSizeError(
-            f"{op}: the arguments have the axis {shown(out_axis)} already, which is to be the new one. Choose another name."
+            f"{op}: the arguments have the axis {format_value(out_axis)} already, which is to be the new one. Choose another name."
         )
     known = None if region is None or out_axis is None else region.sizes.get(out_axis)
     if num_segments is None:
@@ -179,15 +179,15 @@ def _segment(
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(
-            f"{op}: num_segments is {num_segments}, but axis {shown(out_axis)} has size {known} in this mapped function; a name "
+            f"{op}: num_segments is {num_segments}, but axis {format_value(out_axis)} has size {known} in this mapped function; a name "
             "has one size. Choose another name for out_axis."
         )
     count = as_integer(op, "num_segments", num_segments, 0)
     if region is not None and out_axis is not None:
-        region.block_size(out_axis, count, op, knows_padding=True)
+        region.block_size(out_axis, count, op, supports_padding=True)
     position = axis % dims_of(data).count(None) if name is None else 0
 
-    return compiled_ops.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
+    return kernels.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
 
 
 def _reduce(
@@ -228,8 +228,8 @@ def _reduce(
         union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
         data, numbers = cast(x, union), cast_data(numbers, union)
     if kind != "sum":  # XLA's partitioner would combine the parts of devices by what drops NaN
-        data = settled(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
-        numbers = settled(numbers, tuple(None if d == name or d is None else d for d in id_dims))
+        data = constrain_sharding(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
+        numbers = constrain_sharding(numbers, tuple(None if d == name or d is None else d for d in id_dims))
     order = [dims.index(d) for d in shared] + [dim] + rest
     id_order = [id_dims.index(d) for d in batch] + [id_dims.index(name)]
     data, numbers = lax.transpose(data, order), lax.transpose(numbers, id_order)
@@ -244,12 +244,12 @@ def _reduce(
     # The result: batch axes, the segments, the rest.
     out_dims = [*batch, out_axis, *(dims[i] for i in rest)]
     if kind != "sum":
-        result = settled(result, (*batch, None, *(dims[i] for i in rest)))
+        result = constrain_sharding(result, (*batch, None, *(dims[i] for i in rest)))
     if out_axis is None and name is None and position:
         places = [n for n, d in enumerate(out_dims) if d is None]
         result = jnp.moveaxis(result, places[0], places[position])
         out_dims.insert(places[position], out_dims.pop(places[0]))
-    return wrap(result, tuple(out_dims))
+    return make_result(result, tuple(out_dims))
 
 
 def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:

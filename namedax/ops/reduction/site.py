@@ -16,22 +16,22 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
-from namedax.core.uneven import Uneven
 from namedax.core.variance import varying
-from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, shown
-from namedax.operands import compiled_ops
+from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
+from namedax.operands import kernels
 from namedax.operands.axes import Axis, axis_key, resolve_axis
-from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import is_real
+from namedax.resources.padding_masks import is_real
 
-__all__ = ["Site", "check_mask", "reduction_site", "run_reduction"]
+__all__ = ["ReductionPlan", "check_mask", "reduction_site", "run_reduction"]
 
 
-class Site(Record):
+class ReductionPlan(Record):
     """One reduction: what is reduced, and where it lives.
 
     Attributes:
@@ -70,29 +70,31 @@ class Site(Record):
         masks = [is_real(self.data.shape, dim, place) for dim, place in self.uneven]
         return functools.reduce(operator.and_, masks) if masks else None
 
-    def of_real(self) -> Site:
+    def of_real(self) -> ReductionPlan:
         """The site with a mask that leaves out padding too, for results that do not have the axes."""
         if not self.uneven:
             return self
         mask = jnp.broadcast_to(self.real(), self.data.shape)
         return self.replace(where=mask if self.where is None else mask & self.where)
 
-    def bare(self) -> Site:
+    def bare(self) -> ReductionPlan:
         """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
         return self.replace(data=None, where=None)
 
     def finish_whole(self, data: Any) -> Any:
         """Wraps `data` of the shape of the argument."""
-        return wrap(data, self.dims_in)
+        return make_result(data, self.dims_in)
 
     def finish(self, data: Any) -> Any:
         """Wraps `data`, the result of a `jnp` reduction that was called with `axes` and `keepdims`."""
         if self.keepdims and self.named:
             data = lax.squeeze(data, self.named)
-        return wrap(data, self.dims)
+        return make_result(data, self.dims)
 
 
-def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, knows_padding: bool = False) -> Site:
+def reduction_site(
+    op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, supports_padding: bool = False
+) -> ReductionPlan:
     """Resolves the axes of a reduction and finds out where they are sharded.
 
     Args:
@@ -101,7 +103,7 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
       axis: what is reduced.
       keepdims: whether positional axes stay, with size 1.
       where: a mask, or `None`.
-      knows_padding: whether the operation leaves out what `real` says.
+      supports_padding: whether the operation leaves out what `real` says.
 
     Raises:
       PositionalAxisError: the mask has positional axes that `x` lacks.
@@ -115,7 +117,7 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
         x = make_in_region(data, dims)
     else:
         mask = None
-        x = local_block(x, op, region)
+        x = to_local(x, op, region)
         data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     if comm.is_keys(data):
         raise ArgumentTypeError(
@@ -130,13 +132,13 @@ def reduction_site(op: str, x: Any, axis: Axis, keepdims: bool = False, where: A
     mesh_axes: tuple[str, ...] = ()
     uneven: tuple[tuple[int, Uneven], ...] = ()
     if region is not None and region.manual:
-        places = [(i, region.place(dims[i]) if knows_padding else region.placement(dims[i])) for i in named]
+        places = [(i, region.place(dims[i]) if supports_padding else region.placement(dims[i])) for i in named]
         mesh_axes = tuple(mesh_axis for _, place in places for mesh_axis in place)
         uneven = tuple((i, place) for i, place in places if isinstance(place, Uneven))
     sizes = (data.shape[i] if region is None or dims[i] is None else region.global_size(dims[i], data.shape[i]) for i in axes)
     count = math.prod(sizes)
     out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
-    return Site(data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None)
+    return ReductionPlan(data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None)
 
 
 def check_mask(op: str, x: Any, where: Any) -> None:
@@ -150,7 +152,7 @@ def check_mask(op: str, x: Any, where: Any) -> None:
     if fits:
         return
     names = _names_that_fit(x, mask)
-    remedy = f" Name the mask: nx.named(mask, {shown(names)})." if names else ""
+    remedy = f" Name the mask: nx.named(mask, {format_value(names)})." if names else ""
     raise PositionalAxisError(
         f"{op}: a mask only selects, and where= is {type_text(where)}, which does not broadcast to the positional axes of {type_text(x)}.{remedy}"
     )
@@ -199,7 +201,7 @@ def run_reduction(
         operands.append(initial)
     with explain_type_errors:
         given = (reduce, keepdims, where is not None, initial is not None, *static)
-        return compiled_ops.run(op, _reduce, axis_key(op, axis), given, *operands)
+        return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
 
 
 def _reduce(
@@ -208,5 +210,5 @@ def _reduce(
     """`more`: what `reduce` is given besides the site, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
-    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None, knows_padding=True).of_real()
+    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True).of_real()
     return site.finish(reduce(site, *static, *others[has_mask:]))

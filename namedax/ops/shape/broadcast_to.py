@@ -11,18 +11,18 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.refused import well_called_operation
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, refuse_names, shown
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, format_value, refuse_names
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.sizes import named_sizes
 
 __all__ = ["FUNCTIONS", "broadcast_to"]
 
 
-@well_called_operation
+@checked_operation
 def broadcast_to(
     array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
 ) -> LikeArguments:
@@ -56,12 +56,12 @@ def broadcast_to(
     refuse_names(op, array)
     if isinstance(shape, str):
         raise ArgumentTypeError(
-            f"{op}: shape={shown(shape)} is a name; write its size with it, nx.broadcast_to(x, named_shape={{{shown(shape)}: size}})."
+            f"{op}: shape={format_value(shape)} is a name; write its size with it, nx.broadcast_to(x, named_shape={{{format_value(shape)}: size}})."
         )
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: shape={shown(shape)} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
-            f"named_shape={shown(dict(shape))})."
+            f"{op}: shape={format_value(shape)} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            f"named_shape={format_value(dict(shape))})."
         )
     if shape is not None:
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
@@ -71,7 +71,7 @@ def broadcast_to(
     if not named_shape:
         return array
     region = ambient()
-    array = local_block(array, op, region)
+    array = to_local(array, op, region)
     data, dims = (array._data, array._dims) if isinstance(array, NamedArray) else (jnp.asarray(array), dims_of(array))
     known = {name: n if region is None else region.global_size(name, n) for name, n in _named_blocks(array).items()}
     sizes = named_sizes(op, {name: known.get(name) if size is None else size for name, size in named_shape.items()})
@@ -83,13 +83,15 @@ def broadcast_to(
             )
     new = [name for name in sizes if name not in known]
     result = (*new, *dims)
-    blocks = [sizes[name] if region is None else region.block_size(name, sizes[name], op, knows_padding=True) for name in new]
+    blocks = [
+        sizes[name] if region is None else region.block_size(name, sizes[name], op, supports_padding=True) for name in new
+    ]
     if region is not None:
         region.check_placement(op, [dim for dim in result if dim is not None])
     data = lax.broadcast_in_dim(data, (*blocks, *data.shape), tuple(range(len(new), len(result))))
     if region is not None and region.manual:
         data = cast_data(data, [axis for name in new for axis in region.place(name)])
-    return wrap(data, result)
+    return make_result(data, result)
 
 
 def _named_blocks(array: Any) -> dict[Hashable, int]:

@@ -13,13 +13,13 @@ from jax import lax
 from namedax.core.annotations import Array, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_numbers
 from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
-from namedax.core.miscalls import well_called
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -30,11 +30,11 @@ from namedax.errors import (
     NamedAxesLeftError,
     closest,
     did_you_mean,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
 )
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
@@ -100,7 +100,7 @@ class _Box:
 
 
 def _tree_text(axes: Any) -> str:
-    return shown(axes)
+    return format_value(axes)
 
 
 def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
@@ -148,7 +148,7 @@ def detach_names(
       PlacementConflictError: it places a name that the array lacks, and whose mesh axis another name of the array holds.
     """
     region = ambient()
-    array = local_block(array, op, region)
+    array = to_local(array, op, region)
     data = array._data if isinstance(array, NamedArray) else jnp.asarray(array)
     dims = dims_of(array)
     placed = [name for _, name in mapping.names]
@@ -171,7 +171,7 @@ def detach_names(
                 f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has no such axis, and it has no size "
                 "to broadcast to. Remove it from the mapping, or give its size in axis_sizes."
             )
-        block = size if region is None else region.block_size(name, size, op, knows_padding=True)
+        block = size if region is None else region.block_size(name, size, op, supports_padding=True)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
@@ -189,7 +189,7 @@ def detach_names(
 def named(array: ArrayLike, axes: Any) -> NamedArray: ...
 @overload
 def named(array: Any, axes: Any) -> Any: ...
-@well_called
+@checks_signature
 def named(array: Any, axes: Any) -> Any:
     """Gives names to positional axes.
 
@@ -214,7 +214,7 @@ def named(array: Any, axes: Any) -> Any:
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is not None and mapping.names and path and isinstance(leaf, (int, float, complex)):
             raise AxisMappingError(
-                f"named: lists, tuples and dicts are containers of arrays, and the number {shown(leaf)} in one has no axis that "
+                f"named: lists, tuples and dicts are containers of arrays, and the number {format_value(leaf)} in one has no axis that "
                 f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
             )
         own = None
@@ -222,7 +222,7 @@ def named(array: Any, axes: Any) -> Any:
             own, leaf = foreign_dims(leaf), np.asarray(leaf)
         op = _at("named", path)
         check_numbers(op, leaf)
-        leaf = local_block(leaf, op, ambient())
+        leaf = to_local(leaf, op, ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
         data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
         if own is not None and own != dims:
@@ -252,12 +252,12 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
                 f"{op}: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
                 "size, and a positional array is whole on every device. Choose another name."
             )
-        region.block_size(dim, size, op, knows_padding=True)
+        region.block_size(dim, size, op, supports_padding=True)
     if not region.manual:
-        return wrap(array._data, array._dims)
+        return make_result(array._data, array._dims)
     old = [() if dim is None else region.place(dim) for dim in before]
     new = [() if dim is None else region.place(dim) for dim in array._dims]
-    return wrap(relayout(array._data, old, new), array._dims)
+    return make_result(relayout(array._data, old, new), array._dims)
 
 
 def _names_placed(x: Any, axes: Any) -> list[Hashable]:
@@ -346,7 +346,7 @@ def untag(x: Any, axes: Any) -> Any:
         final = tuple(None if dim in placed else dim for dim in dims)
         region = ambient()
         if region is None or not region.manual:
-            return wrap(data, final)
+            return make_result(data, final)
         old = [() if dim is None else region.place(dim) for dim in dims]
         new = [() if dim is None else region.place(dim) for dim in final]
         return move(make_in_region(data, dims), old, new, final)
@@ -354,7 +354,7 @@ def untag(x: Any, axes: Any) -> Any:
     return map_with_mappings(one, x, axes, "untag")
 
 
-@well_called
+@checks_signature
 def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None) -> Tree:
     """Places named arrays on a mesh, outside of mapped functions.
 
@@ -424,7 +424,7 @@ def _array(op: str, leaf: Any) -> Any:
         if isinstance(error, NamedaxError):
             raise
         raise ArgumentTypeError(
-            f"{op}: {shown(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None stands for no array."
+            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None stands for no array."
         ) from None
 
 
@@ -442,7 +442,7 @@ def _check_leaves(tree: Any) -> None:
         if is_numeric or hasattr(leaf, "__jax_array__"):
             continue
         remedy = "Remove it from the tree, or set it to None." if path else "Pass an array, or a pytree of arrays."
-        raise ArgumentTypeError(f"{_at('shard', path)}: {shown(leaf)} is not an array that JAX supports. {remedy}")
+        raise ArgumentTypeError(f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports. {remedy}")
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
@@ -473,10 +473,10 @@ def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
 
 def _naming(name: Hashable, rank: int) -> str:
     """The mapping that names the first of so many axes."""
-    return f"[{', '.join([shown(name), *['None'] * (rank - 1)])}]"
+    return f"[{', '.join([format_value(name), *['None'] * (rank - 1)])}]"
 
 
-@well_called
+@checks_signature
 def order_like(tree: Tree, like: Any) -> Tree:
     """`tree` with the axes of every named array in the physical order that they have in `like`.
 
@@ -491,9 +491,11 @@ def order_like(tree: Tree, like: Any) -> Tree:
     ('a', 'b')
     """
     if isinstance(like, (list, tuple)) and like and all(isinstance(name, str) for name in like):
-        example = f"nx.order_like(x, y), or nx.positional(x, {shown(list(like))}) for an array without names in this order"
+        example = (
+            f"nx.order_like(x, y), or nx.positional(x, {format_value(list(like))}) for an array without names in this order"
+        )
         raise ArgumentTypeError(
-            f"order_like: {shown(like)} stands where an array is expected, whose order is taken. Write {example}."
+            f"order_like: {format_value(like)} stands where an array is expected, whose order is taken. Write {example}."
         )
 
     def one(x: Any, target: Any) -> Any:

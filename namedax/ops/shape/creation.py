@@ -13,9 +13,9 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.names import check_dims, check_name, is_name
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import (
@@ -25,9 +25,9 @@ from namedax.errors import (
     AxisSizeError,
     UnsupportedArgumentError,
     as_integer,
-    shown,
+    format_value,
 )
-from namedax.operands.broadcasting import wrap
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.sizes import check_shape, named_sizes, size_of
 from namedax.ops.collectives.reducing import global_index
@@ -37,7 +37,7 @@ from namedax.ops.shape.joining import stack
 __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
-@well_called_operation
+@checked_operation
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
     """Evenly spaced values, along a name if `axis` is given.
 
@@ -64,7 +64,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     for what, value in (("stop", stop), ("step", step)):
         if isinstance(value, str):
             raise ArgumentTypeError(
-                f"arange: {what}={shown(value)} is no number. The name of the axis goes by keyword, axis={shown(value)}."
+                f"arange: {what}={format_value(value)} is no number. The name of the axis goes by keyword, axis={format_value(value)}."
             )
     if axis is None:
         return jnp.arange(start, stop, step, dtype=dtype)
@@ -82,7 +82,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
 
 
-@well_called_operation
+@checked_operation
 def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
@@ -111,7 +111,7 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
         check_name(axis, "one_hot")
         if isinstance(x, NamedArray) and axis in x.dims:
             raise AxisSizeError(
-                f"one_hot: the argument has the axis {shown(axis)} already, which is to be the new one. Choose another name."
+                f"one_hot: the argument has the axis {format_value(axis)} already, which is to be the new one. Choose another name."
             )
         if num_classes is not None:
             num_classes = as_integer("one_hot", "num_classes", num_classes, 0)
@@ -138,16 +138,18 @@ def _filled(
     sizes = named_sizes(op, named_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     region = ambient()
-    blocks = [size if region is None else region.block_size(axis, size, op, knows_padding=True) for axis, size in sizes.items()]
+    blocks = [
+        size if region is None else region.block_size(axis, size, op, supports_padding=True) for axis, size in sizes.items()
+    ]
     dims = check_dims((*named_shape, *(None for _ in shape)), op)
     if region is not None:
         region.check_placement(op, named_shape)
         axes = [mesh_axis for name in named_shape for mesh_axis in region.place(name)]
         options = tuple(cast_data(option, axes) if isinstance(option, jax.Array) else option for option in options)
-    return wrap(function((*blocks, *shape), *options), dims)
+    return make_result(function((*blocks, *shape), *options), dims)
 
 
-@well_called_operation
+@checked_operation
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -173,7 +175,7 @@ def zeros(
     return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
 
 
-@well_called_operation
+@checked_operation
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -186,7 +188,7 @@ def ones(
     return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
 
 
-@well_called_operation
+@checked_operation
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -199,7 +201,7 @@ def empty(
     return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
 
 
-@well_called_operation
+@checked_operation
 def full(
     shape: Any = (),
     fill_value: Any = None,
@@ -234,7 +236,7 @@ def full(
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
-@well_called_operation
+@checked_operation
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
     """`a` as an array: a named array stays one, and so does a sequence that holds some.
 
@@ -258,7 +260,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return _as_array("asarray", a, dtype, order, copy, 0)
 
 
-@well_called_operation
+@checked_operation
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
     """A new array: as `asarray`, and with at least `ndmin` positional axes.
 
@@ -277,14 +279,14 @@ def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None,
         return as_jax(op, a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):
         raise ArgumentError(
-            f"{op}: order={shown(order)} is not supported; a named array has no order in memory but that of its dims."
+            f"{op}: order={format_value(order)} is not supported; a named array has no order in memory but that of its dims."
         )
     result = a if isinstance(a, NamedArray) else _stacked(a)
     if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):
         result = apply_elementwise(op, lambda data: jnp.array(data, dtype), result)
     missing = ndmin - result.ndim
     return (
-        wrap(result.data.reshape((1,) * missing + result.data.shape), (None,) * missing + result.dims)
+        make_result(result.data.reshape((1,) * missing + result.data.shape), (None,) * missing + result.dims)
         if missing > 0
         else result
     )

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
-from namedax.errors import ArgumentTypeError, shown
-from namedax.operands.leaves import data_of
+from namedax.errors import ArgumentTypeError, format_value
 from namedax.operands.nmap import Lifted
+from namedax.operands.pytree_leaves import data_of
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
@@ -23,7 +23,7 @@ from namedax.ops.shape.conversion import named
 __all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 
 
-@well_called_operation
+@checked_operation
 def linspace(
     start: Any,
     stop: Any,
@@ -65,10 +65,12 @@ def linspace(
         return Lifted(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options), op)(start, stop)
     if device is not None:
         raise ArgumentTypeError(
-            f"{op}: device= is for a positional axis; where the axis {shown(axis)} lives, axis_resources says."
+            f"{op}: device= is for a positional axis; where the axis {format_value(axis)} lives, axis_resources says."
         )
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
-        raise ArgumentTypeError(f"{op}: num={shown(num)} must be an integer from 0, the number of values along {shown(axis)}.")
+        raise ArgumentTypeError(
+            f"{op}: num={format_value(num)} must be an integer from 0, the number of values along {format_value(axis)}."
+        )
     count = size_of(op, axis, int(num), "num")
     ends = [data_of(end) if hasattr(end, "dtype") else end for end in (start, stop)]
     kind = jax.eval_shape(lambda: jnp.linspace(jnp.zeros_like(ends[0]), jnp.zeros_like(ends[1]), 1)).dtype

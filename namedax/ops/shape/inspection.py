@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray, as_array
-from namedax.core.miscalls import well_called
-from namedax.operands.axes import axis_needed, resolve_axis
-from namedax.operands.leaves import data_of
+from namedax.core.call_errors import checks_signature
+from namedax.operands.axes import axis_requirement, resolve_axis
+from namedax.operands.pytree_leaves import data_of
 
 __all__ = ["FUNCTIONS"]
 
 
-@well_called
+@checks_signature
 def shape(x: Any) -> tuple[int, ...]:
     """Sizes of the positional axes.
 
@@ -28,13 +28,13 @@ def shape(x: Any) -> tuple[int, ...]:
     return x.shape if isinstance(x, NamedArray) else jnp.shape(x)
 
 
-@well_called
+@checks_signature
 def ndim(x: Any) -> int:
     """The number of positional axes."""
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
-@axis_needed(
+@axis_requirement(
     why="without an axis only the entries of those are counted. Pass axis=... for all of its axes, or choose from {names}."
 )
 def size(x: Any, axis: Any = None) -> int:
@@ -60,31 +60,31 @@ def size(x: Any, axis: Any = None) -> int:
     return math.prod(x.data.shape[i] if (dim := x.dims[i]) is None else sizes[dim] for i in found)
 
 
-@well_called
+@checks_signature
 def result_type(*args: Any) -> Any:
     """The element type that JAX's promotion gives these arrays and types together."""
     return jnp.result_type(*(data_of(arg) for arg in args))
 
 
-@well_called
+@checks_signature
 def iscomplexobj(x: Any) -> bool:
     """Whether the element type is complex."""
     return jnp.iscomplexobj(data_of(x))
 
 
-@well_called
+@checks_signature
 def isrealobj(x: Any) -> bool:
     """Whether the element type is not complex."""
     return jnp.isrealobj(data_of(x))
 
 
-@well_called
+@checks_signature
 def isscalar(x: Any) -> bool:
     """Whether `x` is a scalar; a named array is not, however few positional axes it has."""
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
-@well_called
+@checks_signature
 def array_repr(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
@@ -96,7 +96,7 @@ def array_repr(
     )
 
 
-@well_called
+@checks_signature
 def array_str(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:

@@ -17,13 +17,13 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import Dims, check_dims, check_name, is_name
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import alone, axis_needed, refuse_axes_apart
-from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.operands.axes import axis_requirement, refuse_axes_apart, unwrap_single
+from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
 from namedax.resources import communication as comm
@@ -36,7 +36,7 @@ Axes = tuple[str, ...]
 # --- joining --------------------------------------------------------------------------------------------------------
 
 
-@well_called_operation
+@checked_operation
 def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
     """Joins arrays along an axis that they all have.
 
@@ -62,7 +62,7 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
     """
     arrays = _list_of("concatenate", arrays)
     refuse_axes_apart("concatenate", (arrays, axis, dtype), 1)
-    axis = alone(axis, dims_of(arrays[0]))
+    axis = unwrap_single(axis, dims_of(arrays[0]))
     if not is_name(axis):
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # which says what it is, if it is none
@@ -81,14 +81,14 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
 
 def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> Any:
     axis, out_axis = axes
-    sites = [along(op, array, axis, knows_padding=True) for array in arrays]
+    sites = [along(op, array, axis, supports_padding=True) for array in arrays]
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
     datas, dims, dim = _broadcast_the_rest(op, arrays, sites)
     datas = [data.astype(dtype) for data in datas]
     sizes = [site.size for site in sites]
     total = sum(sizes)
-    joined = Along(op, datas[0], dims, dim, total, sites[0].old, region, knows_padding=True)
+    joined = Along(op, datas[0], dims, dim, total, sites[0].old, region, supports_padding=True)
     dims, new = joined.result(out_axis, total)
     old = sites[0].old
     count = joined.blocks(old)
@@ -144,7 +144,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     )
     datas = []
     for array, site in zip(arrays, sites, strict=True):
-        block = local_block(array, op, region)
+        block = to_local(array, op, region)
         data = cast(block, union) if union else site.data
         own = _labels(site.dims)
         order = sorted(range(len(own)), key=lambda i: labels.index(own[i]))
@@ -154,7 +154,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
-@axis_needed()
+@axis_requirement()
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
     """Joins two arrays, as `concatenate([arr, values], axis)` does.
 
@@ -169,7 +169,7 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
     return concatenate([arr, values], axis, out_axis=out_axis)
 
 
-@well_called_operation
+@checked_operation
 def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
 
@@ -205,7 +205,7 @@ def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
     datas = list(jnp.broadcast_arrays(*datas))
     if not is_name(axis):
         at = new_place(op, axis, dims)
-        return wrap(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))
+        return make_result(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))
     return named_from_front(op, jnp.stack(datas, 0, dtype=dtype), axis, dims)
 
 
@@ -213,7 +213,7 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
     """The physical dimension at which a new positional axis is placed."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} is neither a position nor a name.")
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} is neither a position nor a name.")
     if not -len(places) - 1 <= axis <= len(places):
         raise PositionalAxisError(f"{op}: position {axis} is out of range for a result with {len(places) + 1} positional axes.")
     place = int(axis) % (len(places) + 1)
@@ -234,10 +234,10 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
                 "has one size. Choose another name."
             )
         region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
-        region.block_size(name, data.shape[0], op, knows_padding=True)
+        region.block_size(name, data.shape[0], op, supports_padding=True)
         if region.place(name):
             data = comm.cut(data, 0, region.place(name))
-    return wrap(data, (name, *dims))
+    return make_result(data, (name, *dims))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"concatenate": concatenate, "append": append, "stack": stack}

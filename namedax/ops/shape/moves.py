@@ -22,12 +22,12 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
+from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.uneven import plain
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
-from namedax.operands.broadcasting import local_block, settled
+from namedax.operands.broadcasting import constrain_sharding, to_local
 from namedax.operands.one_axis import finish
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
@@ -115,7 +115,7 @@ def execute(
 ) -> Any:
     """Runs a pattern. `left` has one term for every positional axis of `x`, in order, and for some of its names."""
     region = ambient()
-    x = local_block(x, op, region)
+    x = to_local(x, op, region)
     terms, right = _all_terms(op, x, left, right, text)
     size = _all_sizes(op, x, terms, right, sizes, text)
     out_dims = tuple(term.name for term in right)
@@ -314,7 +314,7 @@ def _reduce(
             here[target] = mesh_axes
             return comm.psum_scatter(local, rest.index(target), mesh_axes), rest
     if reduction not in ("sum", "mean"):
-        value = settled(value, (None,) * len(order))
+        value = constrain_sharding(value, (None,) * len(order))
     reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
     names = tuple(map(Carried, order))
     inner = None

@@ -13,8 +13,8 @@ import numpy as np
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import Dims, check_name, is_name
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentTypeError,
@@ -22,13 +22,13 @@ from namedax.errors import (
     PositionalAxisError,
     RearrangeError,
     did_you_mean,
+    format_value,
     raise_not_found,
     refuse_names,
     show_names,
-    shown,
     usage,
 )
-from namedax.operands.axes import axis_needed
+from namedax.operands.axes import axis_requirement
 from namedax.operands.one_axis import run
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
@@ -41,7 +41,7 @@ __all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_ax
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise RearrangeError(f"{op}: the size {label}={shown(n)} is not an integer from 0.")
+            raise RearrangeError(f"{op}: the size {label}={format_value(n)} is not an integer from 0.")
     return {label: int(n) for label, n in sizes.items()}
 
 
@@ -52,7 +52,7 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
-            f"{op}: {shown(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
+            f"{op}: {format_value(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
             f"{rank}. Write one entry per positional axis ('...' for those that do not matter), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
@@ -75,7 +75,7 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
 def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None) -> Any:
     if not isinstance(text, str):
         raise RearrangeError(
-            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {shown(text)}.{usage(op)}"
+            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {format_value(text)}.{usage(op)}"
         )
     pattern = parse_pattern(op, text)
     given = _as_sizes(op, sizes)
@@ -104,7 +104,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
-@well_called_operation
+@checked_operation
 def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
@@ -154,7 +154,7 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     return _run_pattern("rearrange", x, pattern, sizes)
 
 
-@well_called_operation
+@checked_operation
 def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
@@ -183,12 +183,12 @@ def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes
         names = [name for name in REDUCTIONS if not name.startswith(("arg", "nanarg"))]
         if reduction not in names:
             raise RearrangeError(
-                f"reduce: there is no reduction {shown(reduction)}.{did_you_mean(reduction, names)} Write one of "
+                f"reduce: there is no reduction {format_value(reduction)}.{did_you_mean(reduction, names)} Write one of "
                 f"{show_names(sorted(names))}."
             )
     elif not callable(reduction):
         raise RearrangeError(
-            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {shown(reduction)}."
+            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {format_value(reduction)}."
         )
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
@@ -203,7 +203,7 @@ def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
 def repeat(
     x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array: ...
-@axis_needed(_is_pattern)
+@axis_requirement(_is_pattern)
 def repeat(
     x: Any,
     repeats: Any,
@@ -251,7 +251,7 @@ def repeat(
         return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
     if sizes:
         raise ArgumentTypeError(
-            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {shown(repeats)}. Write a pattern, as in "
+            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {format_value(repeats)}. Write a pattern, as in "
             f"nx.repeat(x, '{{k}} -> {{batch, k}}', batch=3), or nx.repeat(x, 2, axis='k')."
         )
     return repeat_entries(x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis)
@@ -264,12 +264,14 @@ def _terms_of(dims: Dims) -> list[Term]:
 def _require(op: str, x: Any, name: Any) -> None:
     dims = dims_of(x)
     if not is_name(name):
-        raise PositionalAxisError(f"{op}: {shown(name)} is not an axis name; for positional axes use rearrange.{usage(op)}")
+        raise PositionalAxisError(
+            f"{op}: {format_value(name)} is not an axis name; for positional axes use rearrange.{usage(op)}"
+        )
     if name not in dims:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
-@well_called_operation
+@checked_operation
 def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
     """Splits one named axis into several, row-major.
 
@@ -301,13 +303,13 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):
         raise RearrangeError(
-            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {shown(sizes)}."
+            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {format_value(sizes)}."
         )
     new = tuple(sizes)
     for name in new:
         if not is_name(name):
             raise AxisNameError(
-                f"split_axis: {shown(name)} is not an axis name. Use rearrange to split an axis into positional ones."
+                f"split_axis: {format_value(name)} is not an axis name. Use rearrange to split an axis into positional ones."
             )
         check_name(name, "split_axis")
     given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
@@ -325,7 +327,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return execute(op, x, left, right, known)
 
 
-@well_called_operation
+@checked_operation
 def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 
@@ -349,18 +351,18 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):
         raise RearrangeError(
-            f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {shown(axis)}.{usage('merge_axes')}"
+            f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {format_value(axis)}.{usage('merge_axes')}"
         )
     axes = tuple(axis)
     for i, entry in enumerate(axes):
         _require("merge_axes", x, entry)
         if entry in axes[:i]:
-            raise AxisNameError(f"merge_axes: axis {shown(entry)} appears twice in {axes}.")
+            raise AxisNameError(f"merge_axes: axis {format_value(entry)} appears twice in {axes}.")
     if not axes:
         raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
     if not is_name(name):
         raise AxisNameError(
-            f"merge_axes: {shown(name)} is not an axis name. Use rearrange to merge axes into a positional one."
+            f"merge_axes: {format_value(name)} is not an axis name. Use rearrange to merge axes into a positional one."
         )
     check_name(name, "merge_axes")
     return run("merge_axes", _merge, (name, *axes), (), x)

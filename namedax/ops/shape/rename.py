@@ -10,12 +10,12 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
+from namedax.core.name_scopes import Renaming, operation
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.scopes import Renaming, operation
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, raise_not_found, shown
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.resources.layout import Axes, Layout, relayout
 from namedax.resources.serial import LoopAxis
 
@@ -102,7 +102,7 @@ def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
     """What was meant where the new names are those that there are, and the old ones are not; else nothing."""
     if any(old in known for old in names) or not all(new in known for new in names.values()):
         return ""
-    return f"The old name comes first: write {shown({new: old for old, new in names.items()})}."
+    return f"The old name comes first: write {format_value({new: old for old, new in names.items()})}."
 
 
 def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
@@ -117,19 +117,19 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), op)
     if renamed == dims:
         return x
-    x = local_block(x, op, region)
+    x = to_local(x, op, region)
     if region is None:
-        return wrap(x._data, renamed)
+        return make_result(x._data, renamed)
     for dim, new_dim, n in zip(dims, renamed, x._data.shape, strict=True):
         if dim is not None and dim != new_dim:
             check_new_name(op, "become", dim, new_dim, region.global_size(dim, n), region)
     region.check_placement(op, (dim for dim in renamed if dim is not None))
     if not region.manual:
-        return wrap(x._data, renamed)
+        return make_result(x._data, renamed)
     old_layout = [() if dim is None else region.place(dim) for dim in dims]
     new_layout = [() if dim is None else region.place(dim) for dim in renamed]
     if old_layout == new_layout:
-        return share_memory(wrap(x._data, renamed), x)
+        return share_memory(make_result(x._data, renamed), x)
     return move(x, old_layout, new_layout, renamed)
 
 
@@ -138,7 +138,7 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
         return more
     if not isinstance(names, Mapping):
         raise ArgumentTypeError(
-            f"rename: names={shown(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+            f"rename: names={format_value(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
         )
     if any(map(is_named, names.values())):
         raise ArgumentTypeError(
@@ -158,7 +158,7 @@ def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, 
             f"{op}: axis {old!r} of size {size} cannot {verb} {new!r}, which has size {known} in this mapped function; a name "
             "has one size. Choose another name."
         )
-    region.note(new, region.block_size(new, size, op, knows_padding=True))
+    region.note(new, region.block_size(new, size, op, supports_padding=True))
 
 
 def move(
@@ -187,7 +187,7 @@ def move(
         return finish(read(source, tuple(old), tuple(new), frozenset(axis for axes in new for axis in axes) | wanted))
 
     if not gathered or all(dim is None for dim in dims):
-        return wrap(form(frozenset()), dims)
+        return make_result(form(frozenset()), dims)
     region = ambient()
     if region is not None:
         region.seen.update(dim for dim in dims if dim is not None)
@@ -232,5 +232,5 @@ def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]
     if order == list(range(len(order))):
         return x
-    result: NamedArray = wrap(lax.transpose(x._data, order), dims)
+    result: NamedArray = make_result(lax.transpose(x._data, order), dims)
     return result

@@ -13,13 +13,13 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, refuse_names, shown
-from namedax.operands.axes import alone, axis_key, axis_needed, new_names, resolve_axis
-from namedax.operands.broadcasting import wrap
+from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, refuse_names
+from namedax.operands.axes import axis_key, axis_requirement, new_names, resolve_axis, unwrap_single
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
 from namedax.resources import communication as comm
@@ -27,7 +27,7 @@ from namedax.resources import communication as comm
 __all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
 
 
-@axis_needed()
+@axis_requirement()
 def flip(m: Any, axis: Any = None) -> LikeArguments:
     """Reverses axes.
 
@@ -54,7 +54,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     region = ambient()
     uneven = [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
     for name in uneven:  # their rows do not go from block to block
-        site = along("flip", make_in_region(data, dims), name, knows_padding=True)
+        site = along("flip", make_in_region(data, dims), name, supports_padding=True)
         data = site.remap(None, np.arange(site.size)[::-1], 0, lambda data: data)._data
     places = tuple(place for place in places if dims[place] not in uneven)
     data = lax.rev(data, places)
@@ -63,7 +63,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
         if mesh_axes:
             last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
             data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
-    return wrap(data, dims)
+    return make_result(data, dims)
 
 
 @operation("reps")
@@ -96,7 +96,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
     for name, times in reps.items():
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
-        site = along("tile", A, name, knows_padding=True)
+        site = along("tile", A, name, supports_padding=True)
 
         def whole(data: Any, times: int = times, dim: int = site.dim) -> Any:
             return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
@@ -105,7 +105,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
-@axis_needed()
+@axis_requirement()
 @operation("axis")
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
@@ -135,7 +135,7 @@ def repeat(
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
     Array([0, 0, 1, 1], dtype=int32)
     """
-    axis = alone(axis, dims_of(a))
+    axis = unwrap_single(axis, dims_of(a))
     if total_repeat_length is not None:
         total_repeat_length = as_integer("repeat", "total_repeat_length", total_repeat_length, 0)
     known = not isinstance(repeats, (jax.core.Tracer, NamedArray))
@@ -148,10 +148,10 @@ def repeat(
             )
     if isinstance(repeats, NamedArray) and is_name(axis):
         raise PositionalAxisError(
-            f"repeat: repeats is {type_text(repeats)}; along the name {shown(axis)} it is a number, or an array without names."
+            f"repeat: repeats is {type_text(repeats)}; along the name {format_value(axis)} it is a number, or an array without names."
         )
     if not known and total_repeat_length is None:
-        along_ = "" if axis is None else f" along axis {shown(axis)}"
+        along_ = "" if axis is None else f" along axis {format_value(axis)}"
         raise AxisSizeError(
             f"repeat: the repeats{along_} are known at run time only. Give total_repeat_length, which is the size of the result."
         )
@@ -161,7 +161,7 @@ def repeat(
         if not isinstance(repeats, NamedArray):
             return Lifted(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length), "repeat")(a)
         return Lifted(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length), "repeat")(a, repeats)
-    site = along("repeat", a, axis, knows_padding=True)
+    site = along("repeat", a, axis, supports_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
         size = site.size * int(repeats)

@@ -13,12 +13,12 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer, shown
-from namedax.operands.axes import alone
-from namedax.operands.broadcasting import settled, wrap
+from namedax.core.padded_sharding import Uneven
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer, format_value
+from namedax.operands.axes import unwrap_single
+from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
 from namedax.ops.shape.joining import rows_of_parts
 from namedax.resources.row_moves import move_rows
@@ -67,18 +67,18 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: 
 
 
 def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
-    where, axis = _where_to_cut(op, indices_or_sections), alone(axis, dims_of(ary))
+    where, axis = _where_to_cut(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
-        return [wrap(part, dims) for part in parts]
-    site = along(op, ary, axis, knows_padding=True)
+        return [make_result(part, dims) for part in parts]
+    site = along(op, ary, axis, supports_padding=True)
     cuts = _cuts(op, site, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
         raise AxisNameError(
-            f"{op}: out_axis={shown(out_axis)} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
+            f"{op}: out_axis={format_value(out_axis)} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
         )
     results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
     old, count = site.old, site.blocks(site.old)
@@ -92,7 +92,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)
         blocks = move_rows(site.data, site.dim, old, rows)
     # Slices of one value that XLA's partitioner cuts, next to another reader of it, end in an internal error of XLA.
-    data = settled(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
+    data = constrain_sharding(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
     parts = []
     at = 0
     for (dims, new), (begin, end) in zip(results, itertools.pairwise(cuts), strict=True):
@@ -136,7 +136,7 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
     inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
     if inner != sorted(inner):
         raise AxisSizeError(
-            f"{op}: the indices {shown(indices_or_sections)} along axis {site.name!r} of size {site.size} must not decrease."
+            f"{op}: the indices {format_value(indices_or_sections)} along axis {site.name!r} of size {site.size} must not decrease."
         )
     return [0, *inner, site.size]
 

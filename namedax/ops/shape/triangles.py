@@ -14,12 +14,12 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, PositionalAxisError, shown
+from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
 from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import local_block
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -38,7 +38,7 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
     return lax.broadcasted_iota(jnp.int32, (block, *(1,) * behind), 0)
 
 
-@well_called_operation
+@checked_operation
 def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
 
@@ -66,7 +66,7 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     return _triangle("tril", m, k, axis)
 
 
-@well_called_operation
+@checked_operation
 def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
 
@@ -83,17 +83,19 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
     kind = getattr(k, "dtype", None)
     if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
         raise ArgumentTypeError(
-            f"{op}: k={shown(k)} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
+            f"{op}: k={format_value(k)} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
             f"nx.{op}(x, axis=('query', 'key'))."
         )
     if axis is None:
         return Lifted(lambda data: getattr(jnp, op)(data, k), op)(m)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be a pair, the axis of the rows and that of the columns.")
-    m = local_block(m, op, ambient())
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be a pair, the axis of the rows and that of the columns."
+        )
+    m = to_local(m, op, ambient())
     m = m if hasattr(m, "dtype") else jnp.asarray(m)
     if len(resolve_axis(op, m, tuple(axis))) != 2:
-        raise PositionalAxisError(f"{op}: axis={shown(axis)} must be two axes of {type_text(m)}.")
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be two axes of {type_text(m)}.")
     row, column = (index_along(op, m, one) for one in axis)
     keep = column <= row + k if op == "tril" else column >= row + k
     return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))

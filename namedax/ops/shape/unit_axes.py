@@ -11,18 +11,18 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, shown
-from namedax.operands.axes import axis_needed, resolve_axis
-from namedax.operands.broadcasting import wrap
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, format_value
+from namedax.operands.axes import axis_requirement, resolve_axis
+from namedax.operands.broadcasting import make_result
 from namedax.operands.one_axis import along, data_and_dims
 from namedax.ops.shape.joining import named_from_front, new_place
 
 __all__ = ["FUNCTIONS", "expand_dims", "squeeze"]
 
 
-@well_called_operation
+@checked_operation
 def expand_dims(a: Any, axis: Any) -> LikeArguments:
     """Inserts axes of size 1.
 
@@ -50,15 +50,15 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
             continue
         if isinstance(entry, bool) or not isinstance(entry, (int, np.integer)) or not -rank <= entry < rank:
             raise PositionalAxisError(
-                f"expand_dims: {shown(entry)} is neither a name nor a position in a result with {rank} positional axes."
+                f"expand_dims: {format_value(entry)} is neither a name nor a position in a result with {rank} positional axes."
             )
         places.append(int(entry) % rank)
     if len(set(places)) != len(places):
-        raise PositionalAxisError(f"expand_dims: a position appears twice in axis={shown(axis)}.")
+        raise PositionalAxisError(f"expand_dims: a position appears twice in axis={format_value(axis)}.")
     for place in sorted(places):
         at = new_place("expand_dims", place, dims)
         data, dims = jnp.expand_dims(data, at), (*dims[:at], None, *dims[at:])
-    result = wrap(data, dims)
+    result = make_result(data, dims)
     for name in reversed(names):
         data, dims = data_and_dims("expand_dims", result)
         if name in dims:
@@ -67,7 +67,7 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     return result
 
 
-@axis_needed()
+@axis_requirement()
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Removes axes of size 1.
 
@@ -100,7 +100,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
                 f"squeeze: {what} of {type_text(a)} has size {size}; only axes of size 1 can be removed. Reduce it, or index "
                 "it."
             )
-    return wrap(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+    return make_result(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
 
 
 def _lax_expand_dims(array: Any, dimensions: Any) -> Array:

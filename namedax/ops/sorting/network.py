@@ -23,14 +23,14 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import weak_as
+from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.uneven import Uneven
 from namedax.core.variance import cast_data, varying
-from namedax.ops.reduction.site import Site
+from namedax.ops.reduction.site import ReductionPlan
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
-from namedax.resources.real_entries import is_real, real_blocks
+from namedax.resources.padding_masks import is_real, real_blocks
 from namedax.resources.refusals import refuse_loops
 
 __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "sort_values"]
@@ -114,7 +114,7 @@ def _sorted(operands: Sequence[Any], dim: int, num_keys: int, first: list[Any]) 
     return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[len(first) :]
 
 
-def global_positions(site: Site, dtype: Any) -> Any:
+def global_positions(site: ReductionPlan, dtype: Any) -> Any:
     """The index along the axes of the site together (row-major, as `site.data` has them), as an array of its shape."""
     region = ambient()
     index: Any = jnp.zeros((), dtype)

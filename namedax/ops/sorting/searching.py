@@ -10,16 +10,16 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
-from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, shown
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, format_value
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import real_entries
+from namedax.resources.padding_masks import real_entries
 
 __all__ = ["FUNCTIONS", "search", "searchsorted"]
 
@@ -79,7 +79,7 @@ def searchsorted(
     Array([0, 1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side={shown(side)} is neither 'left' nor 'right'.")
+        raise ArgumentError(f"searchsorted: side={format_value(side)} is neither 'left' nor 'right'.")
 
     def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
         return Lifted(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted")(a, v, *sorter)
@@ -88,17 +88,17 @@ def searchsorted(
     if axis is None:
         return lifted(a, v, *more)
     region = ambient()
-    a, v = local_block(a, "searchsorted", region), local_block(v, "searchsorted", region)
-    site = site_of_one_axis("searchsorted", a, axis, knows_padding=True)
+    a, v = to_local(a, "searchsorted", region), to_local(v, "searchsorted", region)
+    site = site_of_one_axis("searchsorted", a, axis, supports_padding=True)
     if dims_of(a).count(None) > (0 if site.named else 1):
         raise PositionalAxisError(
-            f"searchsorted: {type_text(a)} has positional axes besides axis {shown(axis)}. Give them names."
+            f"searchsorted: {type_text(a)} has positional axes besides axis {format_value(axis)}. Give them names."
         )
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
         raise AxisSizeError(
-            f"searchsorted: the values {type_text(v)} have the axis {shown(axis)} that is searched. Rename it there."
+            f"searchsorted: the values {type_text(v)} have the axis {format_value(axis)} that is searched. Rename it there."
         )
     if region is not None and region.resources:
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
@@ -108,7 +108,7 @@ def searchsorted(
         a, more = take_along_axis(a, sorter, axis), ()
 
     def as_position(x: Any) -> Any:
-        x = local_block(x, "searchsorted", region)
+        x = to_local(x, "searchsorted", region)
         if axis not in dims_of(x):
             return x
         return make_in_region(x.data, tuple(None if dim == axis else dim for dim in x.dims))
@@ -118,7 +118,7 @@ def searchsorted(
     if not site.mesh_axes:
         return result
     data = result.data if isinstance(result, NamedArray) else result
-    return wrap(comm.psum(data, site.mesh_axes), dims_of(result))
+    return make_result(comm.psum(data, site.mesh_axes), dims_of(result))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"searchsorted": searchsorted}

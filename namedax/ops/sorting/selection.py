@@ -16,15 +16,15 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, raise_not_found, shown
+from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, format_value, raise_not_found
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import axis_needed
-from namedax.operands.broadcasting import local_block
-from namedax.operands.leaves import names_of
+from namedax.operands.axes import axis_requirement
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import nmap
+from namedax.operands.pytree_leaves import names_of
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -61,18 +61,18 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     for name in axes:
         if not is_name(name):
             raise AxisNameError(
-                f"{op}: axis={shown(axis)} must be a name or a tuple of names; positional axes need no axis= here."
+                f"{op}: axis={format_value(axis)} must be a name or a tuple of names; positional axes need no axis= here."
             )
         if name not in names:
             raise_not_found(op, name, type_text(x), names)
     if out_axis is not None and (not is_name(out_axis) or out_axis in names):
-        raise AxisNameError(f"{op}: out_axis={shown(out_axis)} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)} lacks.")
     return axes
 
 
 def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
     if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-        raise ArgumentError(f"{op}: size={shown(size)} must be an integer from 0, the number of places in the result.")
+        raise ArgumentError(f"{op}: size={format_value(size)} must be an integer from 0, the number of places in the result.")
     if out_axis is None:
         if size is None:
             raise ArgumentError(f"{op}: give size=, the number of places in the result; how many are found depends on data.")
@@ -123,12 +123,12 @@ def nonzero(
                 "size=, and for indices along names axis= too."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
-    a = local_block(a, op, ambient())
+    a = to_local(a, op, ambient())
     axes, places = _axes(op, a, axis, out_axis), _size(op, size, out_axis)
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
-            f"{op}: fill_value={shown(fill_value)} has {len(fills)} entries for {len(axes)} axes; give a number, or one for each."
+            f"{op}: fill_value={format_value(fill_value)} has {len(fills)} entries for {len(axes)} axes; give a number, or one for each."
         )
     mask = a if a.dtype == jnp.bool_ else a != 0
     slot, count = _slots(mask, axes, places)
@@ -169,7 +169,7 @@ def _filled(op: str, result: Any, count: Any, places: int, fill: Any, found: _Fo
 _lifted_unique = along_axes(jnp.unique, "unique", ("axis",))
 
 
-@axis_needed()
+@axis_requirement()
 @operation("axis")
 def unique(
     ar: Any,
@@ -220,12 +220,12 @@ def unique(
     if out_axis is None:
         options = {"equal_nan": equal_nan, "size": size, "fill_value": fill_value, "sorted": sorted}
         return _lifted_unique(ar, return_index, return_inverse, return_counts, axis, **options)
-    ar = local_block(ar, op, ambient())
+    ar = to_local(ar, op, ambient())
     axes, places = _axes(op, ar, axis, out_axis), _size(op, size, out_axis)
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
-                f"{op}: an index into {axes} is not one number; merge them before, nx.merge_axes(x, {shown(axes)}, 'flat')."
+                f"{op}: an index into {axes} is not one number; merge them before, nx.merge_axes(x, {format_value(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
         ar = merge_axes(ar, axes, name)

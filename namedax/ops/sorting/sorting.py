@@ -10,18 +10,18 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import make_in_region
-from namedax.core.refused import well_called_operation
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
-from namedax.operands import compiled_ops
+from namedax.operands import kernels
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align
+from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.shortcuts import of_arguments
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_masks import refilled
 
 __all__ = ["FUNCTIONS", "argpartition", "argsort", "lexsort", "partition", "sort"]
 
@@ -65,13 +65,13 @@ def sort(
     """
     _check_kind("sort", kind, order)
     with explain_type_errors:
-        return compiled_ops.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
+        return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
 
 
 def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis, knows_padding=True)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
     (dim,) = site.axes
     if not site.mesh_axes:
         return site.finish_whole(sort_local(site.data, dim, stable, descending))
@@ -113,13 +113,13 @@ def argsort(
     """
     _check_kind("argsort", kind, order)
     with explain_type_errors:
-        return compiled_ops.run("argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x)
+        return kernels.run("argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x)
 
 
 def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis, knows_padding=True)
+    site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
     (dim,) = site.axes
     if not site.mesh_axes:
         order = jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
@@ -132,7 +132,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
-@well_called_operation
+@checked_operation
 def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
@@ -155,13 +155,15 @@ def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
     if not keys:
         raise ArgumentError("lexsort: needs at least one key; got none.")
     with explain_type_errors:
-        return compiled_ops.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
+        return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
 
 
 def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
     datas, dims = align(op, *keys)
     datas = list(jnp.broadcast_arrays(*datas))
-    site = site_of_one_axis(op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis, knows_padding=True)
+    site = site_of_one_axis(
+        op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis, supports_padding=True
+    )
     (dim,) = site.axes
     index = global_positions(site, jnp.arange(0).dtype)
     operands = [*map(lax.stop_gradient, reversed(datas)), index]
@@ -177,11 +179,11 @@ def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
 def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
     kth = as_integer(op, "kth", kth)
     with explain_type_errors:
-        return compiled_ops.run(op, _partition, axis_key(op, axis), (function, kth), x)
+        return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 
 
 def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: Any) -> Any:
-    site = site_of_one_axis(op, x, axis, knows_padding=True)
+    site = site_of_one_axis(op, x, axis, supports_padding=True)
     (dim,) = site.axes
     data = site.data
     if site.mesh_axes:
@@ -190,7 +192,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
     return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
 
 
-@well_called_operation
+@checked_operation
 def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
@@ -204,7 +206,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
-@well_called_operation
+@checked_operation
 def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
 

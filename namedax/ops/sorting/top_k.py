@@ -9,16 +9,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
-from namedax.errors import AxisSizeError, as_integer, shown
-from namedax.operands.broadcasting import local_block
+from namedax.errors import AxisSizeError, as_integer, format_value
+from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import finish_with_new_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import real_blocks, real_entries
+from namedax.resources.padding_masks import real_blocks, real_entries
 
 __all__ = ["FUNCTIONS", "TopK", "top_k"]
 
@@ -59,12 +59,12 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     (('batch', 'best'), Array([[0, 2]], dtype=int32))
     """
     k = as_integer("top_k", "k", k)
-    x = local_block(x, "top_k", ambient())
-    site = site_of_one_axis("top_k", x, axis, knows_padding=True)
+    x = to_local(x, "top_k", ambient())
+    site = site_of_one_axis("top_k", x, axis, supports_padding=True)
     (dim,) = site.axes
     if not 0 <= k <= site.count:
         raise AxisSizeError(
-            f"top_k: k={k} is not between 0 and {site.count}, the size of axis {shown(axis)} in {type_text(x)}."
+            f"top_k: k={k} is not between 0 and {site.count}, the size of axis {format_value(axis)} in {type_text(x)}."
         )
     data = jnp.moveaxis(site.data, dim, -1)
     values, index = _real_top_k(data, k, site.uneven[0][1]) if site.uneven else lax.top_k(data, min(k, data.shape[-1]))

@@ -16,10 +16,10 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
-from namedax.core.scopes import operation
+from namedax.core.name_scopes import operation
 from namedax.errors import PositionalAxisError, naming
-from namedax.operands.axes import axis_said, resolve_axis
-from namedax.operands.broadcasting import wrap
+from namedax.operands.axes import requires_axis, resolve_axis
+from namedax.operands.broadcasting import make_result
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site
@@ -29,7 +29,7 @@ __all__ = ["FUNCTIONS", "average", "ptp"]
 _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
 
 
-@axis_said
+@requires_axis
 @operation("axis")
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
@@ -41,7 +41,7 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _max(x, axis, keepdims=keepdims) - _min(x, axis, keepdims=keepdims)
 
 
-@axis_said
+@requires_axis
 @operation("axis")
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
@@ -75,7 +75,7 @@ def average(
         result = _mean(x, axis, keepdims=keepdims)
         if not returned:
             return result
-        count = reduction_site("average", x, axis, knows_padding=True).count
+        count = reduction_site("average", x, axis, supports_padding=True).count
         return result, apply_elementwise("average", lambda r: jnp.full(r.shape, count, r.dtype), result)
     weights = as_inexact(as_array(weights))
     dtype = jnp.promote_types(x.dtype, weights.dtype)
@@ -90,7 +90,7 @@ def average(
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
     repeats = (
-        reduction_site("average", x, tuple(e for e in entries if e not in counted), knows_padding=True).count
+        reduction_site("average", x, tuple(e for e in entries if e not in counted), supports_padding=True).count
         if len(counted) < len(entries)
         else 1
     )
@@ -122,7 +122,7 @@ def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int,
     kept = data.shape[: len(names)]
     data = data.reshape(kept + tuple(n if i in positions else 1 for i, n in enumerate(shape)))
     data = jnp.broadcast_to(data, kept + shape)
-    return wrap(data, tuple(own[i] for i in names) + (None,) * len(shape))
+    return make_result(data, tuple(own[i] for i in names) + (None,) * len(shape))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (average, ptp)}

@@ -17,17 +17,17 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
-from namedax.core.merged import as_one
 from namedax.core.region import ambient
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, axis_needed
-from namedax.operands.broadcasting import align, local_block, wrap
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
+from namedax.operands import kernels
+from namedax.operands.axes import axis_key, axis_requirement
+from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
 
@@ -51,28 +51,28 @@ def _scatter_add(index: Any, weights: Any, length: int) -> Any:
     return result.reshape((*rows, length))
 
 
-def _combine_counts(op: str, partial: Any, site: Site, out_axis: Hashable | None) -> Any:
+def _combine_counts(op: str, partial: Any, site: ReductionPlan, out_axis: Hashable | None) -> Any:
     """The sums of all devices, along a new last axis: one all-reduce, or one reduce-scatter if it is sharded as they were."""
     dims = (*site.dims, None)
     placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
     if placement and placement == site.mesh_axes:
         partial = comm.psum_scatter(partial, partial.ndim - 1, placement)
-        return wrap(partial, (*site.dims, out_axis))
+        return make_result(partial, (*site.dims, out_axis))
     if site.mesh_axes:
         partial = comm.psum(cast_data(partial, site.mesh_axes), site.mesh_axes)
     return finish_with_new_axis(op, partial, dims, len(dims) - 1, out_axis)
 
 
-def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[Site, Any]:
+def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[ReductionPlan, Any]:
     """The site of `x`, and weights of the shape of its data; both broadcast by name."""
     if weights is None:
-        return reduction_site(op, x, axis, knows_padding=True), None
+        return reduction_site(op, x, axis, supports_padding=True), None
     (data, weights), dims = align(op, x, weights)
     data, weights = jnp.broadcast_arrays(data, weights)
-    return reduction_site(op, wrap(data, dims), axis, knows_padding=True), weights
+    return reduction_site(op, make_result(data, dims), axis, supports_padding=True), weights
 
 
-def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
+def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
     """The bins of all entries, and for padding the one that does not exist."""
     real = site.real()
     if real is None:
@@ -81,7 +81,7 @@ def _without_padding(index: Any, site: Site, nowhere: int) -> Any:
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
-@axis_needed()
+@axis_requirement()
 def bincount(
     x: Any,
     weights: Any = None,
@@ -127,12 +127,12 @@ def bincount(
     length = as_integer("bincount", "length", length, 0)
     operands = (x,) if weights is None else (x, weights)
     with explain_type_errors:
-        return compiled_ops.run(
-            "bincount", _bincount, compiled_ops.AxesAndNew(axis_key("bincount", axis), out_axis), (length,), *operands
+        return kernels.run(
+            "bincount", _bincount, kernels.AxesAndNew(axis_key("bincount", axis), out_axis), (length,), *operands
         )
 
 
-def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
+def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     index = _flat_last(site.data, site.axes)
     index = _without_padding(jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), site, length)
@@ -140,7 +140,7 @@ def _bincount(op: str, axes: compiled_ops.AxesAndNew, length: int, x: Any, *more
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
-@axis_needed()
+@axis_requirement()
 def histogram(
     x: Any,
     bins: Any = 10,
@@ -195,21 +195,21 @@ def histogram(
     )
     operands = (x, edges) if weights is None else (x, edges, weights)
     with explain_type_errors:
-        counts = compiled_ops.run(
-            "histogram", _histogram, compiled_ops.AxesAndNew(axis_key("histogram", axis), out_axis), (dtype,), *operands
+        counts = kernels.run(
+            "histogram", _histogram, kernels.AxesAndNew(axis_key("histogram", axis), out_axis), (dtype,), *operands
         )
     if density:
         counts = _density(counts, edges, out_axis)
     return counts, edges
 
 
-def _histogram(op: str, axes: compiled_ops.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any) -> Any:
+def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any) -> Any:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     values = _flat_last(site.data, site.axes)
     flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
     ends = edges
     if isinstance(edges, NamedArray) or edges.ndim > 1:
-        (ends, _), dims = align(op, edges, wrap(values[..., :1], (*site.dims, None)))
+        (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
         # In the order of the values: the dims of the site, then the edges.
         ends = _reorder(ends, dims, (*site.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
@@ -236,7 +236,7 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     if range is not None:
         ends = jnp.asarray(range, dtype)
         if ends.shape != (2,):
-            raise ArgumentError(f"histogram: range={shown(range)} must be None, or two numbers.")
+            raise ArgumentError(f"histogram: range={format_value(range)} must be None, or two numbers.")
         first, last = ends[0], ends[1]
     else:
         first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))
@@ -247,13 +247,13 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
         return jnp.linspace(first, last, bins + 1, axis=-1, dtype=dtype)
 
     (low, high), dims = align("histogram", first, last)
-    return wrap(edges(jnp.asarray(low), jnp.asarray(high)), (*dims, None))
+    return make_result(edges(jnp.asarray(low), jnp.asarray(high)), (*dims, None))
 
 
 def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
     last = out_axis if out_axis is not None else -1
     total = _sum(counts, last, keepdims=out_axis is None)
-    edges = local_block(edges, "histogram", ambient())
+    edges = to_local(edges, "histogram", ambient())
     data, dims = (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
     widths = jnp.diff(data, axis=-1)
     result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)

@@ -12,21 +12,21 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisNameError,
     PositionalAxisError,
+    format_value,
     raise_not_found,
     show_names,
-    shown,
 )
-from namedax.operands.broadcasting import local_block
-from namedax.operands.leaves import names_of
+from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.pytree_leaves import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -98,7 +98,7 @@ def cov(
         )(m, y, fweights, aweights)
     _refuse_second("cov", m, y, axis)
     if ddof is not None and int(ddof) != ddof:
-        raise ArgumentError(f"cov: ddof={shown(ddof)} must be an integer.")
+        raise ArgumentError(f"cov: ddof={format_value(ddof)} must be an integer.")
     result, _, place = _covariances(
         "cov", m, axis, variables, int(not bias) if ddof is None else int(ddof), fweights, aweights, dtype
     )
@@ -147,7 +147,7 @@ def corrcoef(
 
 def _refuse(op: str, value: Any, what: str) -> None:
     if value is not None:
-        raise ArgumentError(f"{op}: {what}={shown(value)} goes with axis=, the name of the observations; give both.")
+        raise ArgumentError(f"{op}: {what}={format_value(value)} goes with axis=, the name of the observations; give both.")
 
 
 def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
@@ -158,8 +158,9 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
         left = [name for name in names if name not in entries]
         pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
         raise ArgumentTypeError(
-            f"{op}: y={shown(y)} is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
-            f"nx.{op}(x, axis={shown(y)}{pair})."
+            f"{op}: y={format_value(y)} is not an array; the second argument is an array of more variables. The name of "
+            "the observations goes by keyword: "
+            f"nx.{op}(x, axis={format_value(y)}{pair})."
         )
     if names and x.ndim == 0 and y is not None:
         raise PositionalAxisError(
@@ -178,9 +179,9 @@ def _of_both(op: str, x: Any, axes: Sequence[Any]) -> str:
     """What to write for two arrays that are one variable each."""
     if len(names_of(x.dims)) != len(axes) or x.ndim:
         return "Join the variables of both arrays first, nx.concatenate."
-    axis = show_names(axes[:1]) if len(axes) == 1 else shown(tuple(axes))
+    axis = show_names(axes[:1]) if len(axes) == 1 else format_value(tuple(axes))
     new = [word for word in ("variable", "variable2", "side", "side2") if word not in axes][:2]
-    return f"Stack both, nx.{op}(nx.stack([x, y], {shown(new[0])}), axis={axis}, variables=({show_names(new)}))."
+    return f"Stack both, nx.{op}(nx.stack([x, y], {format_value(new[0])}), axis={axis}, variables=({show_names(new)}))."
 
 
 def _refuse_second(op: str, x: Any, y: Any, axis: Any) -> None:
@@ -203,8 +204,8 @@ def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
             f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its variables is correlated with itself alone, "
-            f"which is always 1. Write which of {show_names(left)} are the variables, as in nx.corrcoef(x, axis={shown(axis)}, variables="
-            f"({shown(left[0])}, 'other'))."
+            f"which is always 1. Write which of {show_names(left)} are the variables, as in nx.corrcoef(x, axis={format_value(axis)}, variables="
+            f"({format_value(left[0])}, 'other'))."
         )
 
 
@@ -214,7 +215,8 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
         good = isinstance(variables, (tuple, list)) and len(variables) == 2 and all(map(is_name, variables))
         if not good or variables[0] == variables[1] or variables[1] in x.dims or variables[0] in axes:
             raise AxisNameError(
-                f"{op}: variables={shown(variables)} must be the name of the variables of {type_text(x)} and a new name for the other side, such "
+                f"{op}: variables={format_value(variables)} must be the name of the variables of {type_text(x)} and a new "
+                "name for the other side, such "
                 "as ('k', 'k2')."
             )
         if variables[0] not in x.dims:
@@ -236,7 +238,7 @@ def _covariances(
     op: str, m: Any, axis: Any, variables: Any, ddof: int, fweights: Any, aweights: Any, dtype: Any
 ) -> tuple[Any, Any, Callable[[Any], Any]]:
     """The covariances, the variances of both sides, and what brings the axes of a result to their places."""
-    m = local_block(m, op, ambient())
+    m = to_local(m, op, ambient())
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for name in axes:
         if not isinstance(m, NamedArray) or not is_name(name) or name not in m.dims:

@@ -16,11 +16,11 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
+from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, PositionalAxisError, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, axis_said, resolve_axis
+from namedax.errors import ArgumentError, PositionalAxisError, format_value
+from namedax.operands import kernels
+from namedax.operands.axes import axis_key, requires_axis, resolve_axis
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -38,7 +38,9 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
     if isinstance(ord, str):
-        raise ArgumentError(f"norm: ord={shown(ord)} is not an order of a vector norm; it is a number, also inf or -inf.")
+        raise ArgumentError(
+            f"norm: ord={format_value(ord)} is not an order of a vector norm; it is a number, also inf or -inf."
+        )
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -51,7 +53,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
 
 
-@axis_said
+@requires_axis
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
@@ -86,7 +88,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
         raise PositionalAxisError(
-            f"norm: axis={shown(axis)} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
+            f"norm: axis={format_value(axis)} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
         )
     if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, None, axes, keepdims)
@@ -101,10 +103,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
         raise ArgumentError(
-            f"norm: ord={shown(ord)} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
+            f"norm: ord={format_value(ord)} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
         )
     with explain_type_errors:
-        return compiled_ops.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
+        return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
 
 
 def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
@@ -120,7 +122,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
-@axis_said
+@requires_axis
 @operation("axis", "numpy.linalg.vector_norm")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.

@@ -16,14 +16,14 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
-from namedax.core.merged import as_one
+from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, shown
-from namedax.operands import compiled_ops
-from namedax.operands.axes import axis_key, axis_said
-from namedax.operands.broadcasting import wrap
+from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, format_value
+from namedax.operands import kernels
+from namedax.operands.axes import axis_key, requires_axis
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.ops.reduction.site import Site, reduction_site
+from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
@@ -44,7 +44,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
     return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
-def _quantile(site: Site, q: Any, method: str, skip_nans: bool) -> Any:
+def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     """Quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -98,19 +98,19 @@ def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: boo
     if np.ndim(q) > 1:
         raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
     if method not in _METHODS:
-        raise ArgumentError(f"{op}: method={shown(method)} is none of {_METHODS}.")
+        raise ArgumentError(f"{op}: method={format_value(method)} is none of {_METHODS}.")
     with explain_type_errors:
-        return compiled_ops.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
+        return kernels.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
 
 
 def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any) -> Any:
-    site = reduction_site(op, x, axis, keepdims, knows_padding=True)
+    site = reduction_site(op, x, axis, keepdims, supports_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
     if keepdims:
         data = jnp.expand_dims(data, [leading + i for i in sorted(site.axes)])
         data = lax.squeeze(data, [leading + i for i in site.named])
-    return wrap(data, (None,) * leading + site.dims)
+    return make_result(data, (None,) * leading + site.dims)
 
 
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -141,7 +141,7 @@ def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", k
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
-@axis_said
+@requires_axis
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
 
@@ -152,7 +152,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
 
 
-@axis_said
+@requires_axis
 def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median of the elements that are not NaN; see `median`.
 

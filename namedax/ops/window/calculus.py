@@ -18,10 +18,10 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, AxisSizeError, shown
+from namedax.core.name_scopes import operation
+from namedax.errors import ArgumentError, AxisSizeError, format_value
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import axis_needed, is_axis_name, resolve_axis
+from namedax.operands.axes import axis_requirement, is_axis_name, resolve_axis
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction import cumulative
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -66,8 +66,8 @@ def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
     n = size(x, axis)
     if points.shape != (n,):
         raise AxisSizeError(
-            f"{op}: the coordinates have the shape {points.shape}, but axis {shown(axis)} of {type_text(x)} has size {n}. Give an array with "
-            f"the axis {shown(axis)}, or one of the shape ({n},)."
+            f"{op}: the coordinates have the shape {points.shape}, but axis {format_value(axis)} of {type_text(x)} has size {n}. Give an array with "
+            f"the axis {format_value(axis)}, or one of the shape ({n},)."
         )
     return named(points, [axis])
 
@@ -119,7 +119,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     return 0.5 * _sum(_where_at(y, name, (n - 1,), 0.0, areas), name)
 
 
-@axis_needed()
+@axis_requirement()
 @operation("axis")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
@@ -147,9 +147,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
         return _gradient(f, *varargs, axis=axis, edge_order=edge_order)
     twice = [entry for i, entry in enumerate(axes) if entry in axes[:i]]
     if twice:
-        raise ArgumentError(f"gradient: axis={shown(axis)} has {shown(twice[0])} twice. Give each axis once.")
+        raise ArgumentError(f"gradient: axis={format_value(axis)} has {format_value(twice[0])} twice. Give each axis once.")
     if edge_order is not None:
-        raise ArgumentError(f"gradient: edge_order={shown(edge_order)} is not supported, as in jnp.gradient; leave it out.")
+        raise ArgumentError(
+            f"gradient: edge_order={format_value(edge_order)} is not supported, as in jnp.gradient; leave it out."
+        )
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(f"gradient: {len(varargs)} spacings for {len(axes)} axes; give one for all, or one for each.")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
@@ -165,7 +167,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     n = size(f, axis)
     if n < 2:
         raise AxisSizeError(
-            f"gradient: axis {shown(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 entries."
+            f"gradient: axis {format_value(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 entries."
         )
     left, right = shift(f, 1, axis), shift(f, -1, axis)
     before, after = f - left, right - f

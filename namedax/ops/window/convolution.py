@@ -16,14 +16,14 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError
 from namedax.operands.axes import new_names
-from namedax.operands.broadcasting import local_block, settled, wrap
+from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import along
 from namedax.ops.window.convolve import without_constraints
@@ -181,9 +181,9 @@ def _by_name(
     """`conv` or `conv_transpose`."""
     axes = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
     region = ambient()
-    x, kernel = local_block(x, op, region), local_block(kernel, op, region)
+    x, kernel = to_local(x, op, region), to_local(kernel, op, region)
     for name in axes:
-        along(op, x, name, knows_padding=op == "conv")
+        along(op, x, name, supports_padding=op == "conv")
     kernel_axis = _check_kernel_axes(op, kernel, axes, kernel_axis)
     strides = per_axis(op, "strides", geometry.strides, axes)
     dilation = per_axis(op, "kernel_dilation", geometry.dilation, axes)
@@ -197,7 +197,7 @@ def _by_name(
             pair = transposed_padding(op, geometry.padding, axes, i, strides[i], reach)
             plan, pair = plan_transposed(op, x, name, renamed.get(name), reach, strides[i], pair)
         else:
-            size = along(op, x, name, knows_padding=True).size
+            size = along(op, x, name, supports_padding=True).size
             pair = padding_of(op, geometry.padding, axes, i, size, strides[i], reach)
             plan = plan_window(op, x, name, renamed.get(name), "kernel", reach, strides[i], pair)
             if plan.old or plan.new or min(pair) < 0:
@@ -235,7 +235,7 @@ def _arrange_kernel(
     """The kernel with the positional axes `[new, contracted, *taps]`, its other names as they are; and the number of taps of each axis."""
     dims = dims_of(kernel)
     places = [
-        along(op, kernel, name, knows_padding=name == features.new).dim
+        along(op, kernel, name, supports_padding=name == features.new).dim
         for name in (features.new, features.contracted)
         if name is not None
     ]
@@ -258,7 +258,7 @@ def _arrange_kernel(
     labels = tuple(dims[i] for i in batch)
     taps = data.shape[len(batch) + 2 :]
     # XLA's partitioner convolves wrongly, or not at all, where it cuts what a window goes over, or places the result by another name.
-    data = settled(data, (*labels, features.new, features.contracted, *(None,) * len(taps)))
+    data = constrain_sharding(data, (*labels, features.new, features.contracted, *(None,) * len(taps)))
     return make_in_region(data, (*labels, *(None,) * (len(taps) + 2))) if batch else data, taps
 
 
@@ -291,7 +291,7 @@ class _Convolution(Record):
         data, dims = self._compute(frozenset())
         check_together(self.op, dims)
         if not gathered:
-            return wrap(data, dims)
+            return make_result(data, dims)
         return with_varying_form(data, dims, gathered, lambda: self._compute(gathered)[0])
 
     def _compute(self, keep: frozenset[str]) -> tuple[Any, Dims]:
@@ -309,7 +309,7 @@ class _Convolution(Record):
         if contracted is None:
             x = jnp.expand_dims(x, len(named) + len(rest))
         batch = (*(value._dims[i] for i in named), *(None,) * len(rest))
-        x = settled(x, (*batch, contracted, *(None,) * count))
+        x = constrain_sharding(x, (*batch, contracted, *(None,) * count))
         dims = batch + (None,) * (1 + count)
         if not isinstance(self.kernel, NamedArray):  # all names of x are one batch
             value = self.local(*cast_alike([x, self.kernel]))
@@ -332,12 +332,12 @@ class _Convolution(Record):
         windows = [dims.index(Window(name)) for name in self.axes]
         (batch,) = (i for i in range(len(dims)) if i != at and i not in windows)
         results = {Window(plan.axis): plan.out_axis for plan in self.plans} | {self.features.contracted: self.features.new}
-        x = settled(x, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        x = constrain_sharding(x, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
         order = (batch, at, *windows)
         x, kernel = cast_alike([x, self.kernel])
         data = self.local(x, kernel, (order, tuple(range(kernel.ndim)), order))
         dims = tuple(results.get(dim, dim) for dim in dims)
-        data = settled(data, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        data = constrain_sharding(data, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
     def _with_names(self, value: Any) -> tuple[Any, Dims]:
@@ -348,7 +348,7 @@ class _Convolution(Record):
         if new is None:
             data = lax.squeeze(data, (at,))
         batch = dims[:at] if new is None else (*dims[:at], new)
-        data = settled(data, (*batch, *(None,) * count))
+        data = constrain_sharding(data, (*batch, *(None,) * count))
         dims = (*batch, *(plan.out_axis for plan in self.plans))
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 

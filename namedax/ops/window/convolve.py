@@ -16,19 +16,19 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.merged import as_one
+from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven
 from namedax.core.region import Region, enter
-from namedax.core.scopes import operation
-from namedax.core.uneven import Uneven
+from namedax.core.reshape import as_one
 from namedax.core.variance import with_varying_form
-from namedax.errors import PositionalAxisError, shown
-from namedax.operands.axes import alone
-from namedax.operands.broadcasting import settled, wrap
+from namedax.errors import PositionalAxisError, format_value
+from namedax.operands.axes import unwrap_single
+from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along
 from namedax.ops.window.windows import check_together
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_masks import refilled
 
 __all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
 
@@ -65,17 +65,17 @@ def convolve(
     Array([ 1.,  1.,  2., -4.], dtype=float32)
     """
     if mode not in ("full", "same", "valid"):
-        raise PositionalAxisError(f"convolve: mode={shown(mode)} is none of 'full', 'same', 'valid'.")
+        raise PositionalAxisError(f"convolve: mode={format_value(mode)} is none of 'full', 'same', 'valid'.")
     if axis is None:
         return Lifted(lambda x, k: jnp.convolve(x, k, mode, precision=precision), "convolve")(a, v)
     if dims_of(v).count(None) != 1:
         raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have one positional axis, along which it lies.")
-    axis = alone(axis, dims_of(a))
-    site = along("convolve", a, axis, knows_padding=True)
+    axis = unwrap_single(axis, dims_of(a))
+    site = along("convolve", a, axis, supports_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:
         raise PositionalAxisError(
-            f"convolve: the kernel {type_text(v)} and axis {shown(axis)} of size {site.size} must not be empty."
+            f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {site.size} must not be empty."
         )
     # Entry i of the result is entry i + first of the full convolution, which reads the rows from i + first - (taps - 1).
     long, short = max(site.size, taps), min(site.size, taps)
@@ -100,7 +100,7 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
         batch = [i for i in range(data.ndim) if i != site.dim]
         labelled = [i for i in batch if site.dims[i] is not None]
         order = [*labelled, *(i for i in batch if site.dims[i] is None), site.dim]
-        x = settled(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
+        x = constrain_sharding(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
         labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
         with without_constraints(site.region):
             result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)
@@ -112,13 +112,13 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
     def named_result(value: Any) -> tuple[Any, Dims]:
         own, out_axis = dims_of(value), dims[site.dim]
         data = value._data if isinstance(value, NamedArray) else value
-        return settled(data, own), (*own[:-1], out_axis)
+        return constrain_sharding(data, own), (*own[:-1], out_axis)
 
     gathered = frozenset(site.old) - frozenset(new)
     data, out = named_result(compute(frozenset()))
     check_together(site.op, out)
     if not gathered:
-        return wrap(data, out)
+        return make_result(data, out)
     return with_varying_form(data, out, gathered, lambda: named_result(compute(gathered))[0])
 
 

@@ -20,9 +20,9 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, weak_as
+from namedax.core.explicit_fallback import checked_operation
+from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
-from namedax.core.refused import well_called_operation
-from namedax.core.scopes import operation
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
     ArgumentError,
@@ -31,17 +31,17 @@ from namedax.errors import (
     AxisSizeError,
     PositionalAxisError,
     as_integer,
+    format_value,
     refuse_names,
     show_names,
-    shown,
 )
-from namedax.operands.axes import alone, axis_needed, new_names
-from namedax.operands.broadcasting import align, wrap
+from namedax.operands.axes import axis_requirement, new_names, unwrap_single
+from namedax.operands.broadcasting import align, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
 
 __all__ = ["FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
@@ -52,7 +52,7 @@ Axes = tuple[str, ...]
 # --- roll and shift -------------------------------------------------------------------------------------------------
 
 
-@axis_needed()
+@axis_requirement()
 def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
@@ -128,19 +128,19 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
-                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {shown(axis)} write nx.take "
+                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {format_value(axis)} write nx.take "
                 "with a named index."
             )
         return Lifted(lambda data, s: jnp.roll(data, s, axis), "roll")(a, by)
     if not is_name(axis):
         data, dims = data_and_dims("roll", a)
-        return wrap(jnp.roll(data, by, position_of("roll", a, axis)), dims)
-    site = along("roll", a, axis, knows_padding=isinstance(by, int))
+        return make_result(jnp.roll(data, by, position_of("roll", a, axis)), dims)
+    site = along("roll", a, axis, supports_padding=isinstance(by, int))
     if not site.old:
-        return wrap(jnp.roll(site.data, by, site.dim), site.dims)
+        return make_result(jnp.roll(site.data, by, site.dim), site.dims)
     if isinstance(by, int):
         return site.remap(None, np.roll(np.arange(site.size), by), 0, lambda data: jnp.roll(data, by, site.dim))
-    return wrap(_roll_at_run_time(site, by), site.dims)
+    return make_result(_roll_at_run_time(site, by), site.dims)
 
 
 def _roll_at_run_time(site: Along, by: Any) -> Any:
@@ -155,7 +155,7 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
     return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
 
 
-@well_called_operation
+@checked_operation
 def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
 
@@ -175,7 +175,7 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
     Array([2, 3, 4, 9, 9], dtype=int32)
     """
-    by, axis = as_integer("shift", "offset", offset), alone(axis, dims_of(x))
+    by, axis = as_integer("shift", "offset", offset), unwrap_single(axis, dims_of(x))
     if isinstance(fill_value, (int, float, complex, np.generic)):
         return run("shift", _shift, (axis,), (by, fill_value), x)
     return _shift("shift", (axis,), by, fill_value, x)
@@ -197,10 +197,10 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 
     if not is_name(axis):
         data, dims = data_and_dims(op, x)
-        return wrap(whole(data, position_of(op, x, axis)), dims)
-    site = along(op, x, axis, knows_padding=True)
+        return make_result(whole(data, position_of(op, x, axis)), dims)
+    site = along(op, x, axis, supports_padding=True)
     if not site.old:
-        return wrap(whole(site.data, site.dim), site.dims)
+        return make_result(whole(site.data, site.dim), site.dims)
     source = np.arange(site.size) - by
     rows = np.where((source < 0) | (source >= site.size), FILL, source)
     return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
@@ -211,7 +211,8 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
     check_fits(op, parameter, value, getattr(x, "dtype", None))
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
-            f"{op}: {parameter}={shown(value)} is not a key, and {type_text(x)} is an array of random keys; what comes in can be keys of zeros "
+            f"{op}: {parameter}={format_value(value)} is not a key, and {type_text(x)} is an array of random keys; what "
+            "comes in can be keys of zeros "
             f"only. Leave out {parameter}, or put keys there with nx.where."
         )
 
@@ -221,7 +222,7 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
-@well_called_operation
+@checked_operation
 def halo(
     x: Any,
     axis: Hashable,
@@ -260,9 +261,9 @@ def halo(
            [4., 9., 0.]], dtype=float32)
     """
     before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
-    axis = alone(axis, dims_of(x))
+    axis = unwrap_single(axis, dims_of(x))
     if mode not in _MODES:
-        raise PositionalAxisError(f"halo: mode={shown(mode)} is none of {show_names(_MODES)}.")
+        raise PositionalAxisError(f"halo: mode={format_value(mode)} is none of {show_names(_MODES)}.")
     value = 0 if mode == "zero" else fill_value
     if _MODES[mode] == "fill":
         _check_fill("halo", "fill_value", value, x)
@@ -273,18 +274,18 @@ def halo(
 
 def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any) -> Any:
     axis, out_axis = axes
-    site = along(op, x, axis, knows_padding=True)
+    site = along(op, x, axis, supports_padding=True)
     if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
-        raise AxisNameError(f"{op}: out_axis={shown(out_axis)} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)} lacks.")
     block = site.data.shape[site.dim]
     data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
     width = before + 1 + after
     window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
     window = refilled(window, site.dim, site.old)
     if out_axis is None:
-        return wrap(window, (*site.dims, None))
+        return make_result(window, (*site.dims, None))
     # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
-    return named(wrap(window, (*site.dims, None)), {site.dims.count(None): out_axis})
+    return named(make_result(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
 
 _PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
@@ -299,7 +300,7 @@ def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) ->
     return isinstance(pad_width, (Mapping, str))
 
 
-@axis_needed(_is_by_name, _NOT_PADDED)
+@axis_requirement(_is_by_name, _NOT_PADDED)
 @operation("pad_width")
 def pad(
     array: Any,
@@ -340,16 +341,17 @@ def pad(
     if isinstance(pad_width, str):
         width = (1, 2) if isinstance(mode, str) or callable(mode) else mode
         raise ArgumentTypeError(
-            f"pad: pad_width={shown(pad_width)} is a name; write how much with it, nx.pad(x, {{{shown(pad_width)}: {shown(width)}}})."
+            f"pad: pad_width={format_value(pad_width)} is a name; write how much with it, nx.pad(x, "
+            f"{{{format_value(pad_width)}: {format_value(width)}}})."
         )
     if mode == "constant":
         options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
-        raise ArgumentError(f"pad: mode={shown(mode)} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
+        raise ArgumentError(f"pad: mode={format_value(mode)} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
     if not isinstance(pad_width, Mapping):
         if out_axis:
             raise ArgumentError(
-                f"pad: out_axis={shown(out_axis)} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}."
+                f"pad: out_axis={format_value(out_axis)} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}."
             )
         return Lifted(lambda data: jnp.pad(data, pad_width, mode, **options), "pad")(array)
     renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
@@ -357,7 +359,7 @@ def pad(
         pair = (width, width) if np.ndim(width) == 0 else tuple(width)
         if len(pair) != 2:
             raise PositionalAxisError(
-                f"pad: the width {shown(width)} of axis {shown(axis)} is neither a number nor a pair (before, after)."
+                f"pad: the width {format_value(width)} of axis {format_value(axis)} is neither a number nor a pair (before, after)."
             )
         array = _pad_one(
             array,
@@ -393,8 +395,8 @@ def _pad_one(
 
     if not is_name(axis):
         data, dims = data_and_dims("pad", x)
-        return wrap(whole(data, position_of("pad", x, axis)), dims)
-    site = along("pad", x, axis, knows_padding=True)
+        return make_result(whole(data, position_of("pad", x, axis)), dims)
+    site = along("pad", x, axis, supports_padding=True)
     if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
         return _whole(site, out_axis, site.size + before + after, lambda data: whole(data, site.dim))
     if mode == "constant":
@@ -428,18 +430,18 @@ def diff(
         position_of("diff", a, axis)  # which says what it is, if it is none
         return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
     if n == 0:
-        site = along("diff", a, axis, knows_padding=True)
+        site = along("diff", a, axis, supports_padding=True)
         return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a
     ends = [end for end in (prepend, append) if end is not None]
     for end in ends:
         if axis in dims_of(end):
             raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {shown(axis)}; along a name prepend and append are one entry, without that "
+                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a name prepend and append are one entry, without that "
                 "name."
             )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
-    site = along("diff", a, axis, knows_padding=True)
+    site = along("diff", a, axis, supports_padding=True)
     lead = prepend is not None
     size = site.size + len(ends) - n
     if size < 0:

@@ -13,15 +13,15 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.cpu import on_cpus
+from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
 from namedax.core.element_types import extreme, inexact_type
+from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
-from namedax.core.scopes import operation
-from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, shown
+from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.one_axis import along, finish
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named
@@ -45,7 +45,7 @@ def _plans(
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
-            f"{op}: the window {shown(window)} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
+            f"{op}: the window {format_value(window)} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
         )
     axes = tuple(window)
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
@@ -54,7 +54,7 @@ def _plans(
     renamed = new_names(op, out_axis, axes, f"window={dict(window)!r}")
     plans = []
     for i, name in enumerate(axes):
-        pair = padding_of(op, padding, axes, i, along(op, x, name, knows_padding=True).size, steps[i], sizes[i])
+        pair = padding_of(op, padding, axes, i, along(op, x, name, supports_padding=True).size, steps[i], sizes[i])
         if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may lie in the padding alone
             raise ArgumentError(
                 f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
@@ -88,7 +88,7 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
 
 
 def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis: Any) -> Any:
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
     largest = op == "max_pool"
     dtype = x.dtype
@@ -179,9 +179,9 @@ def avg_pool(
     Array([3. , 2.5], dtype=float32)
     """
     op = "avg_pool"
-    x = local_block(x, op, ambient())
+    x = to_local(x, op, ambient())
     plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
-    x = wrap(x._data.astype(inexact_type(x.dtype)), x._dims)
+    x = make_result(x._data.astype(inexact_type(x.dtype)), x._dims)
     total = _pool(op, x, plans, sizes, steps, np.zeros((), x.dtype), lax.add)
     for plan, size, step in zip(plans, sizes, steps, strict=True):
         if count_include_pad:

@@ -16,11 +16,11 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import inexact_type
-from namedax.core.scopes import operation
+from namedax.core.name_scopes import operation
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentTypeError, as_integer, shown
+from namedax.errors import ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
-from namedax.operands.broadcasting import wrap
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import Along, along, finish
 from namedax.resources import communication as comm
@@ -71,7 +71,7 @@ def resize(
     if not isinstance(shape, Mapping):
         if out_axis is not None:
             raise ArgumentTypeError(
-                f"resize: out_axis={shown(out_axis)} goes with sizes by name, shape={{'h': 64}}; the shape is {shown(shape)}."
+                f"resize: out_axis={format_value(out_axis)} goes with sizes by name, shape={{'h': 64}}; the shape is {format_value(shape)}."
             )
         return Lifted(lambda data: jax.image.resize(data, shape, method, antialias, precision), "resize")(image)
     renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")
@@ -101,7 +101,7 @@ def _resize_one(
         return jnp.moveaxis(summed, 0, site.dim)
 
     if site.old and site.old == new:
-        return wrap(_on_blocks(site, weights, weighted), dims)
+        return make_result(_on_blocks(site, weights, weighted), dims)
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)

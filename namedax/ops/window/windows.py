@@ -15,10 +15,10 @@ from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, shown
-from namedax.operands.broadcasting import settled
+from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.operands.broadcasting import constrain_sharding
 from namedax.operands.one_axis import along
-from namedax.resources.real_entries import refilled
+from namedax.resources.padding_masks import refilled
 
 __all__ = [
     "Plan",
@@ -55,7 +55,7 @@ def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> An
 
     It computes wrong gradients of windows that overlap, have strides, or are dilated.
     """
-    return settled(data, tuple(None if dim in axes else dim for dim in dims))
+    return constrain_sharding(data, tuple(None if dim in axes else dim for dim in dims))
 
 
 class Plan(Record):
@@ -99,13 +99,13 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
         wrong = [name for name in (*value, *axes) if name not in axes or name not in value]
         if wrong:
             raise PositionalAxisError(
-                f"{op}: {what}={shown(value)} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
+                f"{op}: {what}={format_value(value)} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
             )
         return tuple(value[name] for name in axes)
     values = tuple(value)
     if len(values) != len(axes):
         raise PositionalAxisError(
-            f"{op}: {what}={shown(value)} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
+            f"{op}: {what}={format_value(value)} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
         )
     return values
 
@@ -123,20 +123,20 @@ def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: in
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             return total // 2, total - total // 2
         raise PositionalAxisError(
-            f"{op}: padding={shown(padding)} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+            f"{op}: padding={format_value(padding)} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
         )
     if isinstance(padding, Mapping):
         padding = per_axis(op, "padding", padding, axes)
     pairs = tuple(padding) if isinstance(padding, Iterable) else ()
     if len(pairs) != len(axes):
         raise PositionalAxisError(
-            f"{op}: padding={shown(padding)} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
+            f"{op}: padding={format_value(padding)} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
         )
     try:
         low, high = (int(n) for n in pairs[i])
     except (TypeError, ValueError):
         raise PositionalAxisError(
-            f"{op}: the padding {shown(pairs[i])} of axis {shown(axes[i])} is not a pair (before, after)."
+            f"{op}: the padding {format_value(pairs[i])} of axis {format_value(axes[i])} is not a pair (before, after)."
         ) from None
     return low, high
 
@@ -149,12 +149,12 @@ def plan_window(
     Raises:
       AxisSizeError: no window fits; or in a mapped function the result has a size that its name does not have, or that does not divide.
     """
-    site = along(op, x, axis, knows_padding=True)
+    site = along(op, x, axis, supports_padding=True)
     low, high = padding
     size = max(0, (site.size + low + high - reach) // stride + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: the {what} reaches over {reach} entries of axis {shown(axis)}, which has {site.size + low + high} with its padding."
+            f"{op}: the {what} reaches over {reach} entries of axis {format_value(axis)}, which has {site.size + low + high} with its padding."
         )
     dims, new = site.result(out_axis, size)
     block = site.block(new, size)
@@ -186,7 +186,7 @@ def plan_transposed(
     size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: with the padding {padding} nothing is left of axis {shown(axis)}, which has {site.size} entries."
+            f"{op}: with the padding {padding} nothing is left of axis {format_value(axis)}, which has {site.size} entries."
         )
     dims, new = site.result(out_axis, size)
     devices = site.blocks(new)
@@ -194,7 +194,7 @@ def plan_transposed(
     if devices > 1 and block % stride:
         raise AxisSizeError(
             f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
-            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {shown(axis)} divides), or another out_axis."
+            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {format_value(axis)} divides), or another out_axis."
         )
     first = -(low // stride)
     length = max(1, (block + reach - 2 - low) // stride - first + 1)
@@ -215,7 +215,7 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
     """
     value = x
     for plan in plans:
-        site = along(op, value, plan.axis, knows_padding=True)
+        site = along(op, value, plan.axis, supports_padding=True)
         is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, site.size)
         moved = (
             site.data

@@ -31,7 +31,7 @@ from namedax.programs.primitives import (
     solve,
 )
 from namedax.programs.remat import is_remat_of_gradient
-from namedax.programs.waiting import Wait, may_wait
+from namedax.programs.sum_commutation import Wait, may_wait
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 

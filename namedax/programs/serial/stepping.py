@@ -33,7 +33,7 @@ from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
 from namedax.programs.hijax import programs_within
-from namedax.programs.late_sums import postponing
+from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import mapped_program
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh

@@ -35,10 +35,10 @@ from namedax.programs.primitives import (
     is_in_groups,
     is_tiled,
 )
-from namedax.programs.serial import together
+from namedax.programs.serial import lockstep_control_flow
+from namedax.programs.serial.jaxpr_writer import Atoms, Writer, bound, constant_of, on_this_mesh
+from namedax.programs.serial.lockstep_control_flow import STACKED
 from namedax.programs.serial.nodes import PASSING, SUMS, Added, Body, Flattener, Node, Value
-from namedax.programs.serial.together import STACKED
-from namedax.programs.serial.writing import Atoms, Writer, bound, constant_of, on_this_mesh
 from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
 from namedax.resources.refusals import moves_entries
@@ -142,7 +142,9 @@ class Stepper:
     def _classify_whole(self, node: Node, level: int) -> None:
         dims = [self.dims.get(v, STACKED) if isinstance(v, int) and v in self.varies else None for v in node.inputs]
         make = functools.partial(Stepper, axis=self.axis, steps=self.steps)
-        differ = together.prepare(node, self.axis, dims, lambda body, into, out: make(body, in_dims=into, out_dims=out))
+        differ = lockstep_control_flow.prepare(
+            node, self.axis, dims, lambda body, into, out: make(body, in_dims=into, out_dims=out)
+        )
         node.collective = True
         self.level.update(dict.fromkeys(node.outputs, level))
         self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
@@ -192,7 +194,7 @@ class Stepper:
             results[i] = (
                 whole
                 if dim is None
-                else together.stacked(whole, None, self.steps)
+                else lockstep_control_flow.stacked(whole, None, self.steps)
                 if dim == STACKED
                 else lax.concatenate([whole] * self.steps, dim)
             )
@@ -247,7 +249,7 @@ class Stepper:
     def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
         operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
         with source_of(node.eqn):
-            results = together.run(node, self.axis, self.steps, operands)
+            results = lockstep_control_flow.run(node, self.axis, self.steps, operands)
         for output, value in zip(node.outputs, results, strict=True):
             if output in self.varies:
                 sliced[output] = (value, STACKED)
@@ -503,7 +505,7 @@ class Stepper:
     def _while(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         loop, (condition, body) = While.of(node.eqn), node.bodies
         first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
-        return together.while_loop(
+        return lockstep_control_flow.while_loop(
             lambda carry: self._call(condition, [*values[:first], *carry], index)[0],
             lambda carry: self._call(body, [*values[first:start], *carry], index),
             values[start:],

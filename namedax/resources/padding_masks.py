@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.element_types import weak_as
-from namedax.core.uneven import Uneven, block_of
+from namedax.core.padded_sharding import Uneven, block_of
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
-from namedax.resources.unfelt import feels_real, unfelt
+from namedax.resources.padding_gradients import mask_cotangent, zero_cotangent
 
 __all__ = ["constant_padding", "is_real", "last_repeated", "masked", "only_real", "real_blocks", "real_entries", "refilled"]
 
@@ -59,12 +59,12 @@ def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
     """The block `data`, to whose padding along `dim` no gradient comes back, whatever it is. Tangents go through as they are."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
-    return feels_real(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
+    return mask_cotangent(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
 
 
 def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
     """The block `data` with what `padding` has for padding along `dim`; nothing flows back from there."""
-    padding = unfelt(jnp.broadcast_to(padding, data.shape))
+    padding = zero_cotangent(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 
 
@@ -94,7 +94,7 @@ def refilled(data: Any, dim: int, place: Axes) -> Any:
         return data
     block, at = data.shape[dim], place.size - 1
     axes = tuple(place)
-    row = unfelt(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
+    row = zero_cotangent(lax.slice_in_dim(data, at % block, at % block + 1, axis=dim))
     if real_blocks(place, block) == math.prod(map(lax.axis_size, axes)):
         return only_real(data, row, dim, place)
 

@@ -1,4 +1,4 @@
-"""The roads from other libraries: both columns run, and give the same values; the tables know every name of the library.
+"""Migration guides: both columns run and give the same values; the tables cover every name of the library.
 
 Where a library is not installed (`pip install namedax[peers]` has them), its column is skipped; ours runs in tests/test_docs.py anyway.
 """
@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from tests import roads
+from tests import migration_pages
 
-PAGES = sorted(page.name for page in roads.ROADS.glob("from_*.md"))
+PAGES = sorted(page.name for page in migration_pages.PAGES_FOLDER.glob("from_*.md"))
 
 
 def needs(page, *modules):
@@ -59,7 +59,7 @@ def _of_torch(value):
     return ((None,) * value.ndim, value.detach().numpy()) if hasattr(value, "detach") else None
 
 
-plain = functools.partial(roads.plain, named=named)
+plain = functools.partial(migration_pages.plain, named=named)
 MODULES = {
     "from_coordax.md": ["coordax"],
     "from_einops.md": ["einops", "einx"],
@@ -77,27 +77,29 @@ def there(page, folder):
         python = os.environ.get("NAMEDAX_XMAP_PYTHON")
         if not python:
             pytest.skip("from_xmap.md is compared with JAX 0.4.30 where NAMEDAX_XMAP_PYTHON names a Python that has it")
-        subprocess.run([python, roads.__file__, page, folder / "values"], check=True, env={**os.environ, "PYTHONPATH": ""})
+        subprocess.run(
+            [python, migration_pages.__file__, page, folder / "values"], check=True, env={**os.environ, "PYTHONPATH": ""}
+        )
         return pickle.loads((folder / "values").read_bytes())
     needs(page, *MODULES.get(page, []))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # theirs
-        return roads.run(page, "there", plain)
+        return migration_pages.run(page, "there", plain)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("page", PAGES)
 def test_both_columns_give_the_same(page, tmp_path):
-    want, have = there(page, tmp_path), roads.run(page, "here", plain)
+    want, have = there(page, tmp_path), migration_pages.run(page, "here", plain)
     compared = 0
-    for left, right in roads.pairs(page):
+    for left, right in migration_pages.pairs(page):
         for name in want[left].keys() & have[right].keys():
             try:
-                roads.same(have[right][name], want[left][name])
+                migration_pages.same(have[right][name], want[left][name])
             except AssertionError as error:
                 raise AssertionError(f"{page}, block {left}, {name or 'its last line'}: {error}") from error
             compared += 1
-    assert compared >= len(roads.pairs(page)) - 2 > 0  # imports and definitions show nothing
+    assert compared >= len(migration_pages.pairs(page)) - 2 > 0  # imports and definitions show nothing
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ WORD = re.compile(r"`nx(?:\.\w+)+")
 
 @pytest.mark.parametrize("page", PAGES)
 def test_words_of_ours_exist(page):
-    words = {word[1:] for word in WORD.findall((roads.ROADS / page).read_text())}
+    words = {word[1:] for word in WORD.findall((migration_pages.PAGES_FOLDER / page).read_text())}
     assert words
     for word in sorted(words):
         functools.reduce(getattr, word.split(".")[1:], nx)
@@ -158,7 +160,7 @@ def public(path):
 @pytest.mark.parametrize("page", sorted(VOCABULARY))
 def test_tables_know_every_word(page):
     needs(page, *MODULES[page])
-    _, _, words = (roads.ROADS / page).read_text().partition("## Words")
+    _, _, words = (migration_pages.PAGES_FOLDER / page).read_text().partition("## Words")
     said = set(re.findall(r"`([\w.]+)", words))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -208,8 +210,8 @@ def test_what_the_comparison_says_of_peers():
 def test_comparison_can_fail():
     """Values, names and the order of axes are compared, not only shapes."""
     x = np.arange(6.0).reshape(2, 3)
-    roads.same((("b", "a"), x.T), (("a", "b"), x))
-    roads.same(((None, None), x.T), (("a", "b"), x))  # the sizes say which is which
+    migration_pages.same((("b", "a"), x.T), (("a", "b"), x))
+    migration_pages.same(((None, None), x.T), (("a", "b"), x))  # the sizes say which is which
     for wrong in [(("a", "c"), x), (("a", "b"), x + 1e-3), (("a", "b", "c"), x[..., None]), [x]]:
         with pytest.raises(AssertionError):
-            roads.same(wrong, (("a", "b"), x))
+            migration_pages.same(wrong, (("a", "b"), x))

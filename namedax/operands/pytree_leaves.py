@@ -18,7 +18,7 @@ from namedax.core.element_types import as_jax
 from namedax.core.names import Dims
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError
-from namedax.operands.broadcasting import local_block
+from namedax.operands.broadcasting import to_local
 
 __all__ = [
     "array_of",
@@ -48,7 +48,7 @@ def array_of(data: Any, dims: Dims) -> Any:
 
 def block_of(leaf: Any, op: str) -> Any:
     """A leaf as the body of the ambient region sees it: an array."""
-    leaf = local_block(leaf, op, ambient())
+    leaf = to_local(leaf, op, ambient())
     return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
 
 

@@ -1,8 +1,8 @@
-"""The pages of docs/roads: which blocks stand side by side, and what they give. Needs NumPy only.
+"""The pages of docs/migration: which blocks stand side by side, and what they give. Needs NumPy only.
 
 A page has blocks of another library (```` ```{code-block} python ````) beside blocks of namedax (```` ```python ````). All blocks of one side
 run in one scope, in their order. What a pair of blocks shows is compared: the value of the expression at its end, and the variables that both
-assign. `python tests/roads.py PAGE` runs the other side alone, for libraries that need a Python of their own.
+assign. `python tests/migration_pages.py PAGE` runs the other side alone, for libraries that need a Python of their own.
 """
 
 import ast
@@ -14,13 +14,13 @@ import sys
 
 import numpy as np
 
-ROADS = pathlib.Path(__file__).parent.parent / "docs" / "roads"
+PAGES_FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "migration"
 _BLOCK = re.compile(r"^```(\{code-block\} )?python\n((?::[^\n]*\n)*)(.*?)^```", re.S | re.M)
 
 
 def blocks(page):
     """The blocks of a page in their order: ("there" or "here", source)."""
-    return [("there" if there else "here", source) for there, _, source in _BLOCK.findall((ROADS / page).read_text())]
+    return [("there" if there else "here", source) for there, _, source in _BLOCK.findall((PAGES_FOLDER / page).read_text())]
 
 
 def pairs(page):

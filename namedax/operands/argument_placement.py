@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract
 from namedax.core.array import NamedArray
 from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.foreign_arrays import refuse_foreign
-from namedax.operands.compiled_ops import whole_types
+from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
 __all__ = ["Arrivals", "check_values"]

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
+from namedax.core.explicit_fallback import checked_operation
 from namedax.core.records import Record
-from namedax.core.refused import well_called_operation
 from namedax.errors import ArgumentError
-from namedax.operands.axes import alone, is_axis_name, resolve_axis
-from namedax.operands.broadcasting import wrap
-from namedax.operands.leaves import data_of
+from namedax.operands.axes import is_axis_name, resolve_axis, unwrap_single
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
+from namedax.operands.pytree_leaves import data_of
 from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.take_along_axis import take_along_axis as _take_along_axis
@@ -54,7 +54,7 @@ def where(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]: ...
-@well_called_operation
+@checked_operation
 def where(
     condition: Any,
     x: Any = None,
@@ -106,7 +106,7 @@ def where(
     return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(condition)
 
 
-@well_called_operation
+@checked_operation
 def take_along_axis(
     x: Any,
     indices: Any,
@@ -165,7 +165,7 @@ def _cumulative(
     return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer)
 
 
-@well_called_operation
+@checked_operation
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -194,7 +194,7 @@ def cumulative_sum(
     return _cumulative("cumulative_sum", x, axis, dtype, include_initial, out_axis, neutral=0)
 
 
-@well_called_operation
+@checked_operation
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -214,7 +214,7 @@ class _Joined(Record):
     axis: Hashable
 
 
-@well_called_operation
+@checked_operation
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -242,7 +242,7 @@ def diff(
     >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
     [-2, -2, 3, 5]
     """
-    axis = alone(axis, dims_of(a))
+    axis = unwrap_single(axis, dims_of(a))
     ends = [end for end in (prepend, append) if end is not None]
     if not is_axis_name(axis) or not any(axis in dims_of(end) for end in ends):
         return neighbours.diff(a, n, axis, prepend, append, out_axis=out_axis)
@@ -250,7 +250,7 @@ def diff(
     def entries(end: Any) -> list[Any]:
         if end is None:
             return []
-        return [end if axis in dims_of(end) else wrap(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+        return [end if axis in dims_of(end) else make_result(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
 
     joined = _Joined(axis)
     whole = joining.concatenate([*entries(prepend), a, *entries(append)], axis, out_axis=joined)

@@ -16,23 +16,37 @@ from typing import Any, TypeVar, cast
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.flags import check_flags, flags_of
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.explicit_fallback import fallback, mark_operation, refused
 from namedax.core.names import escaped, is_name
 from namedax.core.records import Record
-from namedax.core.refused import asks, other_way, refused
-from namedax.core.region import check_regions_live, inhabited, outlived
+from namedax.core.region import active_regions, check_regions_live, escaped_blocks
 from namedax.errors import UnevenAxisError
 
 __all__ = [
-    *("Renaming", "Scope", "check_said", "in_scope", "is_open", "is_worth_saying", "names_in", "operation"),
+    *(
+        "OPERATIONS_ON_FUNCTIONS",
+        "Renaming",
+        "Scope",
+        "check_said",
+        "in_scope",
+        "is_open",
+        "is_worth_saying",
+        "names_in",
+        "operation",
+        "running_operation",
+    ),
     *("scope_of_lifted", "scope_text", "silent", "theirs"),
 ]
 
+#: The operations that call functions of the user on blocks, by the texts of their scopes.
+OPERATIONS_ON_FUNCTIONS: set[str] = {"xmap"}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Whether an operation has said its name already, for all that it does.
-_open: contextvars.ContextVar[bool] = contextvars.ContextVar("scope_open", default=False)
-#: Whether an operation has said its name already, for all that it does.
+# The scope of the operation that runs, which stands for everything that it does; empty where user code runs.
+_open: contextvars.ContextVar[str] = contextvars.ContextVar("scope_open", default="")
+#: Return the scope of the operation that runs; it is empty, and so false, where user code runs.
 is_open = _open.get
 
 # The rooms whose functions users call in a namespace.
@@ -69,8 +83,13 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
     >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
     ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
     """
+    return f"nx.{_qualified(op, module)}{{{','.join(map(_told, names))}}}"
+
+
+def _qualified(op: str, module: str) -> str:
+    """Return an operation with the namespace that users find it in."""
     space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
-    return f"nx.{space}{op.replace('[...]', '')}{{{','.join(map(_told, names))}}}"
+    return space + op.replace("[...]", "")
 
 
 def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
@@ -128,7 +147,7 @@ class Scope:
         self._scope, self._holds, self._text = jax.named_scope(text), holds, text
 
     def __enter__(self) -> None:
-        self._token = _open.set(not self._holds)
+        self._token = _open.set("" if self._holds else self._text)
         self._scope.__enter__()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
@@ -142,7 +161,7 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, an operation that says its name unless it is part of another one."""
     if _open.get():
         return function(*args)
-    if outlived:
+    if escaped_blocks:
         check_said(text, args)
     with Scope(text):
         return function(*args)
@@ -153,7 +172,7 @@ _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "n
 
 
 def check_said(text: str, operands: Any) -> None:
-    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body (`outlived`).
+    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body (`escaped_blocks`).
 
     Raises:
       AxisResourceError: it does.
@@ -164,21 +183,27 @@ def check_said(text: str, operands: Any) -> None:
         check_regions_live(op.rpartition(".")[2], lambda name: _told(name) in said, operands)
 
 
+def running_operation() -> str | None:
+    """Return the operation that runs, as users call it (`nx.roll`, `x[...]`); `None` where user code runs."""
+    op = _open.get().partition("{")[0]
+    return {"nx.getitem": "x[...]"}.get(op, op) or None
+
+
 def silent(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose operations say no names."""
-    return _as_part(function, True)
+    return _as_part(function, "an operation")
 
 
 def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which is code of the user: its operations say their names."""
-    return _as_part(function, False)
+    return _as_part(function, "")
 
 
-def _as_part(function: Callable[..., Any], is_part: bool) -> Callable[..., Any]:
-    """`function`, whose operations count as part of another one, or do not."""
+def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
+    """`function`, whose operations count as part of the one that runs, or of that of `scope`; with an empty `scope` of none."""
 
     def run(*args: Any) -> Any:
-        token = _open.set(is_part)
+        token = _open.set(scope and (_open.get() or scope))
         try:
             return function(*args)
         finally:
@@ -198,6 +223,8 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
 
     def decorate(function: F) -> F:
         said, module = op or function.__name__, function.__module__
+        if holds:
+            OPERATIONS_ON_FUNCTIONS.add(_qualified(said, module))
         read = names if callable(names) else _reader(function, names)
         flags = flags_of(function)
 
@@ -205,7 +232,7 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
         def scoped(*args: Any, **kwargs: Any) -> Any:
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
                 check_flags(said, flags, args, kwargs)
-            if refused and scoped in refused and (done := other_way(None, scoped, args, kwargs)) is not None:
+            if refused and scoped in refused and (done := fallback(None, scoped, args, kwargs)) is not None:
                 return done[0]
             try:
                 if _open.get() or not is_worth_saying(args):
@@ -214,23 +241,23 @@ def operation(names: str | Callable[..., Any] | None = None, op: str | None = No
                     text = scope_text(said, names_in(read(*args, **kwargs), args), module)
                 except TypeError:  # arguments that the function itself refuses
                     text = scope_text(said, (), module)
-                if outlived:
+                if escaped_blocks:
                     check_said(text, (args, kwargs))
                 with Scope(text, holds):
                     return function(*args, **kwargs)
             except Exception as error:
-                if (done := other_way(error, scoped, args, kwargs)) is None:
+                if (done := fallback(error, scoped, args, kwargs)) is None:
                     raise
             return done[0]
 
-        return cast("F", asks(scoped, said))
+        return cast("F", mark_operation(scoped, said))
 
     return decorate
 
 
 def is_worth_saying(operands: Iterable[Any]) -> bool:
     """Whether an operation becomes part of a program: it stands in a mapped body, or one of its operands is traced."""
-    return bool(inhabited) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)
+    return bool(active_regions) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)
 
 
 def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:

@@ -13,9 +13,9 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast
-from namedax.errors import AxisNameError, PositionalAxisError, raise_not_found, shown
-from namedax.operands.broadcasting import local_block, wrap
-from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.errors import AxisNameError, PositionalAxisError, format_value, raise_not_found
+from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 
 __all__ = ["Entries"]
 
@@ -39,7 +39,7 @@ class Entries:
       dims: those of one entry of the leaves that are cut, by number.
       placement: the mesh axes that the axis is mapped to.
 
-    With `knows_padding` the axis need not divide over these.
+    With `supports_padding` the axis need not divide over these.
 
     Raises:
       AxisNameError: `axis` is neither 0 nor a name.
@@ -48,15 +48,15 @@ class Entries:
       UnevenAxisError: the axis does not divide over its mesh axes, and the operation knows no padding.
     """
 
-    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False, knows_padding: bool = False):
+    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False):
         region = ambient()
         self.op, self.axis = op, axis
         self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
         if self.by_name and not is_name(axis):
-            raise AxisNameError(f"{op}: axis={shown(axis)} is neither 0 nor the name of an axis.")
+            raise AxisNameError(f"{op}: axis={format_value(axis)} is neither 0 nor the name of an axis.")
         if not self.by_name and axis != 0:
             raise PositionalAxisError(
-                f"{op}: axis={shown(axis)}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
+                f"{op}: axis={format_value(axis)}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []
@@ -85,7 +85,7 @@ class Entries:
             raise_not_found(op, axis, type_text(lacking), candidates if not self.dims else names_of(dims_of(lacking)))
         self.placement: tuple[str, ...] = ()
         if self.by_name and region is not None:
-            self.placement = region.place(axis) if knows_padding else region.placement(axis, op)
+            self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
 
     @classmethod
     def uncut(cls, op: str, value: Any) -> Entries:
@@ -93,7 +93,7 @@ class Entries:
         entries = cls(op, (), 0)
         leaves, entries.tree = flatten(value)
         region = ambient()
-        entries.fixed = {i: local_block(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
+        entries.fixed = {i: to_local(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
         return entries
 
     def cast(self, number: int, axes: frozenset[str]) -> Any:
@@ -120,4 +120,4 @@ class Entries:
         dims = (self.axis if self.by_name else None, *dims)
         if region is not None:
             region.check_placement(self.op, names_of(dims))
-        return wrap(data, dims)
+        return make_result(data, dims)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from namedax.errors import show_names, shown
+from namedax.errors import format_value, show_names
 
-__all__ = ["for_a_format", "for_a_list", "for_a_number", "for_membership", "for_positions", "for_truth", "in_turn"]
+__all__ = ["for_a_format", "for_a_list", "for_a_number", "for_membership", "for_positions", "for_truth", "iteration_hint"]
 
 Names = Sequence[Hashable]
 
@@ -38,14 +38,14 @@ def for_a_number(names: Names) -> str:
     >>> for_a_number(["station", "day"])
     "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
     """
-    entry = ", ".join(f"{shown(name)}, 0" for name in names)
+    entry = ", ".join(f"{format_value(name)}, 0" for name in names)
     return f"Write x[{entry}] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
 
 
 def for_membership(value: Any, names: Names) -> str:
     """Where `value in x` is asked."""
     if isinstance(value, Hashable) and value in names:
-        return f"Write {shown(value)} in x.named_shape for the name of an axis."
+        return f"Write {format_value(value)} in x.named_shape for the name of an axis."
     return "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an axis."
 
 
@@ -55,7 +55,7 @@ def for_a_list(value: Any, names: Names) -> str:
     >>> for_a_list((1, 2), ["day"])
     "Make an array of it, and name its axes: nx.named(np.array((1, 2)), ['day'])."
     """
-    text = shown(value) if isinstance(value, (list, tuple)) else "..."
+    text = format_value(value) if isinstance(value, (list, tuple)) else "..."
     return f"Make an array of it, and name its axes: nx.named(np.array({text}), [{show_names(names[-1:])}])."
 
 
@@ -66,7 +66,7 @@ def for_a_format(form: str, names: Names) -> str:
     return f"Write x.round({decimals}) for the array with so many decimals; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
 
 
-def in_turn(names: Names) -> str:
+def iteration_hint(names: Names) -> str:
     """Where an order is needed: a loop, the built-in `sum`, other libraries.
 
     >>> in_turn(["station", "day"])[1:95]
@@ -74,7 +74,7 @@ def in_turn(names: Names) -> str:
     """
     if not names:
         return ""
-    first = shown(names[0])
+    first = format_value(names[0])
     return (
         f" Write for i in range(x.named_shape[{first}]): x[{first}, i]; in place of the built-in sum, max, min, any and all nx.sum(x, {first}) "
         f"and so on; for other libraries, matplotlib's functions too, nx.positional(x, [{show_names(names)}])."

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
 
-__all__ = ["Outside", "Traces", "traced", "type_of_programs"]
+__all__ = ["ClosureCapture", "Traces", "traced", "type_of_programs"]
 
 # Traces a function of a list of arrays for such a list. Gives its program, and a function that calls it with them, as JAX has traced it.
 Traces = Callable[[Callable[[list[Any]], Any], Sequence[Any]], tuple[ClosedJaxpr, Callable[[], Any]]]
@@ -44,7 +44,7 @@ def traced(body: Callable[[list[Any]], Any], datas: Sequence[Any]) -> tuple[Clos
 _entering = jax.make_user_context(0)
 
 
-class Outside:
+class ClosureCapture:
     """Such values of one region."""
 
     __slots__ = ("_entered", "_noted", "_trace")
@@ -59,7 +59,7 @@ class Outside:
         self._trace = get_opaque_trace_state()
         self._entered = {id(value): enter(value) for value in self._noted}
 
-    def met(self, value: Any, enter: Callable[[Any], Any]) -> Any:
+    def lift_closure(self, value: Any, enter: Callable[[Any], Any]) -> Any:
         """`value`, with a type of the body."""
         entered = self._entered.get(id(value))
         if entered is not None:

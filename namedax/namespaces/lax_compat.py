@@ -18,16 +18,23 @@ from jax import lax
 
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
+from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
-from namedax.core.miscalls import call_or_refuse
+from namedax.core.explicit_fallback import guarded
 from namedax.core.records import Record
-from namedax.core.refused import guarded
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError, UnsupportedArgumentError, as_integer, shown
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    PositionalAxisError,
+    UnsupportedArgumentError,
+    as_integer,
+    format_value,
+)
 from namedax.namespaces.mirror import public
 from namedax.operands.axes import holds_names
-from namedax.operands.broadcasting import local_block, wrap
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import nmap
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.reducing import _map, _names, _size, global_index
@@ -68,7 +75,7 @@ def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[l
         members = [[operator.index(i) for i in group] for group in groups]
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: axis_index_groups={shown(groups)} is not a list of lists of integers, such as [[0, 1], [2, 3]]."
+            f"{op}: axis_index_groups={format_value(groups)} is not a list of lists of integers, such as [[0, 1], [2, 3]]."
         ) from None
     size = _size(op, name)
     if sorted(i for group in members for i in group) != list(range(size)) or not all(members):
@@ -111,7 +118,7 @@ def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, ti
 def _of_instances(op: str, name: Hashable, table: np.ndarray[Any, Any]) -> NamedArray:
     """`table`, whose first axis is that of the instances, along `name`: the block that is here."""
     index = global_index(op, name, len(table))
-    result: NamedArray = wrap(jnp.asarray(table)[index.data], (name,) + (None,) * (table.ndim - 1))
+    result: NamedArray = make_result(jnp.asarray(table)[index.data], (name,) + (None,) * (table.ndim - 1))
     return result
 
 
@@ -171,7 +178,7 @@ def all_gather(
 ) -> Any:
     if to not in ("varying", "invarying"):
         raise UnsupportedArgumentError(
-            f"all_gather: to={shown(to)} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
+            f"all_gather: to={format_value(to)} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
         )
     if axis_index_groups is None:
         return reducing.all_gather(x, axis_name, axis=axis, tiled=tiled)
@@ -296,7 +303,8 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         _size("pcast", name)
     if to != "varying":
         raise UnsupportedArgumentError(
-            f"pcast: to={shown(to)} is not supported for axis {shown(axis_name)}: how values vary follows from their names. Leave the cast out, and "
+            f"pcast: to={format_value(to)} is not supported for axis {format_value(axis_name)}: how values vary follows "
+            "from their names. Leave the cast out, and "
             "reduce over the name (nx.lax.psum) where a sum is meant."
         )
     return x
@@ -312,9 +320,9 @@ def optimization_barrier(operand: Any) -> Any:
     """
     region = ambient()
     leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
-    blocks = [local_block(leaf, "optimization_barrier", region) for leaf in leaves]
+    blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
     datas = lax.optimization_barrier([block.data if isinstance(block, NamedArray) else block for block in blocks])
-    return jax.tree.unflatten(tree, [wrap(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)])
+    return jax.tree.unflatten(tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)])
 
 
 def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:

@@ -21,11 +21,11 @@ from typing import Any, TypeVar, cast
 import jax
 
 from namedax.core.array import NamedArray, Parts, make
-from namedax.core.miscalls import call_or_refuse
-from namedax.core.refused import guarded
-from namedax.core.region import inhabited
-from namedax.core.scopes import Scope, is_open
-from namedax.operands.compiled_ops import SCALARS, new_table, remember, type_key, varies, watched, whole_types
+from namedax.core.call_errors import call_or_refuse
+from namedax.core.explicit_fallback import guarded
+from namedax.core.name_scopes import Scope, is_open
+from namedax.core.region import active_regions
+from namedax.operands.kernels import SCALARS, new_table, remember, type_key, varies, watched, whole_types
 
 __all__ = ["of_arguments", "of_one", "of_operands", "of_two", "reflected"]
 
@@ -58,7 +58,7 @@ def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     table = new_table()
 
     def shortcut(x: Any, /) -> Any:
-        if type(x) is not NamedArray or inhabited:
+        if type(x) is not NamedArray or active_regions:
             return function(x)
         known = table.get(x._dims)
         if known is None:
@@ -89,7 +89,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     table, of_numbers = new_table(), new_table()
 
     def shortcut(x: Any, y: Any, /) -> Any:
-        if type(x) is not NamedArray or inhabited:
+        if type(x) is not NamedArray or active_regions:
             return function(x, y)
         if type(y) is NamedArray:
             key: Any = (x._dims, y._dims)
@@ -127,7 +127,7 @@ def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     table = new_table()
 
     def shortcut(x: Any, y: Any, /) -> Any:
-        if type(y) not in SCALARS or inhabited:
+        if type(y) not in SCALARS or active_regions:
             return function(x, y)
         known = table.get(x._dims)
         if known is None:
@@ -158,7 +158,7 @@ def of_operands(function: Callable[..., Any]) -> Callable[..., Any]:
     table = new_table()
 
     def shortcut(*operands: Any) -> Any:
-        if inhabited:
+        if active_regions:
             return function(*operands)
         key: list[Any] = []
         datas: list[Any] = []
@@ -201,7 +201,7 @@ def of_arguments(function: F) -> F:
 
     @functools.wraps(function)
     def shortcut(*args: Any, **kwargs: Any) -> Any:
-        if inhabited:
+        if active_regions:
             return call_or_refuse(function, args, kwargs)
         if len(args) == 2 and not kwargs and type(args[0]) is NamedArray and type(args[1]) is str:  # the most common case
             key: Any = (args[0]._dims, args[1])

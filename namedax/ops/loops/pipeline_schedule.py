@@ -21,18 +21,19 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.array import dims_of
-from namedax.core.merged import as_one
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.reshape import as_one
+from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
-from namedax.operands.broadcasting import wrap
-from namedax.operands.entries import Entries
-from namedax.operands.leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.axis_slices import Entries
+from namedax.operands.broadcasting import make_result
+from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
-from namedax.ops.loops.gates import gate
+from namedax.ops.loops.gradient_gate import gate
 from namedax.ops.loops.microbatch_parts import Parts
 from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
@@ -283,7 +284,7 @@ class Pipeline:
             data = self.parts.put_back(self._joined(data, at), at)
         else:  # it is the same for all microbatches
             data = data[0]
-        return wrap(from_device(data, is_last, self.axes), dims)
+        return make_result(from_device(data, is_last, self.axes), dims)
 
     def _joined(self, data: Any, at: int) -> Any:
         """Microbatches, whose number is in front, as one array; `at` is the place of their axis behind it."""
@@ -343,7 +344,7 @@ class Pipeline:
                 entries, _ = self._group(0)
                 inputs = [data_of(self.parts.at_hand(array))[0] for array in self.inputs]
                 of_layer = [alike(data, dims) for data, dims in zip(inputs, entries.dims.values(), strict=True)]
-                leaves = flatten(self.layer(self.tree.unflatten(carry), entries.value(of_layer)))[0]
+                leaves = flatten(call_user_code(self.layer, self.tree.unflatten(carry), entries.value(of_layer)))[0]
                 leaves = [block_of(leaf, OP) for leaf in leaves]
                 found[:] = [
                     dims_of(leaf)

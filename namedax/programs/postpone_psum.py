@@ -23,17 +23,17 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal
 
-from namedax.core.functions import Source, shown_as
-from namedax.core.outside import Traces, traced
+from namedax.core.closure_capture import Traces, traced
+from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, as_one_call, has_sums, opened
+from namedax.programs.evaluator import Evaluator, as_one_call, consts_to_inputs, has_sums
 from namedax.programs.gathered_forms import with_varying_gathers
 from namedax.programs.primitives import Algebra, Kind, Scan, axes_of, bind, cast_axes, facts, kind_of
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
 from namedax.programs.remat import remat_again
 from namedax.resources import communication as comm
-from namedax.resources.own_block import sliced
+from namedax.resources.local_slice import sliced
 
 __all__ = ["ClosesOver", "Traced", "postponing"]
 
@@ -93,7 +93,7 @@ def postponing(
             structures.append(structure)
             return leaves
 
-        shown_as(flat, source, _ARGUMENTS)
+        set_display_source(flat, source, _ARGUMENTS)
         closed, call = traces(flat, datas)
         if check is not None:
             check(closed)
@@ -127,7 +127,7 @@ def evaluate(
     is_cheap = len(jaxpr.eqns) > _FEW and len(jaxpr.invars) + len(jaxpr.outvars) <= _MANY
     if call is not None and is_cheap and not getattr(jax.config, _NO_JIT):
         return call()
-    return as_one_call(opened(jaxpr), values)
+    return as_one_call(consts_to_inputs(jaxpr), values)
 
 
 class Traced:
@@ -161,7 +161,7 @@ class Traced:
         def flat(blocks: Sequence[Any]) -> list[Any]:
             return self._body(*blocks)
 
-        shown_as(flat, self._source, _ARGUMENTS)
+        set_display_source(flat, self._source, _ARGUMENTS)
         self._closed, _ = self._traces(flat, datas)
         if self._check is not None:
             self._check(self._closed)

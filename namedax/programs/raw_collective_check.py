@@ -25,7 +25,9 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import is_named
-from namedax.core.other_words import namesake
+from namedax.core.migration_hints import namesake
+from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
+from namedax.core.user_code import Boundary, boundary_of, call_backward_rule, call_checked_code, is_transparent
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, show_names
 from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
@@ -107,7 +109,7 @@ def _is_of_user(path: tuple[Any, ...]) -> bool:
     """Whether the last equation of a path comes from code of the user, and not from an operation of namedax or a transpose of JAX."""
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
-    return _door(path) is not None and not _is_transpose(path)
+    return _boundary(path) is not None and not _is_transpose(path)
 
 
 def looked_through(
@@ -185,7 +187,7 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
 def _is_transpose(path: tuple[Any, ...]) -> bool:
     """Whether JAX has made the last equation of a path, as the transpose of another one; what a rule for the gradient does is transposed once."""
     count = _scope(path).count("transpose(")
-    return count > 0 and (count > 1 or not (_door(path) == _BACKWARD or _is_of_rule(path)))
+    return count > 0 and (count > 1 or not (_boundary(path) is call_backward_rule or _is_of_rule(path)))
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
@@ -193,9 +195,9 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
     A loop of JAX takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
     """
-    if _door(path) is None or _is_transpose(path) or _is_of_operation(path):
+    if _boundary(path) is None or _is_transpose(path) or _is_of_operation(path):
         return False
-    return not any(kind_of(eqn) in _LOOPS and _door(path[: i + 1]) is not None for i, eqn in enumerate(path))
+    return not any(kind_of(eqn) in _LOOPS and _boundary(path[: i + 1]) is not None for i, eqn in enumerate(path))
 
 
 def _without_start(called: str) -> str:
@@ -376,23 +378,7 @@ def _directory(file: str) -> str:
 
 
 _JAX, _NAMEDAX = _directory(jax.__file__), os.path.dirname(_directory(__file__)[:-1]) + os.sep
-# JAX calls it, from code of the user too, to put a named array together.
-_PYTREE = os.path.join(_NAMEDAX, "operands", "pytree.py")
-# The functions of namedax that call what the user has written for whole arrays: their files, and their names there.
-_BACKWARD = ("ops/loops/custom_rules.py", "backward")
-_DOORS = {
-    ("xmap.py", "function"),
-    ("ops/loops/branches.py", "_run_branch"),
-    *(("ops/loops/control_flow.py", name) for name in ("flat", "folded", "wanted", "after")),
-    *(("ops/loops/custom_rules.py", name) for name in ("call", "forward", "rule", "jvp")),
-    *(("ops/loops/vmap.py", name) for name in ("__call__", "of_arguments")),
-    _BACKWARD,
-}
-# The operations that do so, as they say their names in the scopes of `namedax.core.scopes`.
-_CALLING = frozenset("cond fold fori_loop map scan switch vmap while_loop xmap".split())
-_SAID = re.compile(r"nx\.([\w.]+)\{")
-# What is looked through on its own, with the names that it does not hide.
-_LOOKED_THROUGH = ("ops/loops/vmap.py", "of_entries")
+_SCOPE = re.compile(r"nx\.([\w.]+)\{")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -403,44 +389,40 @@ def _is_of_jax(file: str) -> bool:
 def _frames(eqn: Any) -> list[tuple[str, str, int]]:
     """Return file, function and line of every frame in which an equation was made but those that put arrays together, the innermost first."""
     frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())  # JAX keeps none for some
-    return [(f.file_name, f.function_name, f.line_num) for f in frames if f.file_name != _PYTREE]
+    return [(f.file_name, f.function_name, f.line_num) for f in frames if not is_transparent(f.file_name)]
 
 
-def _own_frames(eqn: Any) -> list[tuple[str, str]]:
-    """The files and functions of namedax in which an equation was made, the innermost first."""
-    frames = [(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
-    return [(file.removeprefix(_NAMEDAX).replace(os.sep, "/"), name.rsplit(".", 1)[-1]) for file, name in frames]
+def _boundaries(eqn: Any) -> list[Boundary | None]:
+    """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, the innermost first."""
+    return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
-def _door(path: tuple[Any, ...]) -> tuple[str, str] | None:
-    """The function of namedax that has called the code of the user which the last equation of a path comes from.
+def _boundary(path: tuple[Any, ...]) -> Boundary | None:
+    """Return the function of `namedax.core.user_code` that has called the user code that the last equation of a path comes from.
 
-    `None` where that is an operation, or the equation has been looked at already. For an equation in a program that the body calls, JAX
+    `None` if that is an operation, or if the equation is checked on its own. For an equation in a program that the body calls, JAX
     keeps the frames from the call on.
     """
-    own = [_own_frames(eqn) for eqn in path]
-    if any(_LOOKED_THROUGH in frames for frames in own):
+    boundaries = [_boundaries(eqn) for eqn in path]
+    if any(call_checked_code in of_eqn for of_eqn in boundaries):
         return None
-    for frames in reversed(own):
-        if frames:
-            return frames[0] if frames[0] in _DOORS else None
-    return None
+    return next((of_eqn[0] for of_eqn in reversed(boundaries) if of_eqn), None)
 
 
 def _is_of_rule(path: tuple[Any, ...]) -> bool:
-    """Whether the last equation of a path comes from a rule of `jax.custom_vjp` that the user has written: it stands where that is called."""
+    """Return True if the last equation of a path comes from a rule of `jax.custom_vjp` that the user has written, which JAX calls."""
     called = ""
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
-            return called == "custom_vjp.__call__"
+            return called == jax.custom_vjp.__call__.__qualname__
         called = name if "traceback" not in file.rpartition(os.sep)[2] else called
     return False
 
 
 def _is_of_operation(path: tuple[Any, ...]) -> bool:
-    """Whether the last equation of a path comes from an operation of namedax, which says its name, also where the frames are a rule's."""
-    said = _SAID.findall(_scope(path))
-    return bool(said) and said[-1] not in _CALLING
+    """Return True if the last equation of a path comes from an operation of namedax, by its scope: the frames may be those of a rule."""
+    scopes = _SCOPE.findall(_scope(path))
+    return bool(scopes) and scopes[-1] not in OPERATIONS_ON_FUNCTIONS
 
 
 def _called(eqn: Any) -> tuple[str, str]:

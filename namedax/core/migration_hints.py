@@ -1,6 +1,6 @@
 """What NumPy, PyTorch, xarray, Haliax, Penzai and coordax call things, and what they are called here.
 
-Read where an array is asked for an attribute that it does not have. `docs/roads` has the words of each library in full.
+Read where an array is asked for an attribute that it does not have. `docs/migration` has the words of each library in full.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from namedax.core.argument_kinds import is_explained, refuse_kinds
-from namedax.core.flags import check_flags, flags_of
-from namedax.errors import ArgumentTypeError, closest, shown, usage
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.errors import ArgumentTypeError, closest, format_value, usage
 
-__all__ = ["bound", "call_or_refuse", "refuse_miscall", "refuse_no_element_type", "well_called"]
+__all__ = ["bound", "call_or_refuse", "checks_signature", "refuse_miscall", "refuse_no_element_type"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,8 +74,8 @@ def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping
         sizes = sizes if len(sizes) == len(names) else [8] * len(names)
         remedy = f" Names stand with their sizes, as in named_shape={dict(zip(names, sizes, strict=True))!r}."
     else:
-        remedy = f" To name the axes of an array write nx.named(x, {shown(names)})."
-    raise ArgumentTypeError(f"{op}: dtype={shown(dtype)} is no element type.{usage(op)}{remedy}") from None
+        remedy = f" To name the axes of an array write nx.named(x, {format_value(names)})."
+    raise ArgumentTypeError(f"{op}: dtype={format_value(dtype)} is no element type.{usage(op)}{remedy}") from None
 
 
 def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -102,7 +102,7 @@ def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
         raise
 
 
-def well_called(function: F) -> F:
+def checks_signature(function: F) -> F:
     """`function`, whose miscalls are said in words, for what is no operation on arrays."""
     flags = flags_of(function)
 

@@ -1,8 +1,8 @@
 """The gradient of padding is zero: two primitives that give their operand back, and differ in what flows back through them.
 
 Cotangents that a user makes, for `jax.vjp` or in a rule, have values in padding as all arrays have, and JAX takes them to what a function was
-given without asking. So what an operation returns (`feels_real`) is something to which only the gradients of real entries come back, also
-where JAX transposes the operation itself. Where padding is put in by an operation (`unfelt`) nothing comes back at all; JAX's
+given without asking. So what an operation returns (`mask_cotangent`) is something to which only the gradients of real entries come back, also
+where JAX transposes the operation itself. Where padding is put in by an operation (`zero_cotangent`) nothing comes back at all; JAX's
 `stop_gradient` is that, but cannot be transposed, as the tangents of a rule are.
 """
 
@@ -18,20 +18,20 @@ from jax.interpreters import ad, batching, mlir
 
 from namedax.core.variance import cast_alike
 
-__all__ = ["FEELS_REAL", "UNFELT", "feels_real", "unfelt"]
+__all__ = ["MASK_COTANGENT", "ZERO_COTANGENT", "mask_cotangent", "zero_cotangent"]
 
 
-def feels_real(data: Any, real: Any) -> Any:
+def mask_cotangent(data: Any, real: Any) -> Any:
     """`data`, to which gradients come back where `real` holds, a mask with size 1 along the dimensions over which it is repeated."""
-    return FEELS_REAL.bind(*cast_alike([data, real]))
+    return MASK_COTANGENT.bind(*cast_alike([data, real]))
 
 
-def unfelt(data: Any) -> Any:
+def zero_cotangent(data: Any) -> Any:
     """`data`, to which no gradient comes back."""
-    return UNFELT.bind(data) if jnp.issubdtype(data.dtype, jnp.inexact) else data
+    return ZERO_COTANGENT.bind(data) if jnp.issubdtype(data.dtype, jnp.inexact) else data
 
 
-FEELS_REAL, UNFELT = Primitive("feels_real"), Primitive("unfelt")
+MASK_COTANGENT, ZERO_COTANGENT = Primitive("mask_cotangent"), Primitive("zero_cotangent")
 
 
 def _transpose(cotangent: Any, operand: Any, real: Any) -> list[Any]:
@@ -50,19 +50,19 @@ def _batch(operands: Sequence[Any], batched: Sequence[int | None]) -> tuple[Any,
     data, real = in_front
     if batched[0] is None:
         data = jnp.broadcast_to(data, (real.shape[0], *data.shape[1:]))
-    return feels_real(data, real), 0
+    return mask_cotangent(data, real), 0
 
 
-FEELS_REAL.def_abstract_eval(lambda data, real: data)
-FEELS_REAL.def_impl(lambda data, real: data)
-ad.defjvp(FEELS_REAL, lambda tangent, data, real: feels_real(tangent, real), None)
-ad.primitive_transposes[FEELS_REAL] = _transpose
-batching.primitive_batchers[FEELS_REAL] = _batch
-mlir.register_lowering(FEELS_REAL, lambda _, data, real: [data])
+MASK_COTANGENT.def_abstract_eval(lambda data, real: data)
+MASK_COTANGENT.def_impl(lambda data, real: data)
+ad.defjvp(MASK_COTANGENT, lambda tangent, data, real: mask_cotangent(tangent, real), None)
+ad.primitive_transposes[MASK_COTANGENT] = _transpose
+batching.primitive_batchers[MASK_COTANGENT] = _batch
+mlir.register_lowering(MASK_COTANGENT, lambda _, data, real: [data])
 
-UNFELT.def_abstract_eval(lambda data: data)
-UNFELT.def_impl(lambda data: data)
-ad.primitive_jvps[UNFELT] = lambda primals, _: (unfelt(*primals), ad.Zero(primals[0].aval.to_tangent_aval()))
-ad.primitive_transposes[UNFELT] = lambda cotangent, operand: [ad.Zero(operand.aval)]
-batching.defvectorized(UNFELT)
-mlir.register_lowering(UNFELT, lambda _, data: [data])
+ZERO_COTANGENT.def_abstract_eval(lambda data: data)
+ZERO_COTANGENT.def_impl(lambda data: data)
+ad.primitive_jvps[ZERO_COTANGENT] = lambda primals, _: (zero_cotangent(*primals), ad.Zero(primals[0].aval.to_tangent_aval()))
+ad.primitive_transposes[ZERO_COTANGENT] = lambda cotangent, operand: [ad.Zero(operand.aval)]
+batching.defvectorized(ZERO_COTANGENT)
+mlir.register_lowering(ZERO_COTANGENT, lambda _, data: [data])

@@ -34,12 +34,12 @@ import numpy as np
 
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, check_numbers
+from namedax.core.name_scopes import Scope, check_said, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
-from namedax.core.region import Region, ambient, outlived, without_region
-from namedax.core.scopes import Scope, check_said, is_open, names_in, scope_text, silent
+from namedax.core.region import Region, ambient, escaped_blocks, without_region
 from namedax.core.variance import cast, costs_nothing_to_cast, has_varying_form, keep_varying_form, saves_when_cast, varying
 from namedax.errors import refuse_names
-from namedax.operands.broadcasting import meet, note_met, own_blocks, wrap
+from namedax.operands.broadcasting import make_result, note_met, own_blocks, unify_variance
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
@@ -92,7 +92,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     if is_open():
         return call(*more)
     text = scope_of(function, given, operands)
-    if outlived:
+    if escaped_blocks:
         check_said(text, operands)
     with Scope(text):
         return call(*more)
@@ -163,14 +163,14 @@ def _of_known_blocks(
     if _traced_as_it_is(operands) and not _is_frequent(region, (function, given, key)):
         return silent(function)(*given, *operands)
     result = without_region(_through_kernel, function, given, operands, False)
-    return wrap(result._data, result._dims, operands) if type(result) is NamedArray else result
+    return make_result(result._data, result._dims, operands) if type(result) is NamedArray else result
 
 
 def _in_region(
     region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool = True
 ) -> Any:
     def form(wanted: frozenset[str]) -> Any:
-        met = tuple(meet(given[0], operands, region, wanted))
+        met = tuple(unify_variance(given[0], operands, region, wanted))
         # Kernels know nothing of the region, so that all regions share them.
         return without_region(_through_kernel, function, given, met, with_axes)
 
@@ -182,7 +182,7 @@ def _in_region(
         result = form(frozenset())
         if type(result) is not NamedArray:
             return result
-        wrapped = wrap(result._data, result._dims, None if with_axes else operands)
+        wrapped = make_result(result._data, result._dims, None if with_axes else operands)
     _keep_form(wrapped, operands, lambda wanted: form(wanted)._data)
     return wrapped
 

@@ -16,21 +16,21 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, TypeVar, cast
 
+from namedax.core.bool_arguments import check_flags, flags_of
+from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import refuse_overflow
-from namedax.core.flags import check_flags, flags_of
 from namedax.core.foreign_arrays import refuse_foreign_among
-from namedax.core.miscalls import refuse_miscall
 from namedax.errors import NamedaxError
 
 __all__ = [
-    "asks",
+    "checked_operation",
+    "fallback",
     "guarded",
     "install",
     "is_of_sharding",
+    "mark_operation",
     "note",
-    "other_way",
     "refused",
-    "well_called_operation",
     "within_decorators",
 ]
 
@@ -53,11 +53,11 @@ def note(function: Callable[..., Any]) -> None:
 
 
 def install(way: Callable[..., Any]) -> None:
-    """Makes `way` the other way. It is called as `other_way` is, with whether there was an error in the place of the error."""
+    """Makes `way` the other way. It is called as `fallback` is, with whether there was an error in the place of the error."""
     _ways[:] = [way]
 
 
-def other_way(
+def fallback(
     error: Exception | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any] | None:
     """The result of `function(*args, **kwargs)` on the other way; `None` if there is none, or no need of it.
@@ -120,7 +120,7 @@ _BETWEEN = frozenset({"namedax", "jax", "functools", "contextlib"})
 _operations: set[CodeType] = set()
 
 
-def asks(function: F, op: str) -> F:
+def mark_operation(function: F, op: str) -> F:
     """Notes that a function is an operation that asks for the other way; `op` is what messages call it."""
     _operations.add(function.__code__)
     function._guarded = op  # type: ignore[attr-defined]
@@ -142,23 +142,23 @@ def guarded(op: str, say: Callable[..., None] | None = None) -> Callable[[F], F]
         def guard(*args: Any, **kwargs: Any) -> Any:
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
                 check_flags(op, flags, args, kwargs)
-            if refused and guard in refused and (done := other_way(None, guard, args, kwargs)) is not None:
+            if refused and guard in refused and (done := fallback(None, guard, args, kwargs)) is not None:
                 return done[0]
             try:
                 return function(*args, **kwargs)
             except Exception as error:
                 if say is not None:
                     say(error, args, kwargs)
-                if (done := other_way(error, guard, args, kwargs)) is None:
+                if (done := fallback(error, guard, args, kwargs)) is None:
                     raise
             return done[0]
 
-        return cast("F", asks(guard, op))
+        return cast("F", mark_operation(guard, op))
 
     return decorate
 
 
-def well_called_operation(function: F) -> F:
+def checked_operation(function: F) -> F:
     """An operation on arrays that has no decorator that guards it."""
     return guarded(function.__name__)(function)
 

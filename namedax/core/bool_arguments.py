@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.records import Record
-from namedax.errors import ArgumentTypeError, shown
+from namedax.errors import ArgumentTypeError, format_value
 
 __all__ = ["Flags", "check_flags", "flags_of"]
 
@@ -73,5 +73,5 @@ def check_flags(op: str, flags: Flags, args: tuple[Any, ...], kwargs: Mapping[st
         if (value is None and not flags.defaults[name]) or (getattr(value, "ndim", None) == 0 and not hasattr(value, "dims")):
             continue
         may_be_axis = type(value) is str and "axis" not in kwargs and len(args) <= flags.axis
-        remedy = f" The name of the axis goes by keyword, axis={shown(value)}." if may_be_axis else ""
-        raise ArgumentTypeError(f"{op}: {name}={shown(value)} is neither True nor False.{remedy}")
+        remedy = f" The name of the axis goes by keyword, axis={format_value(value)}." if may_be_axis else ""
+        raise ArgumentTypeError(f"{op}: {name}={format_value(value)} is neither True nor False.{remedy}")

@@ -1,0 +1,69 @@
+"""The boundary between namedax and the functions that users pass to it.
+
+Every call of such a function goes through one of the functions below. The frame of that call stands in the traceback that JAX
+keeps for each equation, so a traced program shows which equations come from user code: those whose innermost frame of namedax
+is a boundary. Nothing else decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = [
+    "Boundary",
+    "boundary_of",
+    "call_backward_rule",
+    "call_checked_code",
+    "call_user_code",
+    "is_transparent",
+    "make_transparent",
+]
+
+R = TypeVar("R")
+
+
+def call_user_code(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    """Call a function of the user."""
+    return function(*args, **kwargs)
+
+
+def call_backward_rule(function: Callable[..., R], /, *args: Any) -> R:
+    """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program."""
+    return function(*args)
+
+
+def call_checked_code(function: Callable[..., R], /, *args: Any) -> R:
+    """Call a function whose traced program is checked on its own, so the surrounding check skips it."""
+    return function(*args)
+
+
+Boundary = Callable[..., Any]
+
+_BOUNDARIES: dict[tuple[str, str], Boundary] = {
+    (function.__code__.co_filename, function.__qualname__): function
+    for function in (call_user_code, call_backward_rule, call_checked_code)
+}
+
+
+def boundary_of(file: str, function: str) -> Boundary | None:
+    """Return the boundary that a frame of a traceback belongs to, if it belongs to one.
+
+    Args:
+      file: the file of the frame's code.
+      function: the qualified name of the frame's code.
+    """
+    return _BOUNDARIES.get((file, function))
+
+
+_TRANSPARENT: set[str] = set()
+
+
+def make_transparent(file: str) -> None:
+    """Leave the frames of a module out: JAX calls its functions, from user code too, to flatten and unflatten named arrays."""
+    _TRANSPARENT.add(file)
+
+
+def is_transparent(file: str) -> bool:
+    """Return True if the frames of a file are left out."""
+    return file in _TRANSPARENT
