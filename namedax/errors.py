@@ -48,6 +48,7 @@ class NamedaxError(Exception):
 
     Attributes:
       code: what the page of the errors, docs/errors.md, lists this class under. Every message ends with it.
+      explains: the error of Python or JAX that this one explains, if a wrong argument has caused it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -57,6 +58,8 @@ class NamedaxError(Exception):
     """
 
     code: ClassVar[str] = ""
+
+    explains: Exception | None = None
 
     def __str__(self) -> str:
         """The message, and behind it the code: on a line of its own where the message has several, so that no caret moves."""
@@ -116,9 +119,15 @@ class UnevenAxisError(AxisSizeError):
 
 
 class PositionalAxisError(NamedaxError, ValueError):
-    """Positional axes do not fit: out of range, wrong rank, or shapes that do not broadcast."""
+    """Positional axes do not fit: out of range, wrong rank, or shapes that do not broadcast.
+
+    Attributes:
+      depends_on_data: True if the shape of the result would depend on values.
+    """
 
     code = "NX005"
+
+    depends_on_data: bool = False
 
 
 class AxisMappingError(NamedaxError, ValueError):
