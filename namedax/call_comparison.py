@@ -24,7 +24,7 @@ def compare_calls(xmapped: Any, args: Any, kwargs: Any) -> None:
 
     Calls under `jax.jit` are not compared: a program may be traced in one process alone.
     """
-    mesh = concrete_mesh(xmapped._mesh)
+    mesh = concrete_mesh(xmapped._options.mesh)
     if mesh is None or not spans_processes(mesh):
         return
     key = (mesh, *_types(args, kwargs))
@@ -60,13 +60,20 @@ def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, 
     arguments = {jax.tree_util.keystr(path): _text(leaf) for path, leaf in paths}
     return {
         "function": f"{xmapped._name}{where}",
-        "axis_resources": stable_text(xmapped._resources),
+        "axis_resources": stable_text(xmapped._options.axis_resources),
         "mesh": mesh_text(mesh),
         "arguments": stable_text(arguments),
-        "in_axes": stable_text(xmapped._in_axes),
-        "out_axes": stable_text(xmapped._out_axes),
-        "axis_sizes": stable_text(xmapped._axis_sizes),
-        "options": stable_text((xmapped._partitioning, xmapped._overlap, xmapped._left_out, xmapped._static_argnums)),
+        "in_axes": stable_text(xmapped._options.in_axes),
+        "out_axes": stable_text(xmapped._options.out_axes),
+        "axis_sizes": stable_text(xmapped._options.axis_sizes),
+        "options": stable_text(
+            (
+                xmapped._options.partitioning,
+                xmapped._options.overlap,
+                xmapped._options.left_out,
+                xmapped._options.static_argnums,
+            )
+        ),
     }
 
 

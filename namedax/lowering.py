@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -59,6 +59,7 @@ from namedax.resources.mesh import (
 from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
+from namedax.xmap_options import XmapOptions
 
 __all__ = [
     "Argument",
@@ -329,12 +330,11 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         return call.run(*datas)
     # Within the body every axis is Auto; the results' shardings must be known before.
     region = call.region
-    call.region = Region(region.sizes, region.resources, auto_mesh(mesh), "auto", call.program)
-    call.region.seen = region.seen
+    call.region = region.on_mesh(auto_mesh(mesh))
     with use_mesh(mesh, from_context):
         auto_axes = functools.partial(jax.sharding.auto_axes, axes=tuple(mesh.axis_names))
         datas = to_specs(datas, call.specs(region.resources), None if from_context else mesh)
-        traced = Traced(call.flat_body, traces=call.region.closure.traced, source=call.source)
+        traced = Traced(call.flat_body, traces=call.region.state.closure.traced, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
         # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
@@ -357,9 +357,7 @@ class Call:
     Args:
       function: takes the arguments as a list of (named) arrays.
       name: of the function, for messages.
-      out_axes: as given to `xmap`.
-      resources: as given to `xmap`: all its names must occur.
-      sizes: `axis_sizes` as given to `xmap`: all its names must occur, too.
+      options: those of `xmap`. All names in `axis_resources` and `axis_sizes` must occur.
       arguments: the arrays.
       region: the region of the body.
       program: a token for the program, for regions.
@@ -372,9 +370,7 @@ class Call:
         self,
         function: Callable[[list[Any]], Any],
         name: str,
-        out_axes: Any,
-        resources: Mapping[Hashable, Any],
-        sizes: Mapping[Hashable, int],
+        options: XmapOptions,
         arguments: list[Argument],
         region: Region,
         program: Hashable,
@@ -382,7 +378,7 @@ class Call:
         source: Source | None,
         carried: frozenset[Hashable] = frozenset(),
     ):
-        self.function, self.name, self.out_axes, self.resources, self.sizes = function, name, out_axes, resources, sizes
+        self.function, self.name, self.options = function, name, options
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
         self.source = source
         # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
@@ -391,7 +387,7 @@ class Call:
         self._result_axes: dict[Dims, frozenset[str]] = {}  # on which the names of results with these dims live
         self._tree: Any = None
         _check_arguments(arguments, region)
-        mappings = jax.tree.leaves(out_axes, is_leaf=lambda m: m is None or is_mapping(m))
+        mappings = jax.tree.leaves(options.out_axes, is_leaf=lambda m: m is None or is_mapping(m))
         self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
         for mapping in self._mappings:
             if mapping is not None:
@@ -425,7 +421,7 @@ class Call:
                 dims[i] = name
             return self._spec(dims, self.region.resources)
 
-        return jax.tree.map(spec, self.out_axes, is_leaf=is_mapping)
+        return jax.tree.map(spec, self.options.out_axes, is_leaf=is_mapping)
 
     def _outputs(self, datas: Sequence[Any]) -> Any:
         """Runs the function on named arrays of these (local) data."""
@@ -500,11 +496,11 @@ class Call:
     def body(self, *datas: Any) -> Any:
         """Local data of the arguments to data of the results."""
         with enter(self.region):
-            self.region.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
+            self.region.state.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
             self.results, self._result_axes = [], {}
             outputs = self._outputs(datas)
             try:
-                return map_with_mappings(self._finish, outputs, self.out_axes, "xmap, out_axes")
+                return map_with_mappings(self._finish, outputs, self.options.out_axes, "xmap, out_axes")
             except NamedAxesLeftError:
                 if self.region.manual:  # the reduction that is asked for may have been one of JAX
                     closed = jax.make_jaxpr(lambda *datas: (self._outputs(datas), ())[1])(*datas)
@@ -565,12 +561,14 @@ class Call:
 
     def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False) -> Callable[..., Any]:
         """`body`, looked through when it has been traced, and its sums postponed; it `says` so if it closes over what has to be replicated."""
-        options = (self.refuse_raw, self.late_sums, self.region.closure.traced, self.source)
+        options = (self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source)
         return postponing(body, set(loops), *options, is_tracked if says else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """The flat body, to be traced before it is executed; likewise."""
-        return Traced(self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.closure.traced, self.source)
+        return Traced(
+            self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source
+        )
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Raises where the traced body has raw collectives, or functions of JAX combine entries of blocks."""
@@ -589,16 +587,16 @@ class Call:
     def _check_names_used(self) -> None:
         """Raises for a name in `axis_resources` or `axis_sizes` that no value had."""
         seen = self.region.seen
-        for name in self.sizes:
-            if name not in seen and name not in self.resources:
+        for name in self.options.axis_sizes:
+            if name not in seen and name not in self.options.axis_resources:
                 raise AxisResourceError(
-                    f"xmap: axis_sizes gives {name!r} the size {self.sizes[name]}, but no value in {self.name} has an axis {name!r}; the "
-                    f"names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove the entry."
+                    f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but no value in {self.name} has an axis "
+                    f"{name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove the entry."
                 )
-        for name in self.resources:
-            if name not in seen and name not in self.sizes:
+        for name in self.options.axis_resources:
+            if name not in seen and name not in self.options.axis_sizes:
                 raise AxisResourceError(
-                    f"xmap: axis_resources maps {name!r} to {self.resources[name]}, but no value in {self.name} has an "
+                    f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]}, but no value in {self.name} has an "
                     f"axis {name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
                     "Correct the name, or remove the entry."
                 )

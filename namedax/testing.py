@@ -130,7 +130,7 @@ def _outcomes(
     forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool, weight: float = 1.0
 ) -> dict[str, dict[str, Any]]:
     """What is compared: results and gradients, of each form."""
-    static = forms[_MAPPED]._static_argnums
+    static = forms[_MAPPED]._options.static_argnums
     values = {label: _run(label, functools.partial(form, *args, **kwargs)) for label, form in forms.items()}
     compared = {_RESULT: values}
     if grad:
@@ -148,13 +148,13 @@ def _options(
     own: dict[str, Any] = {"static_argnums": ()}
     if isinstance(fun, Xmapped):
         own = {
-            "in_axes": fun._in_axes,
-            "out_axes": fun._out_axes,
-            "axis_sizes": fun._axis_sizes,
-            "axis_resources": fun._resources,
-            "mesh": fun._mesh,
-            "static_argnums": fun._static_argnums,
-            "overlap": fun._overlap,
+            "in_axes": fun._options.in_axes,
+            "out_axes": fun._options.out_axes,
+            "axis_sizes": fun._options.axis_sizes,
+            "axis_resources": fun._options.axis_resources,
+            "mesh": fun._options.mesh,
+            "static_argnums": fun._options.static_argnums,
+            "overlap": fun._options.overlap,
             "passes": fun._passes,
         }
     return {**own, **{key: value for key, value in given.items() if value is not None or key not in own}}

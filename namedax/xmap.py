@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from namedax.call_comparison import compare_calls
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import copied, freeze, is_mapping
+from namedax.core.axis_mappings import copied, is_mapping
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
@@ -55,10 +55,9 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.tracebacks import shorten_traceback
+from namedax.xmap_options import Partitioning, XmapOptions
 
 __all__ = ["Xmapped", "dynamic_arguments", "name_arguments", "static_indices", "xmap"]
-
-Partitioning = Literal["manual", "auto"]
 
 
 # --- the wrapper ----------------------------------------------------------------------------------------------------
@@ -146,15 +145,16 @@ def xmap(
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
-    frozen = freeze(in_axes, "in_axes"), freeze(out_axes, "out_axes"), frozenset(sizes.items()), frozenset(resources.items())
+    options = XmapOptions(
+        copied(in_axes), copied(out_axes), sizes, resources, mesh, donated, static, partitioning, overlap, skipped, jit
+    )
     with _wrapping:  # two threads that wrap one function get one wrapper, with its compiled program
-        shared = _shared(fun, *frozen, mesh, donated, static, partitioning, overlap, skipped, jit)
+        shared = _shared(fun, options.key())
         known = shared.wrapper() if shared.wrapper is not None else None
         if known is None:
-            options = (copied(in_axes), copied(out_axes), sizes, resources, mesh, static, partitioning, overlap, skipped)
-            known = Xmapped(fun, *options, parameters, shared)
+            known = Xmapped(fun, options, parameters, shared)
             if jit and shared.jitted is None:
-                shared.jitted = _jit(known, donated)
+                shared.jitted = _jit(known)
             shared.wrapper = weakref.ref(known)
     return known
 
@@ -180,7 +180,7 @@ _MAX_PROGRAMS = 256
 _wrapping = threading.RLock()  # reentrant: the hash of an option may be a user's function
 
 
-def _shared(fun: Any, *options: Hashable) -> _Shared:
+def _shared(fun: Any, options: Hashable) -> _Shared:
     """What an earlier wrapper of `fun` with these options has left, or a new record.
 
     As `jax.jit` does, it goes by the function object: a bound method made anew is a different function, because its object may
@@ -188,7 +188,7 @@ def _shared(fun: Any, *options: Hashable) -> _Shared:
     different one, too.
     """
     try:
-        key = (hash(fun), *options)
+        key = (hash(fun), options)
         hash(key)
         if id(fun) not in _programs:
             weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
@@ -237,8 +237,8 @@ def _positions(numbers: int | Sequence[int], parameters: tuple[str, ...] | None)
     return tuple(i + len(parameters) if -len(parameters) <= i < 0 else i for i in given)
 
 
-def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
-    shared = xmapped._shared
+def _jit(xmapped: Xmapped) -> Any:
+    shared, options = xmapped._shared, xmapped._options
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
@@ -246,44 +246,26 @@ def _jit(xmapped: Xmapped, donated: tuple[int, ...]) -> Any:
     run.__name__ = run.__qualname__ = xmapped._name
     set_display_source(run, source_of(xmapped._fun), inspect.signature(run if xmapped._parameters is None else xmapped._fun))
     return jax.jit(
-        run, donate_argnums=donated, static_argnums=xmapped._static_argnums, static_argnames=tuple(xmapped._static_names)
+        run,
+        donate_argnums=options.donate_argnums,
+        static_argnums=options.static_argnums,
+        static_argnames=tuple(xmapped._static_names),
     )
 
 
 class Xmapped:
     """A function mapped over named axes; made by `xmap`."""
 
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        in_axes: Any,
-        out_axes: Any,
-        axis_sizes: dict[Hashable, int],
-        axis_resources: Assignment,
-        mesh: Any,
-        static_argnums: tuple[int, ...],
-        partitioning: Partitioning,
-        overlap: Overlap,
-        left_out: frozenset[str],
-        parameters: tuple[str, ...] | None,
-        shared: _Shared,
-    ):
+    def __init__(self, fun: Callable[..., Any], options: XmapOptions, parameters: tuple[str, ...] | None, shared: _Shared):
         functools.update_wrapper(self, fun)
         self._fun = nmap(fun) if belongs_to_jax(fun) else fun
         inner = getattr(fun, "func", None)
         self._name = str(getattr(fun, "__name__", None) or getattr(inner, "__name__", type(fun).__name__))
-        self._in_axes, self._out_axes = in_axes, out_axes
-        self._axis_sizes = axis_sizes
-        self._resources = axis_resources
-        self._mesh = mesh
-        self._static_argnums = static_argnums
-        self._partitioning: Partitioning = partitioning
-        self._overlap: Overlap = overlap
-        self._left_out = left_out
+        self._options = options
         self._parameters = parameters
-        self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in static_argnums)
+        self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in options.static_argnums)
         self._shared = shared
-        self._arrivals = Arrivals(mesh)
+        self._arrivals = Arrivals(options.mesh)
         self._compared: set[Any] = set()  # calls, with the other processes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -291,34 +273,34 @@ class Xmapped:
         try:
             if is_distributed() and (not active_regions or ambient() is None):
                 compare_calls(self, args, kwargs)
-            is_outside = self._resources and (not active_regions or ambient() is None)
+            is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
             moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
             if moves or not is_outside:
                 check_values(args, kwargs)
             if moves:
-                if not isinstance(self._mesh, Mesh):
+                if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
             run = functools.partial(_run, self) if self._shared.jitted is None else self._shared.jitted
             result = under_automatic_casts(run, *args, **kwargs)
-            return without_types(result, self._mesh) if moves else result
+            return without_types(result, self._options.mesh) if moves else result
         except Exception as error:
-            explain_refusal(error, self._name, self._mesh, self._resources, (args, kwargs))
+            explain_refusal(error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs))
             shorten_traceback(error)
             raise
 
     @property
     def _passes(self) -> tuple[Pass, ...]:
-        return tuple(name for name in PASSES if name not in self._left_out)
+        return tuple(name for name in PASSES if name not in self._options.left_out)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<xmap of {self._name} with axis_resources={self._resources}>"
+        return f"<xmap of {self._name} with axis_resources={self._options.axis_resources}>"
 
     def _compiled_form(self) -> Any:
-        return self._shared.jitted if self._shared.jitted is not None else _jit(self, ())
+        return self._shared.jitted if self._shared.jitted is not None else _jit(self)
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does.
@@ -326,9 +308,11 @@ class Xmapped:
         With an `AbstractMesh` for this machine's kind of device; for another kind write
         `f.trace(...).lower(lowering_platforms=("tpu",))`.
         """
-        if self._resources:
+        if self._options.axis_resources:
             args, kwargs = self._place(args, kwargs, only_type=True)
-        unknown = self._resources and without_devices(self._mesh, jax.tree.leaves((args, kwargs))) is not None
+        unknown = (
+            self._options.axis_resources and without_devices(self._options.mesh, jax.tree.leaves((args, kwargs))) is not None
+        )
         # JAX must be told the kind of devices that are not there.
         options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
         lowered: jax.stages.Lowered = under_automatic_casts(self.trace(*args, **kwargs).lower, **options)
@@ -345,7 +329,7 @@ class Xmapped:
 
     def _check_devices(self, args: Any, kwargs: Any) -> None:
         """Raises if no device is known to compute on."""
-        mesh = without_devices(self._mesh, jax.tree.leaves((args, kwargs)))
+        mesh = without_devices(self._options.mesh, jax.tree.leaves((args, kwargs)))
         if mesh is not None:
             raise MeshError(f"xmap: {no_devices(self._name, mesh)}")
 
@@ -358,12 +342,12 @@ class Xmapped:
         concrete = [leaf for leaf in leaves if not isinstance(leaf, jax.core.Tracer)]
         if not concrete:
             return args, kwargs
-        mesh = concrete_mesh(self._mesh)
+        mesh = concrete_mesh(self._options.mesh)
         if mesh is not None and has_explicit_axes(mesh):
             mesh = mesh_for(mesh, leaves)
         if mesh is None or all(is_placed(leaf, mesh) for leaf in concrete):
             return args, kwargs
-        resources = on_devices(with_loops(self._resources))
+        resources = on_devices(with_loops(self._options.axis_resources))
         check_mesh_axes(resources, mesh)
 
         def move(argument: Argument) -> Any:
@@ -389,7 +373,7 @@ class Xmapped:
 
 def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
     """The positions of the static arguments, of so many that are given by position."""
-    return frozenset(i % count for i in xmapped._static_argnums if -count <= i < count)
+    return frozenset(i % count for i in xmapped._options.static_argnums if -count <= i < count)
 
 
 def dynamic_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -412,7 +396,7 @@ def _dynamic_parameters(xmapped: Xmapped) -> tuple[str, ...]:
 
 def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """The mappings of `count` positional arguments and of the keyword arguments, as a prefix of `(args, kwargs)`."""
-    in_axes = xmapped._in_axes
+    in_axes = xmapped._options.in_axes
     if in_axes is None or is_mapping(in_axes):
         return (in_axes,) * count, dict.fromkeys(kwargs, in_axes)
     if isinstance(in_axes, dict) and not count:
@@ -452,7 +436,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
-    mappings = None if xmapped._in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
+    mappings = None if xmapped._options.in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
     leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
     region, arguments = ambient(), list[Argument]()
     for leaf, mapping, path in leaves:
@@ -517,11 +501,11 @@ def _without_entries(resources: Assignment, sizes: Mapping[Hashable, int], argum
 
 def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     """One call, traced or eager: names the arguments, makes the region, lowers the body into it."""
-    outer = ambient()
+    outer, options = ambient(), xmapped._options
     arguments, tree = name_arguments(xmapped, args, kwargs)
-    sizes = _collect_sizes(arguments, xmapped._axis_sizes, outer)
-    resources = with_loops(xmapped._resources)
-    left_out = xmapped._left_out | (frozenset() if outer is None else outer.left_out)
+    sizes = _collect_sizes(arguments, xmapped._options.axis_sizes, outer)
+    resources = with_loops(xmapped._options.axis_resources)
+    left_out = xmapped._options.left_out | (frozenset() if outer is None else outer.left_out)
     if SERIAL_STEPS in left_out:
         resources = on_devices(resources)
 
@@ -533,22 +517,27 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         for name in sizes:
             if name in region.resources:
                 region.block_size(name, sizes[name], "xmap", supports_padding=True)
-        if outer is not None:
-            region.depth = outer.depth + 1
-            new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))
-            region.given = frozenset(xmapped._axis_sizes).union(new)
-        tracked = xmapped._mesh is not None and has_explicit_axes(xmapped._mesh)
-        options = (xmapped._name, xmapped._out_axes, xmapped._resources, xmapped._axis_sizes)
-        return Call(function, *options, arguments, region, xmapped._shared.program, tracked, source_of(xmapped._fun), carried)
+        tracked = xmapped._options.mesh is not None and has_explicit_axes(xmapped._options.mesh)
+        return Call(
+            function,
+            xmapped._name,
+            options,
+            arguments,
+            region,
+            xmapped._shared.program,
+            tracked,
+            source_of(xmapped._fun),
+            carried,
+        )
 
     if outer is not None and outer.resources:
-        return _run_within(xmapped, outer, sizes, resources, left_out, call_in)
+        return _run_within(xmapped, outer, sizes, resources, left_out, _given(options, arguments, outer), call_in)
     devices = on_devices(resources)
-    mesh, from_context = resolve_mesh(xmapped._mesh) if devices else (None, False)
+    mesh, from_context = resolve_mesh(xmapped._options.mesh) if devices else (None, False)
     check_mesh_axes(devices, mesh, names=sizes)
     if devices and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
-    auto = xmapped._partitioning == "auto" or _without_entries(resources, sizes, arguments)
+    auto = xmapped._options.partitioning == "auto" or _without_entries(resources, sizes, arguments)
     if auto:
         resources = dividing(devices, sizes, mesh)  # XLA's partitioner knows no time, and aborts over uneven blocks
     loops = loops_of(resources)
@@ -557,7 +546,18 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     carried = frozenset[Hashable]()
     if outer is not None:
         carried = carried_names(outer, arguments)
-    call = call_in(Region(sizes, resources, traced_on, mode, xmapped._shared.program, xmapped._overlap, left_out), carried)
+    region = Region(
+        sizes,
+        resources,
+        traced_on,
+        mode,
+        xmapped._shared.program,
+        options.overlap,
+        left_out,
+        depth=1 if outer is None else outer.depth + 1,
+        given=_given(options, arguments, outer),
+    )
+    call = call_in(region, carried)
     if not resources:
         result = run_unmapped(call)
     elif loops:
@@ -569,24 +569,35 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+def _given(options: XmapOptions, arguments: list[Argument], outer: Region | None) -> frozenset[Hashable]:
+    """Return the names that a mapped function within another one gives itself."""
+    if outer is None:
+        return frozenset()
+    new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))
+    return frozenset(options.axis_sizes).union(new)
+
+
 def _run_within(
     xmapped: Xmapped,
     outer: Region,
     sizes: dict[Hashable, int],
     resources: Assignment,
     left_out: frozenset[str],
+    given: frozenset[Hashable],
     call_in: Callable[..., Call],
 ) -> Any:
     """One call within the body of a mapped function some of whose names are on a mesh."""
-    new_axes = check_nested(xmapped._name, xmapped._mesh, resources, outer)
+    new_axes = check_nested(xmapped._name, xmapped._options.mesh, resources, outer)
     region = Region(
         sizes,
         {**outer.resources, **resources},
         outer.mesh,
         outer.mode,
         xmapped._shared.program,
-        xmapped._overlap or outer.overlap,
+        xmapped._options.overlap or outer.overlap,
         left_out,
+        depth=outer.depth + 1,
+        given=given,
     )
     call = call_in(region)
     call.carried = carried_names(outer, call.arguments)

@@ -50,7 +50,7 @@ __all__ = [
     "origin_of",
     "positions",
     "refuse_assignment",
-    "set_memory",
+    "set_block",
 ]
 
 
@@ -72,15 +72,37 @@ else:
         __slots__ = ()
 
 
+class BlockInfo:
+    """The origin of an array that was made in a mapped body, and other forms of it that have been computed there.
+
+    They are valid in the trace that the array was made in, and in no other: a form from an inner trace would outlive it.
+
+    Attributes:
+      trace: the trace.
+      region: the region, along whose names the data are blocks.
+      form: the varying form of an array that was gathered (`namedax.core.variance`), or `None`.
+      casts: the data cast to vary over more mesh axes, by these axes.
+      computed: what operations have computed from the array, by the operation and its arguments.
+    """
+
+    __slots__ = ("casts", "computed", "form", "region", "trace")
+
+    def __init__(self, trace: Any, region: Region):
+        self.trace, self.region = trace, region
+        self.form: Any = None
+        self.casts: dict[frozenset[str], Any] = {}
+        self.computed: dict[Hashable, Any] = {}
+
+
 class Parts:
     """What an array holds. An array is made as one of these, whose parts can be set, and then becomes a `NamedArray`."""
 
-    __slots__ = ("__weakref__", "_casts", "_data", "_dims", "_tail")
+    __slots__ = ("__weakref__", "_block", "_data", "_dims", "_tail")
 
     _data: Any
     _dims: Dims
     _tail: Dims  # the dims from the first named one on, which a pytree keeps
-    _casts: dict[Hashable, Any] | None
+    _block: BlockInfo | None
 
 
 class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
@@ -125,7 +147,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
         _set_data(self, data)
         _set_dims(self, dims)
-        set_memory(self, _new_memory(region))
+        set_block(self, _new_block(region))
 
     if not TYPE_CHECKING:
 
@@ -354,21 +376,21 @@ _set_dims: Callable[[NamedArray, Dims], None] = vars(Parts)["_dims"].__set__
 _set_tail: Callable[[NamedArray, Dims], None] = vars(Parts)["_tail"].__set__
 _get_dims: Callable[[NamedArray], Dims] = vars(Parts)["_dims"].__get__
 _get_tail: Callable[[NamedArray], Dims] = vars(Parts)["_tail"].__get__
-set_memory: Callable[[NamedArray, Any], None] = vars(Parts)["_casts"].__set__
+set_block: Callable[[NamedArray, BlockInfo | None], None] = vars(Parts)["_block"].__set__
 
 
-def _new_memory(region: Region | None) -> dict[Hashable, Any] | None:
-    return {"trace": get_opaque_trace_state(), "region": region} if region is not None and region.manual else None
+def _new_block(region: Region | None) -> BlockInfo | None:
+    return BlockInfo(get_opaque_trace_state(), region) if region is not None and region.manual else None
 
 
 def origin_of(array: NamedArray) -> Region | None:
     """The region in which `array` was made, along whose names its data are blocks; `None` where they are whole (`is_global`)."""
-    return None if array._casts is None else array._casts["region"]
+    return None if array._block is None else array._block.region
 
 
 def is_global(array: NamedArray) -> bool:
     """Whether the data of `array` is whole: it was made outside of every mapped body with local blocks."""
-    return array._casts is None
+    return array._block is None
 
 
 def make(data: Any, dims: Dims) -> NamedArray:
@@ -376,7 +398,7 @@ def make(data: Any, dims: Dims) -> NamedArray:
     parts: Any = Parts()
     parts._data = data
     parts._dims = dims
-    parts._casts = None
+    parts._block = None
     parts.__class__ = NamedArray
     array: NamedArray = parts
     return array
@@ -387,7 +409,7 @@ def make_block(data: Any, dims: Dims, region: Region) -> NamedArray:
     parts: Any = Parts()
     parts._data = data
     parts._dims = dims
-    parts._casts = {"trace": get_opaque_trace_state(), "region": region}
+    parts._block = BlockInfo(get_opaque_trace_state(), region)
     parts.__class__ = NamedArray
     array: NamedArray = parts
     return array
@@ -411,7 +433,7 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     """
     array = make(data, dims)
     if active_regions:
-        set_memory(array, _new_memory(ambient()))
+        set_block(array, _new_block(ambient()))
     return array
 
 
@@ -421,7 +443,7 @@ def make_blocks(datas: Iterable[Any], all_dims: Iterable[Dims], region: Region) 
     if region.manual:
         trace = get_opaque_trace_state()
         for array in arrays:
-            set_memory(array, {"trace": trace, "region": region})
+            set_block(array, BlockInfo(trace, region))
     return arrays
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "MANUAL",
     "Placements",
     "Region",
+    "TraceState",
     "active_regions",
     "ambient",
     "check_region_lives",
@@ -46,68 +47,125 @@ Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
 
 
-class _Record:
-    """What all equal regions have in common.
+class _Seen:
+    """The names that occur while one of several equal regions is traced.
 
-    A `jit`-ed helper that was traced in one of them is not traced again in another, so what it saw would otherwise be unknown there.
-
-    Attributes:
-      seen: names on any value while the body is traced.
+    A `jit`-ed helper that was traced in one of them is not traced again in another, so they share what it has used.
     """
 
-    __slots__ = ("__weakref__", "seen")
+    __slots__ = ("__weakref__", "names")
 
     def __init__(self) -> None:
-        self.seen: set[Hashable] = set()
+        self.names: set[Hashable] = set()
+
+
+class TraceState:
+    """The facts about a body that are found while it is traced. A region is immutable and points to this.
+
+    Attributes:
+      looked_at: dims and shapes of arrays that have been found to agree with the region.
+      numbers: a trace, and the constants that have been cast to varying in it.
+      closure: values of the functions around the body that the body uses.
+      has_gathered: whether an array of the body has been gathered, and is available in another form than its own.
+    """
+
+    __slots__ = ("_born", "_counts", "closure", "has_gathered", "looked_at", "numbers")
+
+    def __init__(self) -> None:
+        self.looked_at: set[Hashable] = set()
+        self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
+        self.closure = ClosureCapture()
+        self.has_gathered = False
+        # Sizes of the names that the body creates; `None` for a name that has had several.
+        self._born: dict[Hashable, int | None] = {}
+        self._counts: dict[Hashable, int] = {}
+
+    def note_size(self, name: Hashable, size: int) -> None:
+        """Record the global size of a name that the body has created."""
+        if self._born.setdefault(name, size) != size:
+            self._born[name] = None
+
+    def size_of(self, name: Hashable) -> int | None:
+        """Return the global size of a name that the body has created; `None` if it has no size, or several."""
+        return self._born.get(name)
+
+    def note_looked_at(self, key: Hashable) -> None:
+        """Record that arrays of these dims and this shape agree with the region."""
+        if len(self.looked_at) >= _MOST_LOOKED_AT:
+            self.looked_at.clear()
+        self.looked_at.add(key)
+
+    def times(self, key: Hashable) -> int:
+        """Return how often this method has been called with `key`, this call included."""
+        if len(self._counts) >= _MOST_LOOKED_AT:
+            self._counts.clear()
+        self._counts[key] = count = self._counts.get(key, 0) + 1
+        return count
 
 
 # JAX's caches keep a region, and with it its record, as long as they keep the helper.
-_records: weakref.WeakValueDictionary[Hashable, _Record] = weakref.WeakValueDictionary()
+_seen_by_key: weakref.WeakValueDictionary[Hashable, _Seen] = weakref.WeakValueDictionary()
 
 _MOST_LOOKED_AT = 1024
 
 
-class Region(frozenset[_Record]):
-    """The names of one mapped region. Immutable and hashable, apart from the record of names that were seen.
+class Region(frozenset[_Seen]):
+    """The names of one mapped region: immutable and hashable. What is found while its body is traced is in `state`.
 
     JAX hashes and compares it whenever it looks something up. As a set of one record that all equal regions share it does so without calling
     a function of Python.
 
-    Args:
+    Attributes:
       sizes: global size of every name that is known when the body begins.
       resources: mesh axes of every mapped name, major first. A name without an entry is vectorised.
       mesh: the mesh (concrete or abstract), or `None` when nothing is mapped.
       mode: `"manual"`: the body runs under `jax.shard_map` and sees local blocks. `"auto"`: it sees global
         arrays, and XLA's partitioner gets a sharding constraint on every named value.
       program: a hashable token of the program that is mapped; regions of different programs are different.
-      overlap: whether contractions overlap communication with computation, if they do not say themselves.
+      overlap: the default of contractions for overlapping communication with computation.
       left_out: the passes over traced programs that are switched off.
+      depth: the number of nested mapped functions, this one included.
+      given: names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
+      manual: whether values are local blocks (`jax.shard_map`), at least of some names.
+      uneven: names whose last blocks are padding.
+      placements: the items of `resources`.
+      seen: names on any value while the body is traced, shared by equal regions; `xmap` reads it when the body has ended.
+      state: the facts that are found while the body is traced.
     """
 
     __slots__ = (
-        "_born",
-        "_counts",
         "_mesh_sizes",
-        "closure",
         "depth",
         "given",
-        "has_gathered",
         "left_out",
-        "looked_at",
         "manual",
         "mesh",
         "mode",
-        "numbers",
         "overlap",
         "placements",
+        "program",
         "resources",
         "seen",
         "sizes",
+        "state",
         "uneven",
     )
 
-    placements: Placements  # where all mapped names live
-    seen: set[Hashable]  # names on any value while the body is traced; `xmap` reads it when the body has ended
+    sizes: dict[Hashable, int]
+    resources: dict[Hashable, tuple[str, ...]]
+    mesh: Any
+    mode: Mode
+    program: Hashable
+    overlap: Any
+    left_out: frozenset[str]
+    depth: int
+    given: frozenset[Hashable]
+    manual: bool
+    uneven: frozenset[Hashable]
+    placements: Placements
+    seen: set[Hashable]
+    state: TraceState
+    _mesh_sizes: dict[str, int]
 
     def __new__(
         cls,
@@ -118,55 +176,43 @@ class Region(frozenset[_Record]):
         program: Hashable,
         overlap: Any = False,
         left_out: frozenset[str] = frozenset(),
+        depth: int = 1,
+        given: frozenset[Hashable] = frozenset(),
+        seen: set[Hashable] | None = None,
     ) -> Region:
-        """A region, which is equal to all others of the same arguments."""
+        """Make a region, which is equal to all others of the same names, mesh, program and options."""
         placements: Placements = frozenset(resources.items())
         key = (frozenset(sizes.items()), placements, mesh, mode, program, overlap, left_out)
-        record = _records.setdefault(key, _Record())
+        record = _seen_by_key.setdefault(key, _Seen())
         self = super().__new__(cls, (record,))
-        self.placements = placements
-        self.seen = record.seen
+        write = functools.partial(object.__setattr__, self)
+        write("sizes", dict(sizes))
+        write("resources", dict(resources))
+        write("mesh", mesh)
+        write("mode", mode)
+        write("program", program)
+        write("overlap", overlap)
+        write("left_out", left_out)
+        write("depth", depth)
+        write("given", given)
+        write("manual", mode == MANUAL and bool(resources))
+        write("placements", placements)
+        write("seen", record.names if seen is None else seen)
+        write("state", TraceState())
+        write("_mesh_sizes", dict(mesh.shape) if mesh is not None else {})
+        mapped = resources.items() if mode == MANUAL else ()
+        write("uneven", frozenset(name for name, axes in mapped if axes and name in sizes and self._remainder(name)))
         return self
 
-    def __init__(
-        self,
-        sizes: Mapping[Hashable, int],
-        resources: Mapping[Hashable, tuple[str, ...]],
-        mesh: Any,
-        mode: Mode,
-        program: Hashable,
-        overlap: Any = False,
-        left_out: frozenset[str] = frozenset(),
-    ):
-        self.sizes = dict(sizes)
-        self.resources = dict(resources)
-        self.mesh = mesh
-        self.mode = mode
-        # Whether values are local blocks (`jax.shard_map`), at least of some names.
-        self.manual = mode == MANUAL and bool(resources)
-        self._mesh_sizes = dict(mesh.shape) if mesh is not None else {}
-        # Names whose last blocks are padding.
-        self.uneven = frozenset(
-            name
-            for name, axes in self.resources.items()
-            if mode == MANUAL and axes and name in self.sizes and self._remainder(name)
-        )
-        self.overlap, self.left_out = overlap, left_out
-        # Sizes of names that the body made: of those that have had one size so far.
-        self._born: dict[Hashable, int | None] = {}
-        # Dims and shapes of arrays of this region that have been found to agree with it.
-        self.looked_at: set[Hashable] = set()
-        self._counts: dict[Hashable, int] = {}
-        # Names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
-        self.given: frozenset[Hashable] = frozenset()
-        # The number of nested mapped functions, this one included.
-        self.depth = 1
-        # A trace, and numbers as values that vary over mesh axes, which have been made in it.
-        self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
-        # Values of the functions around the body that it has met while it is traced.
-        self.closure = ClosureCapture()
-        # Whether an array of the body has been gathered, and can be had in another form than it is in.
-        self.has_gathered = False
+    def __init__(self, *args: Any, **kwargs: Any):
+        """Do nothing: `__new__` has set the attributes."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Region: {name} cannot be set; a region is immutable.")
+
+    def on_mesh(self, mesh: Any) -> Region:
+        """Return the region of the same names for XLA's partitioner, on another mesh; it shares `seen` with this one."""
+        return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
     def mesh_axis_said(self, name: Hashable) -> str:
         """Where a mesh axis stands in the place of a name: the names that live there; empty for what is no mesh axis."""
@@ -231,7 +277,8 @@ class Region(frozenset[_Record]):
     def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
         """The number of devices along `mesh_axes` together."""
         sizes = self._mesh_sizes
-        return math.prod(sizes[axis] if axis in sizes else axis.steps for axis in mesh_axes)  # type: ignore[attr-defined]
+        counts: list[Any] = [sizes[axis] if axis in sizes else getattr(axis, "steps") for axis in mesh_axes]  # noqa: B009
+        return math.prod(counts)
 
     def blocks(self, name: Hashable) -> int:
         """The number of blocks that `name` is cut into."""
@@ -243,26 +290,11 @@ class Region(frozenset[_Record]):
         return known if known is not None else block * self.blocks(name)
 
     def note(self, name: Hashable, block: int) -> None:
-        """Notes that a value in the body has `name`, of which one device holds `block` entries."""
+        """Record that a value in the body has `name`, with `block` entries on one device."""
         self.seen.add(name)
         if name not in self.sizes:
             check_name(name, "a mapped function")
-            size = block * self.blocks(name)
-            if self._born.setdefault(name, size) != size:
-                self._born[name] = None
-
-    def note_looked_at(self, key: Hashable) -> None:
-        """Notes that arrays of these dims and this shape agree with the region."""
-        if len(self.looked_at) >= _MOST_LOOKED_AT:
-            self.looked_at.clear()
-        self.looked_at.add(key)
-
-    def times(self, key: Hashable) -> int:
-        """How often this has been asked about `key`, this time included."""
-        if len(self._counts) >= _MOST_LOOKED_AT:
-            self._counts.clear()
-        self._counts[key] = count = self._counts.get(key, 0) + 1
-        return count
+            self.state.note_size(name, block * self.blocks(name))
 
     def noted(self, name: Hashable) -> Hashable:
         """`name`; notes that it occurs in the body, if only in what an operation was given."""
@@ -271,7 +303,7 @@ class Region(frozenset[_Record]):
 
     def size_of(self, name: Hashable) -> int | None:
         """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
-        return self.sizes[name] if name in self.sizes else self._born.get(name)
+        return self.sizes[name] if name in self.sizes else self.state.size_of(name)
 
     def block_size(self, name: Hashable, size: int, op: str, supports_padding: bool = False) -> int:
         """The number of entries of `name` on one device, when all devices hold `size` together.
@@ -507,5 +539,5 @@ def _inhabiting(region: Region) -> Iterator[None]:
             with _hidden((region, named)), _context(region):
                 yield
     finally:
-        region.numbers = None  # JAX keeps the region
+        region.state.numbers = None  # JAX keeps the region
         active_regions.discard(id(token))

@@ -25,12 +25,11 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 from jax.extend.source_info_util import current, user_context
 
-from namedax.core.array import NamedArray, make_in_region, set_memory
+from namedax.core.array import BlockInfo, NamedArray, make_in_region, set_block
 from namedax.core.cpu_workarounds import widened
 from namedax.core.names import Dims
 
 __all__ = [
-    "VARYING_FORM",
     "UntrackedAxis",
     "cast",
     "cast_alike",
@@ -40,7 +39,7 @@ __all__ = [
     "keep_varying_form",
     "remembered",
     "saves_when_cast",
-    "share_memory",
+    "share_block",
     "under_automatic_casts",
     "varying",
     "varying_of",
@@ -48,9 +47,6 @@ __all__ = [
     "with_varying_form",
     "with_varying_forms",
 ]
-
-#: What an array remembers that was gathered.
-VARYING_FORM = "varying form"
 
 
 def varying(data: Any) -> frozenset[str]:
@@ -110,31 +106,27 @@ def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
     return [cast_data(jnp.asarray(value), union) for value in values]
 
 
-def _memory(array: NamedArray) -> dict[Hashable, Any] | None:
-    """What an array remembers in the trace that is being made; `None` if it was made in another one."""
-    memory = array._casts
-    return memory if memory is not None and memory["trace"] == get_opaque_trace_state() else None
+def _block_here(array: NamedArray) -> BlockInfo | None:
+    """Return the record of an array that was made in the trace that is being made; `None` if it was made in another one."""
+    block = array._block
+    return block if block is not None and block.trace == get_opaque_trace_state() else None
 
 
 def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> Any:
-    """`compute()`, or what it gave before for this array and `key`.
-
-    An array remembers for the trace that it was made in, and for no other.
-    """
-    memory = _memory(array)
-    if memory is None:
+    """Return `compute()`, or its earlier result for this array and `key` in the same trace."""
+    block = _block_here(array)
+    if block is None:
         return compute()
-    if key not in memory:
-        memory[key] = compute()
-    return memory[key]
+    if key not in block.computed:
+        block.computed[key] = compute()
+    return block.computed[key]
 
 
-def share_memory(array: NamedArray, source: NamedArray) -> NamedArray:
-    """Lets `array`, which has the data of `source` under other dims, remember what `source` does."""
-    memory = array._casts
-    if memory is not None and source._casts is not None:
-        if source._casts["trace"] == memory["trace"] and source._casts["region"] == memory["region"]:
-            set_memory(array, source._casts)
+def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
+    """Let `array`, which has the data of `source` under other dims, share the forms that have been computed for `source`."""
+    own, other = array._block, source._block
+    if own is not None and other is not None and other.trace == own.trace and other.region == own.region:
+        set_block(array, other)
     return array
 
 
@@ -182,9 +174,11 @@ def keep_varying_form(
       saves: whether the gradients of the forms that it is made of send no more than that of a cast of `array`. Otherwise it is given only where
         these forms have been made.
     """
-    if array._casts is not None and array._casts["region"] is not None:
-        array._casts["region"].has_gathered = True
-        remembered(array, VARYING_FORM, lambda: _Form(_made_here(form), is_made, saves, array._data))
+    block = array._block
+    if block is not None:
+        block.region.state.has_gathered = True
+        if block.form is None and block.trace == get_opaque_trace_state():
+            block.form = _Form(_made_here(form), is_made, saves, array._data)
 
 
 def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
@@ -212,12 +206,12 @@ class _Form(NamedTuple):
 
 def has_varying_form(array: Any) -> bool:
     """Whether `array` was gathered, or computed from arrays that were, and has a form for code that needs it to vary."""
-    return type(array) is NamedArray and array._casts is not None and VARYING_FORM in array._casts
+    return type(array) is NamedArray and array._block is not None and array._block.form is not None
 
 
 def saves_when_cast(array: Any) -> bool:
     """Whether `array` has a form for code that needs it to vary, whose gradient is a reduce-scatter whatever else has been cast."""
-    return has_varying_form(array) and bool(array._casts[VARYING_FORM].saves)
+    return has_varying_form(array) and bool(array._block.form.saves)
 
 
 def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
@@ -227,7 +221,7 @@ def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
     elif was_cast(array, axes):
         return True
     else:
-        form = None if array._casts is None else array._casts.get(VARYING_FORM)
+        form = None if array._block is None else array._block.form
         if form is not None:
             return form.is_made is not None and bool(form.is_made(axes))
         data = array._data
@@ -244,17 +238,15 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
     if not missing:
         return array._data
 
-    def compute() -> Any:
-        memory = _memory(array)
-        form = None if memory is None else memory.get(VARYING_FORM)
-        return cast_data(array._data if form is None else form(missing), missing)
-
-    return remembered(array, missing, compute)
+    block = _block_here(array)
+    if block is None:
+        return cast_data(array._data, missing)
+    if missing not in block.casts:
+        block.casts[missing] = cast_data(array._data if block.form is None else block.form(missing), missing)
+    return block.casts[missing]
 
 
 def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
     """Whether `array` has been cast over (at least) `axes` in this trace, by `cast`."""
-    memory = _memory(array)
-    if memory is None:
-        return False
-    return any(isinstance(key, frozenset) and axes <= key for key in memory)
+    block = _block_here(array)
+    return block is not None and any(axes <= over for over in block.casts)

@@ -28,7 +28,7 @@ from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.foreign_arrays import is_foreign_type, refuse_foreign
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
-from namedax.core.variance import VARYING_FORM, cast, cast_data, saves_when_cast, varying
+from namedax.core.variance import cast, cast_data, saves_when_cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
@@ -102,14 +102,14 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
     if region is None:
         positions(array, op)
         return array
-    dims, data, memory = array._dims, array._data, array._casts
+    dims, data, info = array._dims, array._data, array._block
     if type(data) is NamedArray or len(data.shape) != len(dims):
         positions(array, op)
-    origin = None if memory is None else memory["region"]
+    origin = None if info is None else info.region
     key = (dims, data.shape)
     # What is a block of this region, or whole where all arrays are, stays as it is.
     is_at_home = origin is region or (origin is None and not region.resources)
-    if is_at_home and key in region.looked_at:
+    if is_at_home and key in region.state.looked_at:
         return array
     region.seen.update(dim for dim in dims if dim is not None)
     if origin is not None and origin != region:
@@ -138,7 +138,7 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
     if data is not array._data:
         return make_in_region(data, dims)
     if is_at_home:
-        region.note_looked_at(key)
+        region.state.note_looked_at(key)
     return array
 
 
@@ -146,7 +146,7 @@ def _entered(data: Any, region: Region) -> Any:
     """A value from outside, with a type that the body of `region` can use."""
     if not must_enter(data, region.mesh):
         return data
-    return region.closure.lift_closure(data, lambda data: enter_mesh(data, region.mesh))
+    return region.state.closure.lift_closure(data, lambda data: enter_mesh(data, region.mesh))
 
 
 _NO_ARRAYS = frozenset({str, list, tuple})
@@ -274,7 +274,7 @@ def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: fro
     if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
     union = _union_of_variance(blocks) | wanted
-    if region.has_gathered:  # what is computed from gathered arrays, and is smaller, asks whether these have been cast
+    if region.state.has_gathered:  # what is computed from gathered arrays, and is smaller, asks whether these have been cast
         for block in blocks:
             if saves_when_cast(block):
                 cast(block, union)
@@ -297,13 +297,8 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
     key: list[Any] = []
     for operand in operands:
         if type(operand) is NamedArray:
-            data, memory = operand._data, operand._casts
-            if (
-                memory is None
-                or memory["region"] is not region
-                or VARYING_FORM in memory
-                or not isinstance(data, jax.core.Tracer)
-            ):
+            data, block = operand._data, operand._block
+            if block is None or block.region is not region or block.form is not None or not isinstance(data, jax.core.Tracer):
                 return None
             aval = jax.typeof(data)
             key.append((operand._dims, aval.shape, aval.manual_axis_type.varying, aval.dtype, aval.weak_type))
@@ -320,8 +315,8 @@ _NUMBERS = frozenset({bool, int, float, complex})
 def note_met(key: tuple[Any, ...], region: Region) -> None:
     """Notes that operands have met of which this is known (`own_blocks`), if nothing had to be done to them."""
     entries = [entry for entry in key if entry is not None]
-    if len({variance for _, _, variance, *_ in entries}) < 2 and all(entry[:2] in region.looked_at for entry in entries):
-        region.note_looked_at(key)
+    if len({variance for _, _, variance, *_ in entries}) < 2 and all(entry[:2] in region.state.looked_at for entry in entries):
+        region.state.note_looked_at(key)
 
 
 def _vary_alike(blocks: Sequence[Any]) -> bool:

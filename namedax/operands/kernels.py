@@ -83,7 +83,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)
-        if region.has_gathered:
+        if region.state.has_gathered:
             call, more = with_forms, (function, given, operands)
         else:
             call, more = function, (*given, *operands)
@@ -116,7 +116,7 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
         call, more = function, (*given, *operands)
     elif (key := own_blocks(operands, region)) is not None:
         call, more = _of_new_blocks, (region, key, function, given, operands)
-        if key in region.looked_at:  # most of what is done in a body, for which few functions are entered
+        if key in region.state.looked_at:  # most of what is done in a body, for which few functions are entered
             scope, call = jax.named_scope, _of_known_blocks
     if is_open():
         return call(*more)
@@ -235,7 +235,7 @@ _OFTEN = 4
 def _is_frequent(region: Region, key: Hashable) -> bool:
     """Whether the body has done this often: a function, what it is given, and what is known of its arrays. Counts."""
     try:
-        return region.times(key) > _OFTEN
+        return region.state.times(key) > _OFTEN
     except TypeError:  # something that is given is not hashable
         return False
 

@@ -225,7 +225,7 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
     if region is None:
         return kernels.run(op, function, axes, static, *operands)
     scope, given = kernels.scope_of(function, (op, axes), operands), (op, axes, *static)
-    if region.has_gathered:
+    if region.state.has_gathered:
         return in_scope(scope, kernels.with_forms, function, given, operands)
     return in_scope(scope, function, *given, *operands)
 

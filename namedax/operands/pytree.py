@@ -152,7 +152,7 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     (data,) = children
     if type(tail) is tuple and not active_regions:
         parts: Any = Parts()
-        parts._data, parts._tail, parts._casts = data, tail, None
+        parts._data, parts._tail, parts._block = data, tail, None
         parts.__class__ = NamedArray
         array: NamedArray = parts
         return array

@@ -150,9 +150,9 @@ def _number(number: float, variance: frozenset[str], region: Region) -> Any:
     if not variance:
         return as_float
     trace = get_opaque_trace_state()
-    if region.numbers is None or region.numbers[0] != trace:
-        region.numbers = (trace, {})
-    known = region.numbers[1]
+    if region.state.numbers is None or region.state.numbers[0] != trace:
+        region.state.numbers = (trace, {})
+    known = region.state.numbers[1]
     key = (as_float.tobytes(), variance)
     if key not in known:
         known[key] = lax.pcast(as_float, tuple(sorted(variance)), to="varying")

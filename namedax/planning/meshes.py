@@ -87,7 +87,7 @@ def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> M
       MeshError: there is no mesh, or the machine has no room for it.
     """
     if not isinstance(mesh, int) or isinstance(mesh, bool):
-        given = any_mesh(f._mesh if mesh is None else mesh, "plan")
+        given = any_mesh(f._options.mesh if mesh is None else mesh, "plan")
         sizes = tuple(given.shape.values())
         has_devices = isinstance(given, Mesh)
         _check(has_devices, f"the mesh {dict(given.shape)} is abstract", machine, verify)
@@ -102,7 +102,7 @@ def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> M
         machine = measure(Mesh(np.array(jax.devices()[:mesh]), ("all",)))
         machine = dataclasses.replace(machine, links={...: machine.links["all"]} if mesh > 1 else {})
     axes = _axes(f, machine)
-    own = tuple(f._mesh.shape.get(axis, 1) for axis in axes) if f._mesh is not None else None
+    own = tuple(f._options.mesh.shape.get(axis, 1) for axis in axes) if f._options.mesh is not None else None
     return Meshes(axes, None, mesh, machine, tuple(shapes_for(machine, axes, mesh, own)))
 
 
@@ -117,10 +117,10 @@ def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) ->
 
 def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
     """How mesh axes are called: as the function calls them, or the machine, and then as is usual."""
-    if f._mesh is not None:
-        own = list(f._mesh.axis_names)
+    if f._options.mesh is not None:
+        own = list(f._options.mesh.axis_names)
     else:
-        own = [axis for axes in f._resources.values() for axis in axes if not isinstance(axis, LoopAxis)]
+        own = [axis for axes in f._options.axis_resources.values() for axis in axes if not isinstance(axis, LoopAxis)]
     named = [axis for key in machine.links for axis in (key if isinstance(key, tuple) else (key,)) if isinstance(axis, str)]
     usual = _AXES if ... in machine.links or not named else ()
     found = list(dict.fromkeys([*own, *named, *usual]))

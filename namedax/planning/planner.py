@@ -116,13 +116,13 @@ def plan(
     meshes = meshes_for(f, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
     program = Program(f, args, kwargs)
-    overlaps = (f._overlap,) if overlap is None else tuple(overlap)
+    overlaps = (f._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
         chosen = _chosen(census, names, loops, uneven)
         space = Space(chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven)
-        own = space.choice_of(f._resources, f._overlap)
+        own = space.choice_of(f._options.axis_resources, f._options.overlap)
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
         judge = _Judge(program, space, meshes, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
         search(space, judge, bound, limit, [own])
@@ -151,7 +151,7 @@ def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: An
             f"plan: the first argument is a function made by nx.xmap; got {type(f).__name__}. Map what is to be planned: "
             "nx.plan(nx.xmap(jax.value_and_grad(loss)), *args, mesh=mesh)."
         )
-    if f._partitioning == "auto":
+    if f._options.partitioning == "auto":
         raise ArgumentError(
             f"plan: {f._name} has partitioning='auto', so what it sends is XLA's choice, which no trace shows. Leave out partitioning=."
         )

@@ -83,13 +83,13 @@ class Program:
         f = self._f
         return xmap(
             body,
-            f._in_axes,
-            f._out_axes,
-            axis_sizes=f._axis_sizes,
+            f._options.in_axes,
+            f._options.out_axes,
+            axis_sizes=f._options.axis_sizes,
             axis_resources=axis_resources,
             mesh=mesh if axis_resources else None,
-            static_argnums=f._static_argnums,
-            overlap=f._overlap if overlap is None else overlap,
+            static_argnums=f._options.static_argnums,
+            overlap=f._options.overlap if overlap is None else overlap,
             passes=f._passes,
         )
 

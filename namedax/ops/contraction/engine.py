@@ -322,7 +322,7 @@ class Contraction:
     def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # The first time a trace that only writes a program has nothing to gain from what JAX remembers of a call.
-            if self.region.times((_dot_general, x.shape, y.shape, x.dtype, dimensions)) <= _OFTEN:
+            if self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions)) <= _OFTEN:
                 return lax.dot_general(x, y, dimensions, precision=self.precision, preferred_element_type=self.preferred)
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 

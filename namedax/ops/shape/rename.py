@@ -13,7 +13,7 @@ from namedax.core.display import type_text
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
+from namedax.core.variance import cast, cast_data, remembered, share_block, varying, was_cast, with_varying_forms
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
@@ -130,7 +130,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     old_layout = [() if dim is None else region.place(dim) for dim in dims]
     new_layout = [() if dim is None else region.place(dim) for dim in renamed]
     if old_layout == new_layout:
-        return share_memory(make_result(x._data, renamed), x)
+        return share_block(make_result(x._data, renamed), x)
     return move(x, old_layout, new_layout, renamed)
 
 

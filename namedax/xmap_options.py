@@ -1,0 +1,52 @@
+"""The options of one `xmap` as an immutable record, which is also the key under which compiled programs are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Literal
+
+from namedax.core.axis_mappings import freeze
+from namedax.core.records import Record
+from namedax.ops.contraction.rings import Overlap
+from namedax.resources.assignment import Assignment
+
+__all__ = ["Partitioning", "XmapOptions"]
+
+Partitioning = Literal["manual", "auto"]
+
+
+class XmapOptions(Record):
+    """The options of `xmap`, checked and in their final form.
+
+    Attributes:
+      in_axes: the axis mappings of the arguments, or `None`.
+      out_axes: the axis mappings of the results, or `None`.
+      axis_sizes: sizes of names that no argument has.
+      axis_resources: the mesh axes of each mapped name, major first.
+      mesh: the mesh, or `None` for that of the context.
+      donate_argnums: positions of the arguments whose memory may be reused.
+      static_argnums: positions of the arguments that are compiled in.
+      partitioning: who chooses the communication, namedax (`"manual"`) or XLA (`"auto"`).
+      overlap: how contractions overlap communication with computation by default.
+      left_out: the passes that are switched off.
+      jit: whether the program is compiled.
+    """
+
+    in_axes: Any
+    out_axes: Any
+    axis_sizes: dict[Hashable, int]
+    axis_resources: Assignment
+    mesh: Any
+    donate_argnums: tuple[int, ...]
+    static_argnums: tuple[int, ...]
+    partitioning: Partitioning
+    overlap: Overlap
+    left_out: frozenset[str]
+    jit: bool
+
+    def key(self) -> Hashable:
+        """Return a hashable value that is equal for equal options."""
+        mappings = freeze(self.in_axes, "in_axes"), freeze(self.out_axes, "out_axes")
+        dicts = frozenset(self.axis_sizes.items()), frozenset(self.axis_resources.items())
+        options = self.donate_argnums, self.static_argnums, self.partitioning, self.overlap, self.left_out, self.jit
+        return (*mappings, *dicts, self.mesh, *options)
