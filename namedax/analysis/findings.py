@@ -55,7 +55,7 @@ class NoRing(Record):
 
 
 class Uneven(Record):
-    """An argument that every device stores whole because an axis does not divide over its mesh axes.
+    """An argument that is stored whole on every device because an axis does not divide over its mesh axes.
 
     Attributes:
       what: its text in messages.

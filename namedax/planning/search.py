@@ -9,7 +9,7 @@ with which other names. Good layouts have more weight than bad ones. The model o
 The next candidates are, in rotation:
 
 - the layout that the model expects to be the best among those reachable from the best known ones: by a few exchanges, by
-  filling a mesh axis anew, or with the names that another layout has there;
+  refilling a mesh axis, or with the names that another layout has there;
 - a mesh axis with as many compatible names as possible around one name, once for each name;
 - a layout that may be the best although the model is uncertain about it.
 
@@ -190,7 +190,7 @@ def _next_to(space: Space, guess: _Guess, best: list[Choice], known: Any) -> Cho
 
 
 def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """Return the best expected choice within a few exchanges of the best choices, or with a mesh axis filled anew."""
+    """Return the best expected choice within a few exchanges of the best choices, or with one mesh axis filled again from empty."""
     beam, seen = ranked[:_WIDTH], set(ranked[:_WIDTH])
     best: tuple[float, Choice | None] = (guess.best - 1e-3, None)
 

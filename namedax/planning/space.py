@@ -189,8 +189,8 @@ class Space:
     def neighbours(self, choice: Choice) -> Iterator[Choice]:
         """Yield the neighbors of a choice.
 
-        They differ in the mesh axes of one name, in the names of two mesh axes, in one number of steps, in `overlap`, or by a
-        prime factor moved between two mesh axes.
+        A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes, one number of steps,
+        `overlap`, or a prime factor that is moved between two mesh axes.
         """
         found = dict.fromkeys(map(self.canonical, self._changes(choice)))
         found.pop(choice, None)

@@ -80,7 +80,7 @@ class Gather(Record):
 
     Attributes:
       block: the variable of the blocks.
-      places: the dimensions, and the mesh axes along which the blocks lie in them, outermost first.
+      places: the dimensions, each with the mesh axes of its blocks, outermost first.
     """
 
     block: Any

@@ -215,7 +215,7 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
         f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of devices along the mesh axes "
-        f"{show_names(axes)}, over which the axes {show_names(held)} are sharded, and change with axis_resources. "
+        f"{show_names(axes)}, over which the axes {show_names(held)} are sharded, so its result would change with axis_resources. "
         f"Use nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose, lift the function and pass "
         "the data of arrays: nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
     )

@@ -1,7 +1,7 @@
 """Execution in steps: a program that was written for a mesh axis runs along that axis in steps.
 
-A `SerialLoop` is a mesh axis without devices. The body of the mapped function is traced over a mesh that has this axis, so all
-operations, their collectives and their derivatives are the same as on any mesh axis. This module then executes the traced jaxpr
+A `SerialLoop` is a mesh axis without devices. The body of the mapped function is traced over a mesh with this axis. All
+operations, their collectives and their derivatives are therefore the same as on any mesh axis. This module then executes the traced jaxpr
 on the real mesh, one block along the loop's axis after another.
 
 Values that are the same in every step (parameters, and values computed from them alone) are computed once, outside the loop. A
