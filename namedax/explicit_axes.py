@@ -110,7 +110,7 @@ def run_mapped(
     leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
     call = _Call(op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
     if not explicit_fallback.needs_fallback(rule, axes, call.operands):
-        return None if in_body or rule is Explicit.AS_JAX else _in_mesh(function, args, kwargs, call)
+        return None if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED) else _in_mesh(function, args, kwargs, call)
     if in_body:
         return (_in_body(call, rule, axes),)
     places_of_names, mesh = _read_off(call)
@@ -147,7 +147,7 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
     """
     places: Assignment = {}
     taken: dict[str, Hashable] = {}
-    touched: Any = axes() if rule is Explicit.KEPT else () if rule is Explicit.AS_JAX else None
+    touched: Any = axes() if rule is Explicit.KEPT else () if rule in (Explicit.AS_JAX, Explicit.ALIGNED) else None
     for x in call.operands if touched is not None and touched is not ... else ():
         for name, mesh_axes in explicit_fallback.sharding_by_name(x) if isinstance(x, NamedArray) else ():
             is_free = all(taken.setdefault(axis, name) == name for axis in mesh_axes)

@@ -31,6 +31,8 @@ class Explicit(enum.Enum):
 
     #: JAX has a rule for every axis.
     AS_JAX = enum.auto()
+    #: JAX has a rule where all operands have the same sharding.
+    ALIGNED = enum.auto()
     #: JAX has a rule where every sharded axis is kept: the axes that the operation reduces, reorders or indexes are not sharded.
     KEPT = enum.auto()
     #: JAX lacks a rule for some kept axes too, so the operation runs as a mapped function.
@@ -85,6 +87,9 @@ def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[A
         return True
     if rule is Explicit.AS_JAX:
         return False
+    if rule is Explicit.ALIGNED:
+        places = dict(entry for entries in shardings for entry in entries)
+        return any(dict(sharding_by_name(x)) != {dim: places[dim] for dim in x._dims if dim in places} for x in named)
     sharded = {name for entries in shardings for name, _ in entries}
     touched = axes()
     return None in sharded or touched is None or touched is ... or not sharded.isdisjoint(touched)

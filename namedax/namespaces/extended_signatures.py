@@ -54,7 +54,7 @@ def where(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]: ...
-@operation()
+@operation(explicit=Explicit.ALIGNED)
 def where(
     condition: Any,
     x: Any = None,

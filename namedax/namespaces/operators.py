@@ -88,19 +88,25 @@ def _other(op: str, self: NamedArray, other: Any) -> Any:
 def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
-    def apply(left: Any, right: Any, /) -> LikeArguments:
-        self, other = (right, left) if reflected else (left, right)
+    def forward(self: NamedArray, other: Any, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
-        return kernels.run_elementwise(name, operate, (), left, right)
+        return kernels.run_elementwise(name, operate, (), self, other)
 
-    apply.__name__ = name  # for messages
-    forward = elementwise_operation(apply)
+    def swapped(other: Any, self: NamedArray, /) -> LikeArguments:
+        if not isinstance(other, _operand_types):
+            return _other(name, self, other)
+        return kernels.run_elementwise(name, operate, (), other, self)
+
+    forward.__name__ = swapped.__name__ = name  # for messages
+    if not reflected:
+        return elementwise_operation(forward)
+    apply = elementwise_operation(swapped)
 
     def backward(self: NamedArray, other: Any, /) -> LikeArguments:
-        return forward(other, self)
+        return apply(other, self)
 
-    return backward if reflected else forward
+    return backward
 
 
 _power = _binary("power", jnp.power)

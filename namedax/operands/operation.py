@@ -38,7 +38,7 @@ __all__ = ["MOVED", "REDUCED", "AxisRequirement", "Explicit", "elementwise_opera
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_AXIS_PARAMETERS = ("axis", "axis_name", "axes")
+_AXIS_PARAMETERS = ("axis", "axes")
 
 
 class AxisRequirement(Record):
@@ -75,7 +75,7 @@ def operation(
 
     Args:
       axis: the parameter that has the names of the axes that the operation goes over, or a function of all arguments that returns
-        them; default: the parameter `axis`, `axis_name` or `axes`, if the function has one.
+        them; default: the parameter `axis` or `axes`, if the function has one.
       name: the operation, for messages; default: the name of the function.
       requires_axis: what is required of `axis` if every axis of the array is named; default: nothing.
       explicit: how it runs on arrays that are sharded over Explicit mesh axes.
@@ -115,9 +115,9 @@ def _checked(
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(op, flags, args, kwargs)
         if requires_axis is not None:
-            _require_axis(op, function, requires_axis, place, parameters[0], args, kwargs)
+            _require_axis(function.__name__, function, requires_axis, place, parameters[0], args, kwargs)
         if len(args) > separate:
-            refuse_axes_apart(op, args, place)
+            refuse_axes_apart(function.__name__, args, place)
         try:
             if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                 axes = functools.partial(_axes_of, read, args, kwargs)
@@ -219,10 +219,10 @@ def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> No
         )
 
 
-def elementwise_operation(function: Callable[..., Any]) -> Callable[..., Any]:
+def elementwise_operation(function: Callable[..., Any], explicit: Explicit = Explicit.AS_JAX) -> Callable[..., Any]:
     """Turn an elementwise function, all of whose arguments are operands, into an operation with cached eager calls."""
     op = function.__name__
-    checked = _checked(function, function, op, lambda *operands: None, None, Explicit.AS_JAX)
+    checked = _checked(function, function, op, lambda *operands: (), None, explicit)
     return dispatch_cache.cached_elementwise(checked)
 
 

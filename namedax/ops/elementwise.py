@@ -30,7 +30,7 @@ from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArg
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import elementwise_operation
+from namedax.operands.operation import Explicit, elementwise_operation
 
 __all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
 
@@ -313,7 +313,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 _where = elementwise_call(jnp.where)
 
 
-@elementwise_operation
+@functools.partial(elementwise_operation, explicit=Explicit.ALIGNED)
 def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
     return kernels.run_elementwise("where", _where, (), condition, x, y)
 

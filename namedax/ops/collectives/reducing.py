@@ -139,7 +139,7 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
 
@@ -182,13 +182,13 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
     return _map(one, x)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmean(x: Any, axis_name: AxisName) -> Any:
     """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`."""
     return _over_present("pmean", "mean", x, axis_name)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmax(x: Any, axis_name: AxisName) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
@@ -197,13 +197,13 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
     return _over_present("pmax", "max", x, axis_name)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmin(x: Any, axis_name: AxisName) -> Any:
     """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`."""
     return _over_present("pmin", "min", x, axis_name)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
     """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
 
